@@ -1,0 +1,93 @@
+"""The command line itself: verbs loaded when named, errors as one line, exit codes as documented."""
+
+import importlib
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+
+from aorta.cli.verbs import VERBS, top_help
+from aorta.core.errors import AortaError, UsageError
+from aorta.core.exits import Exit
+from aorta.version import __version__
+
+
+class _LazyVerbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb.name for verb in VERBS]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        verb = next((verb for verb in VERBS if verb.name == name), None)
+        if verb is None:
+            return None
+        command: click.Command = importlib.import_module(verb.module).command
+        return command
+
+    def get_help(self, ctx: click.Context) -> str:
+        return top_help().rstrip("\n")
+
+
+@click.group(cls=_LazyVerbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="aorta", message="%(prog)s %(version)s")
+def app() -> None:
+    """Every verb of Aorta."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run one command line and leave with its exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    as_json = "--json" in _before_command(arguments)
+    try:
+        code = app.main(list(arguments), prog_name="aorta", standalone_mode=False)
+    except click.exceptions.Exit as done:
+        code = done.exit_code
+    except click.ClickException as wrong:
+        code = _fail(UsageError(wrong.format_message()), as_json, usage=_usage_line(wrong))
+    except AortaError as wrong:
+        code = _fail(wrong, as_json)
+    except (KeyboardInterrupt, click.Abort):
+        code = _interrupted(Exit.INTERRUPTED, as_json)
+    except TerminatedError:
+        code = _interrupted(Exit.TERMINATED, as_json)
+    except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
+        sys.stderr.close()
+        code = Exit.OK
+    raise SystemExit(int(code or 0))
+
+
+class TerminatedError(BaseException):
+    """SIGTERM, raised like KeyboardInterrupt so that the same clean stop serves both."""
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise TerminatedError
+
+
+def _before_command(arguments: Sequence[str]) -> Sequence[str]:
+    """What stands before a literal `--`; behind it is the user's command, which is none of our options."""
+    return arguments[: list(arguments).index("--")] if "--" in arguments else arguments
+
+
+def _usage_line(wrong: click.ClickException) -> str:
+    context = getattr(wrong, "ctx", None)
+    return f"try '{context.command_path} --help'" if context else "try 'aorta --help'"
+
+
+def _fail(error: AortaError, as_json: bool, usage: str | None = None) -> int:
+    if as_json:
+        body = {"kind": error.kind, "message": error.message, "where": error.where}
+        print(json.dumps({"schema": "aorta.error/1", "aorta_version": __version__, "error": body}))
+    hint = f" ({usage})" if usage else ""
+    print(f"aorta: {error}{hint}", file=sys.stderr)
+    return int(error.exit_code)
+
+
+def _interrupted(code: Exit, as_json: bool) -> int:
+    if as_json:
+        body = {"kind": "interrupted", "message": "interrupted", "where": None}
+        print(json.dumps({"schema": "aorta.error/1", "aorta_version": __version__, "error": body}))
+    print("aorta: interrupted", file=sys.stderr)
+    return int(code)

@@ -1,0 +1,20 @@
+"""How a verb speaks: one JSON document on stdout for machines, words for people."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from aorta.version import __version__
+
+
+def print_json(schema: str, content: Mapping[str, Any]) -> None:
+    """The one document of `--json`. Nothing else of ours goes to stdout in that mode."""
+    document = {"schema": schema, "aorta_version": __version__, **content}
+    click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
+
+
+def say(text: str = "") -> None:
+    """Words for people go to stderr: stdout belongs to results."""
+    click.echo(text, err=True)

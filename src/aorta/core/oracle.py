@@ -1,0 +1,336 @@
+"""What counts as the failure. Decided here and nowhere else.
+
+An oracle says what to watch for while a trial runs (`watch`) and what its end means (`classify`). A broken
+configuration must never look like a reproduction: what could not start, was killed from outside, or ran out of
+time where time is not the bug, is an `error` and no evidence at all.
+"""
+
+import math
+import re
+import signal
+import statistics
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from aorta.core.durations import parse_duration
+from aorta.core.errors import UsageError
+from aorta.core.outcome import Outcome
+from aorta.core.signature import Signature, signature_of
+from aorta.core.strict import StrictModel
+from aorta.core.trial import TrialEnd, Watch, WatchedPattern
+
+Stream = Literal["stdout", "stderr", "both"]
+
+CANNOT_EXECUTE = frozenset({126, 127})
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+KILLED_FROM_OUTSIDE = frozenset(_OUTSIDE)
+_SHELL_SAYS_KILLED = frozenset(128 + number for number in _OUTSIDE)
+
+
+@dataclass(frozen=True)
+class Classified:
+    """One outcome, why in a few words, and the failure's signature where it failed."""
+
+    outcome: Outcome
+    why: str
+    signature: Signature | None = None
+
+
+class _Oracle(StrictModel, ABC):
+    def watch(self) -> Watch:
+        return Watch()
+
+    @abstractmethod
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        """The outcome where this oracle knows it, or None to leave it to the rules for every oracle."""
+
+
+class ExitCodeOracle(_Oracle):
+    """Any non-zero exit, or one of `codes` (a negative code is a signal: -11)."""
+
+    kind: Literal["exit_code"] = "exit_code"
+    codes: tuple[int, ...] | None = None
+
+    @field_validator("codes", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return (
+            (value,)
+            if isinstance(value, int)
+            else tuple(value)
+            if isinstance(value, list)
+            else value
+        )
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        status = -end.signal if end.signal is not None else end.exit_code
+        if self.codes is not None and status in self.codes and not end.timed_out:
+            return _reproduced(end, f"exit status {status}")
+        if self.codes is None and end.failed and _not_ours(end) is None:
+            return _reproduced(end, _status_words(end))
+        return None
+
+
+class RegexOracle(_Oracle):
+    """A pattern in the output, optionally only together with a non-zero exit."""
+
+    kind: Literal["regex"] = "regex"
+    pattern: str
+    stream: Stream = "both"
+    with_failure: bool = False
+    stop_on_match: bool = True
+
+    @field_validator("pattern")
+    @classmethod
+    def _usable(cls, pattern: str) -> str:
+        return checked_pattern(pattern)
+
+    def watch(self) -> Watch:
+        stop = self.stop_on_match and not self.with_failure
+        return Watch(patterns=(WatchedPattern(self.pattern, self.stream, stop),))
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        match = next((m for m in end.matches if m.pattern == self.pattern), None)
+        if match is None or (self.with_failure and not end.failed):
+            return None
+        return Classified(Outcome.REPRODUCED, f"matched {match.line[:120]!r}", None)
+
+
+class HangOracle(_Oracle):
+    """No output for `silent_for`, or running longer than `longer_than`."""
+
+    kind: Literal["hang"] = "hang"
+    silent_for: float | None = None
+    longer_than: float | None = None
+
+    @field_validator("silent_for", "longer_than", mode="before")
+    @classmethod
+    def _duration(cls, value: object) -> object:
+        return parse_duration(value) if isinstance(value, (str, int, float)) else value
+
+    @model_validator(mode="after")
+    def _one_given(self) -> "HangOracle":
+        if self.silent_for is None and self.longer_than is None:
+            raise UsageError(
+                "a hang oracle needs silent_for or longer_than, such as silent_for: 30s"
+            )
+        return self
+
+    def watch(self) -> Watch:
+        return Watch(silent_for=self.silent_for, longer_than=self.longer_than)
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        return _reproduced(end, "it hung") if end.hung else None
+
+
+class PythonOracle(_Oracle):
+    """A registered workload's own word: `failure_count > 0`, or a predicate of the workload by name."""
+
+    kind: Literal["python"] = "python"
+    predicate: str | None = None
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        result = end.result
+        if result is None:
+            crashed = self.predicate is None and end.failed and _not_ours(end) is None
+            return _reproduced(end, _status_words(end)) if crashed else None
+        if not result.get("main_work_started", True):
+            return Classified(Outcome.ERROR, f"set-up failed: {_hint(end)}")
+        if self.predicate is None:
+            fired = int(result.get("failure_count", 0)) > 0
+        else:
+            answers = result.get("predicates", {})
+            if self.predicate not in answers:
+                return Classified(
+                    Outcome.ERROR, f"the workload has no predicate {self.predicate!r}"
+                )
+            fired = bool(answers[self.predicate])
+        if fired:
+            words = _hint(end)
+            return Classified(Outcome.REPRODUCED, words, Signature(f"workload | {words}"))
+        return None if not result.get("passed", True) else Classified(Outcome.CLEAN, "passed")
+
+
+class MetricOracle(_Oracle):
+    """A number from a JSON file or from a group of a pattern, against a threshold or good and bad samples."""
+
+    kind: Literal["metric"] = "metric"
+    file: str | None = None
+    key: str | None = None
+    pattern: str | None = None
+    stream: Stream = "both"
+    above: float | None = None
+    below: float | None = None
+    good: tuple[float, ...] = ()
+    bad: tuple[float, ...] = ()
+
+    @field_validator("good", "bad", mode="before")
+    @classmethod
+    def _samples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("pattern")
+    @classmethod
+    def _with_group(cls, pattern: str | None) -> str | None:
+        if pattern is not None and re.compile(checked_pattern(pattern)).groups != 1:
+            raise UsageError("the pattern of a metric needs exactly one group around the number")
+        return pattern
+
+    @model_validator(mode="after")
+    def _complete(self) -> "MetricOracle":
+        if (self.file is None) == (self.pattern is None):
+            raise UsageError(
+                "a metric oracle needs either file (with key) or pattern, and not both"
+            )
+        if self.file is not None and self.key is None:
+            raise UsageError("a metric oracle with file needs key, such as key: results.loss")
+        ways = [self.above is not None, self.below is not None, bool(self.good or self.bad)]
+        if sum(ways) != 1:
+            raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
+        if bool(self.good) != bool(self.bad):
+            raise UsageError("give both good and bad samples, or above or below")
+        return self
+
+    def watch(self) -> Watch:
+        if self.pattern is None:
+            return Watch()
+        return Watch(patterns=(WatchedPattern(self.pattern, self.stream, stop=False),))
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        value = self.value_of(end)
+        if value is None:
+            return None if end.failed or end.timed_out else _error("the metric is missing")
+        if not math.isfinite(value):
+            return Classified(Outcome.OTHER, f"the metric is {value}")
+        bad = self._is_bad(value)
+        if bad is None:
+            return _error(f"the metric {value:g} lies between good and bad")
+        return Classified(Outcome.REPRODUCED if bad else Outcome.CLEAN, f"the metric is {value:g}")
+
+    def value_of(self, end: TrialEnd) -> float | None:
+        """The last number a pattern saw, or the one the executor brought back from the file."""
+        if self.pattern is not None:
+            found = next((m for m in end.matches if m.pattern == self.pattern), None)
+            return _number(found.groups[0] if found and found.groups else None)
+        value: object = (end.result or {}).get("metrics_file")
+        for part in (self.key or "").split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return _number(value)
+
+    def _is_bad(self, value: float) -> bool | None:
+        if self.above is not None:
+            return value > self.above
+        if self.below is not None:
+            return value < self.below
+        return nearer_bad(value, self.good, self.bad)
+
+
+def _tag(value: object) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return f"tag:{kind}"
+
+
+Oracle = Annotated[
+    Annotated[ExitCodeOracle, Tag("tag:exit_code")]
+    | Annotated[RegexOracle, Tag("tag:regex")]
+    | Annotated[HangOracle, Tag("tag:hang")]
+    | Annotated[PythonOracle, Tag("tag:python")]
+    | Annotated[MetricOracle, Tag("tag:metric")],
+    Discriminator(
+        _tag,
+        custom_error_type="oracle_kind",
+        custom_error_message="unknown oracle kind; expected exit_code, regex, hang, python or metric",
+    ),
+    Field(),
+]
+
+
+def classify(oracle: Oracle, end: TrialEnd, expected: Signature | None = None) -> Classified:
+    """The outcome of one trial. With `expected`, a failure that looks different is `other`."""
+    if end.lost is not None:
+        return _error(end.lost)
+    found = oracle.judge_end(end) or _left_over(end)
+    if (
+        found.outcome is Outcome.REPRODUCED
+        and expected is not None
+        and found.signature is not None
+        and found.signature != expected
+    ):
+        return Classified(
+            Outcome.OTHER, f"another failure: {found.signature.text}", found.signature
+        )
+    return found
+
+
+def checked_pattern(pattern: str) -> str:
+    try:
+        compiled = re.compile(pattern.encode())
+    except re.error as wrong:
+        raise UsageError(f"{pattern!r} is not a regular expression: {wrong}") from None
+    if compiled.search(b""):
+        raise UsageError(f"{pattern!r} matches empty output, so it would match every run")
+    return pattern
+
+
+def nearer_bad(value: float, good: tuple[float, ...], bad: tuple[float, ...]) -> bool | None:
+    """Two normal distributions with one spread; None unless one is at least 20 times likelier."""
+    centre_good, centre_bad = statistics.fmean(good), statistics.fmean(bad)
+    squares = sum((x - centre_good) ** 2 for x in good) + sum((x - centre_bad) ** 2 for x in bad)
+    spread2 = squares / max(1, len(good) + len(bad) - 2) or (abs(centre_bad - centre_good) / 6) ** 2
+    if spread2 == 0:
+        return None
+    log_ratio = ((value - centre_good) ** 2 - (value - centre_bad) ** 2) / (2 * spread2)
+    return log_ratio > 0 if abs(log_ratio) >= math.log(20) else None
+
+
+def _left_over(end: TrialEnd) -> Classified:
+    """The rules for every oracle, once the oracle itself has nothing to say."""
+    reason = _not_ours(end)
+    if reason is not None:
+        return _error(reason)
+    if end.failed:
+        return Classified(Outcome.OTHER, _status_words(end), signature_of(end))
+    return Classified(Outcome.CLEAN, "ended without the failure")
+
+
+def _not_ours(end: TrialEnd) -> str | None:
+    """Why this end says nothing about the bug, or None."""
+    if end.timed_out:
+        return "ran out of time"
+    if end.exit_code in CANNOT_EXECUTE:
+        return f"exit {end.exit_code}: the command was not found or could not be executed"
+    if end.signal in KILLED_FROM_OUTSIDE or end.exit_code in _SHELL_SAYS_KILLED:
+        return f"killed from outside ({_status_words(end)})"
+    return None
+
+
+def _reproduced(end: TrialEnd, why: str) -> Classified:
+    return Classified(Outcome.REPRODUCED, why, signature_of(end))
+
+
+def _error(why: str) -> Classified:
+    return Classified(Outcome.ERROR, why)
+
+
+def _status_words(end: TrialEnd) -> str:
+    if end.signal is not None:
+        return f"signal {end.signal}"
+    return f"exit {end.exit_code}"
+
+
+def _hint(end: TrialEnd) -> str:
+    details = (end.result or {}).get("failure_details") or [{}]
+    first = details[0] if isinstance(details[0], dict) else {}
+    return str(first.get("hint") or first.get("error") or "the workload reported a failure")[:200]
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None

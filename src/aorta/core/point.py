@@ -1,0 +1,55 @@
+"""A point: one configuration, and what its verdict is wanted for."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+Value = int | float | str | tuple[int, ...]
+"""A number, a text, or the indexes of the items that a subset keeps."""
+
+
+class Purpose(StrEnum):
+    """What a verdict is wanted for; it decides how strict the judge is."""
+
+    CALIBRATE = "calibrate"  # the original: does it fail, and how often?
+    PROBE = "probe"  # a candidate
+    REPLAY = "replay"  # an accepted candidate again, to see that it was no luck
+    CONFIRM = "confirm"  # the answer, with fresh trials at a strict level
+
+
+@dataclass(frozen=True)
+class Point:
+    """Two points with the same values ask about the same configuration; `replica` asks for fresh evidence."""
+
+    values: tuple[tuple[str, Value], ...]
+    purpose: Purpose = Purpose.PROBE
+    replica: int = 0
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Value], purpose: Purpose = Purpose.PROBE, replica: int = 0
+    ) -> "Point":
+        return cls(tuple(sorted(values.items())), purpose, replica)
+
+    def __getitem__(self, name: str) -> Value:
+        return dict(self.values)[name]
+
+    def with_value(self, name: str, value: Value) -> "Point":
+        return Point.of({**dict(self.values), name: value}, self.purpose, self.replica)
+
+    def asked_for(self, purpose: Purpose, replica: int = 0) -> "Point":
+        return replace(self, purpose=purpose, replica=replica)
+
+    @cached_property
+    def config_key(self) -> str:
+        """Names the configuration alone: the same values have the same key in every run and process."""
+        text = json.dumps(self.values, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @cached_property
+    def key(self) -> str:
+        """Names the question: configuration, purpose and replica."""
+        return f"{self.config_key}.{self.purpose.value}.{self.replica}"

@@ -1,0 +1,70 @@
+"""Intervals and exact tests on counts: plain arithmetic, no scipy (it would cost 100 MB for forty lines)."""
+
+import math
+from collections.abc import Callable, Sequence
+
+
+def wilson(hits: int, trials: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    """The Wilson score interval of a rate; (0, 1) when nothing was tried."""
+    if trials == 0:
+        return 0.0, 1.0
+    rate, z2 = hits / trials, z * z
+    centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = z / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
+    low = 0.0 if hits == 0 else max(0.0, centre - half)
+    high = 1.0 if hits == trials else min(1.0, centre + half)
+    return low, high
+
+
+def binomial_tail(hits: int, trials: int, rate: float) -> float:
+    """P(at least `hits` of `trials`) at `rate`."""
+    if hits <= 0:
+        return 1.0
+    return min(
+        1.0,
+        math.fsum(
+            math.comb(trials, i) * rate**i * (1 - rate) ** (trials - i)
+            for i in range(hits, trials + 1)
+        ),
+    )
+
+
+def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
+    """The one-sided exact lower bound: the rate at which `hits` or more would be seen with chance `alpha`."""
+    if hits == 0:
+        return 0.0
+    if hits == trials:
+        return float(alpha ** (1 / trials))
+    return _root(lambda rate: binomial_tail(hits, trials, rate) - alpha)
+
+
+def clopper_pearson_high(hits: int, trials: int, alpha: float) -> float:
+    """The one-sided exact upper bound."""
+    return 1.0 - clopper_pearson_low(trials - hits, trials, alpha) if trials else 1.0
+
+
+def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
+    """Two-sided Fisher p-value for two observed counts."""
+    total, hits = trials_a + trials_b, hits_a + hits_b
+    low, high = max(0, hits - trials_b), min(hits, trials_a)
+    ways = [math.comb(trials_a, i) * math.comb(trials_b, hits - i) for i in range(low, high + 1)]
+    observed = ways[hits_a - low]
+    return sum(w for w in ways if w <= observed) / math.comb(total, hits)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment, in the order given."""
+    adjusted, worst = [0.0] * len(p_values), 0.0
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    for rank, index in enumerate(order):
+        worst = max(worst, min(1.0, p_values[index] * (len(p_values) - rank)))
+        adjusted[index] = worst
+    return adjusted
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return (low + high) / 2

@@ -1,0 +1,134 @@
+"""A trial before and after: what to run, and the bare facts of how it ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+
+class RuntimeKind(StrEnum):
+    HOST = "host"
+    VENV = "venv"
+    DOCKER = "docker"
+    PODMAN = "podman"
+    PYXIS = "pyxis"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """In what a trial runs. `env` is its own layer of variables, the weakest one."""
+
+    name: str
+    kind: RuntimeKind = RuntimeKind.HOST
+    image: str | None = None
+    venv: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[str, ...] = ()  # SOURCE:DESTINATION[:ro]
+    options: tuple[str, ...] = ()  # further options of the container engine
+    source: str = "aorta"
+
+    @property
+    def isolated(self) -> bool:
+        """True where the host's own snapshot says nothing about what the trial sees."""
+        return self.kind is not RuntimeKind.HOST
+
+
+LOCAL = Environment("local")
+
+
+@dataclass(frozen=True)
+class WatchedPattern:
+    """A regular expression looked for in the output while it is written."""
+
+    pattern: str
+    stream: str = "both"  # stdout | stderr | both
+    stop: bool = True  # the first match ends the trial
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What must be noticed while a trial runs, because it ends the trial or cannot be seen afterwards."""
+
+    patterns: tuple[WatchedPattern, ...] = ()
+    silent_for: float | None = None  # seconds without output that make it a hang
+    longer_than: float | None = None  # seconds of running that make it a hang
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial needs of a machine or cluster."""
+
+    gpus: int = 0
+    cpus: int = 1
+    nodes: int = 1
+    tasks_per_node: int = 1
+    partition: str | None = None
+    account: str | None = None
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One run of something somewhere. `env` holds the resolved layers, never the host's whole environment."""
+
+    id: str
+    argv: tuple[str, ...]
+    trial_dir: Path  # logs, scratch and result of this trial alone
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    environment: Environment = LOCAL
+    watch: Watch = Watch()
+    timeout: float | None = None
+    resources: Resources = Resources()
+
+
+@dataclass(frozen=True)
+class Match:
+    """The first match of one watched pattern; `text` is bounded, `at` is seconds after the start."""
+
+    pattern: str
+    stream: str
+    text: str
+    line: str
+    at: float
+    groups: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamEnd:
+    """One output stream: where its bytes are, how many were written, and when."""
+
+    path: Path
+    bytes_seen: int = 0
+    bytes_kept: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    tail: str = ""  # the last few kilobytes, decoded with replacement
+
+
+@dataclass(frozen=True)
+class TrialEnd:
+    """The facts of one finished trial. What they mean is the oracle's business."""
+
+    trial_id: str
+    stdout: StreamEnd
+    stderr: StreamEnd
+    exit_code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    hung: bool = False  # silent too long, or ran longer than the hang oracle allows
+    cancelled: bool = False
+    lost: str | None = (
+        None  # why nothing can be said: not started, node gone, container did not start
+    )
+    matches: tuple[Match, ...] = ()
+    started_at: float = 0.0  # seconds since the epoch
+    duration: float = 0.0
+    host: str = ""
+    image_digest: str | None = None
+    result: Mapping[str, Any] | None = None  # what a workload left in result.json
+    leftovers: int = 0  # processes that outlived the command and were killed
+
+    @property
+    def failed(self) -> bool:
+        return self.signal is not None or self.exit_code not in {0, None}

@@ -1,0 +1,31 @@
+"""Executors: where trials run.
+
+An executor has a number of slots, starts a trial in a free one, says when trials end, and cancels one on request.
+It reports facts (`TrialEnd`) and never decides what they mean. Whatever happens to it, no process outlives it.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from aorta.core.trial import TrialEnd, TrialSpec
+
+
+class Executor(Protocol):
+    @property
+    def slots(self) -> int:
+        """How many trials may run at this moment; may change while a cluster grows or shrinks."""
+
+    def start(self, trial: TrialSpec) -> None:
+        """Begin a trial without waiting for it. A trial that cannot start ends at once as `lost`."""
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        """Block until at least one trial ended, or the time is up (then nothing). Each end comes once."""
+
+    def cancel(self, trial_id: str) -> None:
+        """Stop a trial and everything it started; its end comes through `wait` as cancelled."""
+
+    def close(self) -> None:
+        """Cancel what runs, leave no process, container, job or file handle behind. Safe to call twice."""
+
+
+__all__ = ["Executor"]
