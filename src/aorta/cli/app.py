@@ -10,7 +10,7 @@ from types import FrameType
 import click
 
 from aorta.cli.verbs import VERBS, top_help
-from aorta.core.errors import AortaError, UsageError
+from aorta.core.errors import AortaError, Terminated, UsageError
 from aorta.core.exits import Exit
 from aorta.version import __version__
 
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> None:
         code = _fail(wrong, as_json)
     except (KeyboardInterrupt, click.Abort):
         code = _interrupted(Exit.INTERRUPTED, as_json)
-    except TerminatedError:
+    except Terminated:
         code = _interrupted(Exit.TERMINATED, as_json)
     except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
         sys.stderr.close()
@@ -58,12 +58,8 @@ def run(arguments: Sequence[str]) -> None:
     raise SystemExit(int(code or 0))
 
 
-class TerminatedError(BaseException):
-    """SIGTERM, raised like KeyboardInterrupt so that the same clean stop serves both."""
-
-
 def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise TerminatedError
+    raise Terminated
 
 
 def _before_command(arguments: Sequence[str]) -> Sequence[str]:

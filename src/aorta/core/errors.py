@@ -59,3 +59,7 @@ class InfrastructureError(AortaError):
 
     kind = "infrastructure"
     exit_code = Exit.INFRASTRUCTURE
+
+
+class Terminated(BaseException):
+    """SIGTERM, raised like KeyboardInterrupt so that one clean stop serves both."""

@@ -196,8 +196,9 @@ class MetricOracle(_Oracle):
 
     def watch(self) -> Watch:
         if self.pattern is None:
-            return Watch()
-        return Watch(patterns=(WatchedPattern(self.pattern, self.stream, stop=False),))
+            return Watch(json_file=self.file)
+        numbers = WatchedPattern(self.pattern, self.stream, stop=False, keep_last=True)
+        return Watch(patterns=(numbers,))
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
         value = self.value_of(end)

@@ -44,6 +44,7 @@ class WatchedPattern:
     pattern: str
     stream: str = "both"  # stdout | stderr | both
     stop: bool = True  # the first match ends the trial
+    keep_last: bool = False  # report the last match instead of the first: for numbers that go on
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Watch:
     patterns: tuple[WatchedPattern, ...] = ()
     silent_for: float | None = None  # seconds without output that make it a hang
     longer_than: float | None = None  # seconds of running that make it a hang
+    json_file: str | None = None  # a file whose content is brought back as result["metrics_file"]
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,10 @@ class Resources:
 class TrialSpec:
     """One run of something somewhere. `env` holds the resolved layers, never the host's whole environment."""
 
-    id: str
     argv: tuple[str, ...]
     trial_dir: Path  # logs, scratch and result of this trial alone
     cwd: Path
+    id: str = ""  # given by the engine
     env: Mapping[str, str] = field(default_factory=dict)
     environment: Environment = LOCAL
     watch: Watch = Watch()
@@ -84,11 +86,10 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class Match:
-    """The first match of one watched pattern; `text` is bounded, `at` is seconds after the start."""
+    """Where a watched pattern matched; `line` is bounded, `at` is seconds after the start."""
 
     pattern: str
     stream: str
-    text: str
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
@@ -104,6 +105,7 @@ class StreamEnd:
     first_at: float | None = None
     last_at: float | None = None
     tail: str = ""  # the last few kilobytes, decoded with replacement
+    problem: str | None = None  # why not every byte could be kept, such as a full disk
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""What happens during a run, as a stream of typed events. Every view of a run is a listener of this stream."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aorta.core.exits import Exit
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point
+from aorta.engine.records import TrialRecord
+
+
+class Reason(StrEnum):
+    DONE = "done"
+    BUDGET = "budget"
+    INTERRUPTED = "interrupted"
+    TERMINATED = "terminated"
+    INFRASTRUCTURE = "infrastructure"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why the engine stopped, and what it spent."""
+
+    reason: Reason
+    detail: str = ""
+    trials: int = 0
+    resumed_trials: int = 0
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> Exit:
+        return {
+            Reason.DONE: Exit.OK,
+            Reason.BUDGET: Exit.BUDGET,
+            Reason.INTERRUPTED: Exit.INTERRUPTED,
+            Reason.TERMINATED: Exit.TERMINATED,
+            Reason.INFRASTRUCTURE: Exit.INFRASTRUCTURE,
+        }[self.reason]
+
+
+@dataclass(frozen=True)
+class PointOpened:
+    point: Point
+
+
+@dataclass(frozen=True)
+class TrialStarted:
+    point: Point
+    index: int
+
+
+@dataclass(frozen=True)
+class TrialEnded:
+    record: TrialRecord
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class TrialCancelled:
+    point: Point
+    index: int
+
+
+@dataclass(frozen=True)
+class PointSettled:
+    point: Point
+    verdict: Verdict
+    best: Point | None
+
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    ending: Ending
+
+
+Event = PointOpened | TrialStarted | TrialEnded | TrialCancelled | PointSettled | Note | RunEnded
+Listener = Callable[[Event], None]

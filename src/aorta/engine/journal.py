@@ -1,0 +1,143 @@
+"""The journal: an append-only file of JSON lines, one a trial, on disk before its outcome is used.
+
+Killed at any byte, it loses at most the line being written: a torn last line is dropped with a note. Its first line
+carries a fingerprint of everything that decides what a trial means, so that a resume never mixes two questions.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import InfrastructureError, ResumeError
+from aorta.engine.records import TrialRecord
+from aorta.version import __version__
+
+_SCHEMA = "aorta.journal/1"
+
+
+def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
+    """A digest a part, so that a refusal can name what changed. The tool's own version is one of them."""
+    return {
+        name: hashlib.sha256(
+            json.dumps(part, sort_keys=True, default=str, separators=(",", ":")).encode()
+        ).hexdigest()[:16]
+        for name, part in {**parts, "aorta version": __version__}.items()
+    }
+
+
+class Journal:
+    """Open with `create` or `resume`; then `append`. `played` holds what earlier processes wrote."""
+
+    def __init__(self, path: Path, played: list[TrialRecord], notes: list[str]) -> None:
+        self.path = path
+        self.played = played
+        self.notes = notes
+        self.written = len(played)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    @classmethod
+    def create(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
+        header = {"kind": "header", "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
+        with _disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            os.write(fresh, _line(header))
+            os.fsync(fresh)
+            os.close(fresh)
+        return cls(path, [], [])
+
+    @classmethod
+    def resume(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
+        with _disk_errors(path):
+            content = path.read_bytes()
+        lines, torn = _whole_lines(content)
+        if not lines:
+            raise ResumeError(
+                "the journal holds no header, so nothing was run yet", where=str(path)
+            )
+        _check_fingerprint(lines[0], fingerprint(parts), path)
+        notes = []
+        if torn:
+            with _disk_errors(path):
+                os.truncate(path, len(content) - torn)
+            notes.append(f"dropped a torn last line of {torn} bytes from {path.name}")
+        return cls(path, [TrialRecord.from_json(line) for line in lines[1:]], notes)
+
+    def append(self, record: TrialRecord) -> None:
+        """On disk when this returns; never half a line."""
+        data = _line(record.to_json())
+        with _disk_errors(self.path):
+            size = os.lseek(self._file, 0, os.SEEK_END)
+            try:
+                written = os.write(self._file, data)
+                if written < len(data):
+                    os.write(self._file, data[written:])
+                os.fdatasync(self._file)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(self._file, size)
+                raise
+        self.written += 1
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def read_records(path: Path) -> list[TrialRecord]:
+    """The trials of a journal, also while another process is writing it."""
+    lines, _ = _whole_lines(path.read_bytes())
+    return [TrialRecord.from_json(line) for line in lines[1:]]
+
+
+class _disk_errors:  # noqa: N801 - reads as a statement where it is used
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, wrong: BaseException | None, _trace: object) -> None:
+        if isinstance(wrong, OSError):
+            raise InfrastructureError(
+                f"cannot write or read the journal: {wrong.strerror}; mend that and resume",
+                where=str(self._path),
+            ) from None
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+
+
+def _whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
+    """Every line that is whole, and the number of bytes behind them."""
+    lines: list[dict[str, Any]] = []
+    good = 0
+    for raw in content.split(b"\n")[:-1]:
+        try:
+            line = json.loads(raw)
+        except ValueError:
+            break
+        if not isinstance(line, dict):
+            break
+        lines.append(line)
+        good += len(raw) + 1
+    return lines, len(content) - good
+
+
+def _check_fingerprint(header: Mapping[str, Any], now: Mapping[str, str], path: Path) -> None:
+    if header.get("schema") != _SCHEMA:
+        raise ResumeError(f"this is no {_SCHEMA} file", where=str(path))
+    before = header["fingerprint"]
+    changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+    if changed:
+        raise ResumeError(
+            f"cannot resume: the {' and the '.join(changed)} changed since this run began; "
+            "start a new run, or restore what it was",
+            where=str(path),
+        )

@@ -1,0 +1,84 @@
+"""Plain progress: one line an event that matters, for logs, pipes and people without a terminal."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from aorta.core.durations import show_duration
+from aorta.core.point import Point
+from aorta.engine import events
+from aorta.engine.events import Event, Listener
+
+Describe = Callable[[Point], str]
+
+
+def describe_values(point: Point) -> str:
+    """`NUM_STEPS=137 SHAPES_FILE=3 items`, or nothing for a point without values."""
+    words = [
+        f"{name}={len(value)} items" if isinstance(value, tuple) else f"{name}={value}"
+        for name, value in point.values
+    ]
+    return " ".join(words)
+
+
+class PlainProgress:
+    """Words on stderr; every line stands alone and says when."""
+
+    def __init__(
+        self,
+        describe: Describe = describe_values,
+        *,
+        out: TextIO | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self._describe = describe
+        self._out = out or sys.stderr
+        self._verbose = verbose
+        self._began = time.monotonic()
+        self._trials = 0
+        self._replayed = 0
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case events.TrialEnded(record, replayed):
+                self._trials += 1
+                self._replayed += replayed
+                if not replayed:
+                    self._line(
+                        f"trial {self._trials}: {record.outcome.value} in "
+                        f"{show_duration(record.duration)}{self._of(record.point)}: {record.why}"
+                    )
+            case events.PointSettled(point, verdict, _) if point.values:
+                words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
+                self._line(f"{self._describe(point)}: {words[verdict.reproduces]} ({verdict.why})")
+            case events.TrialCancelled(point, index) if self._verbose:
+                self._line(f"trial {index} no longer matters{self._of(point)}")
+            case events.Note(text):
+                self._line(text)
+            case events.RunEnded() if self._replayed:
+                self._line(f"{self._replayed} of {self._trials} trials came from the journal")
+
+    def _of(self, point: Point) -> str:
+        words = self._describe(point)
+        return f" ({words})" if words else ""
+
+    def _line(self, text: str) -> None:
+        print(
+            f"[{show_duration(time.monotonic() - self._began):>6}] {text}",
+            file=self._out,
+            flush=True,
+        )
+
+
+def progress_for(
+    describe: Describe = describe_values, *, quiet: bool = False, verbose: bool = False
+) -> list[Listener]:
+    """No view, the live one on a terminal, or plain lines elsewhere."""
+    if quiet:
+        return []
+    if sys.stderr.isatty() and not verbose:
+        from aorta.engine.terminal import TerminalProgress
+
+        return [TerminalProgress(describe)]
+    return [PlainProgress(describe, verbose=verbose)]

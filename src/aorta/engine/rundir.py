@@ -1,0 +1,127 @@
+"""Run directories: claimed atomically, written atomically, private state apart."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import InfrastructureError, ResumeError
+from aorta.version import __version__
+
+PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
+_MOST_IN_ONE_SECOND = 10_000
+
+
+@dataclass(frozen=True)
+class RunDir:
+    path: Path
+
+    @property
+    def private(self) -> Path:
+        return self.path / PRIVATE
+
+    @property
+    def journal(self) -> Path:
+        return self.private / "journal.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        return self.private / "lock"
+
+    def describe(self, **facts: Any) -> None:
+        """Add to what the run says of itself (verb, ticket, state ...); `bundle` and `runs` read it."""
+        about = {**self.about(), **facts}
+        write_atomically(self.private / "run.json", json.dumps(about, indent=2) + "\n")
+
+    def about(self) -> dict[str, Any]:
+        try:
+            content = json.loads((self.private / "run.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+
+def claim_run_dir(parent: Path, verb: str, **facts: Any) -> RunDir:
+    """A new `<parent>/<YYYY-MM-DDTHH-MM-SS>[-N]`; two runs of one second never share a directory."""
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, _MOST_IN_ONE_SECOND + 1):
+            path = parent / (stamp if number == 1 else f"{stamp}-{number}")
+            with suppress(FileExistsError):
+                path.mkdir()
+                run = RunDir(path)
+                run.private.mkdir()
+                created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                run.describe(verb=verb, created=created, aorta_version=__version__, **facts)
+                return run
+    except OSError as wrong:
+        raise InfrastructureError(
+            f"cannot make a run directory: {wrong.strerror}", where=str(parent)
+        ) from None
+    raise InfrastructureError("10000 runs in one second", where=str(parent))
+
+
+def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:
+    """The run directory to go on with: the one given, or the newest unfinished one of this output."""
+    if given is not None:
+        run = RunDir(given)
+        if not run.journal.is_file():
+            raise ResumeError("this is no run directory: it has no journal", where=str(given))
+        return run
+    found = [
+        run
+        for entry in sorted(output.glob("*/"))
+        if (run := RunDir(entry)).journal.is_file()
+        if run.about().get("verb") == verb and run.about().get("state") != "done"
+    ]
+    if not found:
+        raise ResumeError("there is no unfinished run to resume here", where=str(output))
+    return max(found, key=lambda run: run.journal.stat().st_mtime)
+
+
+def fresh_dir(path: Path) -> Path:
+    """An empty directory at `path`; what an interrupted trial left there goes."""
+    try:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+        path.mkdir(parents=True)
+    except OSError as wrong:
+        raise InfrastructureError(
+            f"cannot make a trial directory: {wrong.strerror}", where=str(path)
+        ) from None
+    return path
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Whole or not at all, also when the disk is full or the process is killed."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as wrong:
+        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(path)) from None
+
+
+def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:
+    document = {"schema": schema, "aorta_version": __version__, **content}
+    write_atomically(
+        path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )

@@ -1,0 +1,101 @@
+"""One run from an output directory to its ending: claim or resume, lock, journal, engine.
+
+Every verb goes through here, so that resuming, locking and refusing a changed command work the same everywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from aorta.core.errors import ResumeError
+from aorta.core.signature import Signature
+from aorta.engine.drive import Budget, Engine
+from aorta.engine.events import Ending, Listener, Reason
+from aorta.engine.experiment import Experiment
+from aorta.engine.journal import Journal
+from aorta.engine.judge import Judges
+from aorta.engine.lock import RunLock
+from aorta.engine.records import TrialRecord
+from aorta.engine.rundir import RunDir, claim_run_dir, find_resumable
+from aorta.executors import Executor
+from aorta.search import Search
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: the search, how its points are judged and tried, and what makes it the same question."""
+
+    search: Search
+    judges: Judges
+    experiment: Experiment
+    fingerprint: Mapping[str, object]
+    budget: Budget = field(default_factory=Budget)
+    guard_signature: bool = True
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How the run ended, and every trial of it in order."""
+
+    ending: Ending
+    records: Sequence[TrialRecord]
+    expected: Signature | None
+
+
+class Session:
+    """A locked run directory. Use as a context manager: the lock goes when it is left, however it is left."""
+
+    def __init__(self, run: RunDir, *, resumed: bool) -> None:
+        self.run = run
+        self.resumed = resumed
+        self._lock = RunLock(run.lock)
+
+    @classmethod
+    def fresh(cls, parent: Path, verb: str, **about: Any) -> "Session":
+        return cls(claim_run_dir(parent, verb, **about), resumed=False)
+
+    @classmethod
+    def resuming(cls, output: Path, verb: str, given: Path | None = None) -> "Session":
+        return cls(find_resumable(output, verb, given), resumed=True)
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
+
+    def __enter__(self) -> Self:
+        self._lock.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def answer(
+        self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
+    ) -> Answer:
+        """Drive the question to its end; the run directory then says how it stands."""
+        try:
+            journal = self._journal(question.fingerprint)
+        except ResumeError:
+            executor.close()
+            raise
+        engine = Engine(
+            question.search,
+            question.judges,
+            question.experiment,
+            executor,
+            journal,
+            self.path,
+            budget=question.budget,
+            listeners=listeners,
+            guard_signature=question.guard_signature,
+        )
+        ending = engine.run()
+        state = "done" if ending.reason is Reason.DONE else ending.reason.value
+        self.run.describe(state=state, trials=ending.trials)
+        return Answer(ending, engine.records, engine.expected)
+
+    def _journal(self, fingerprint: Mapping[str, object]) -> Journal:
+        if self.run.journal.exists():
+            return Journal.resume(self.run.journal, fingerprint)
+        return Journal.create(self.run.journal, fingerprint)

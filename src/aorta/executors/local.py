@@ -1,0 +1,274 @@
+"""Trials as processes on this machine, one keeper a slot.
+
+The executor speaks JSON lines with its keepers and turns their facts into `TrialEnd`. Keepers start when a slot is
+first needed and serve many trials, so a trial costs one message and one fork.
+"""
+
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import InfrastructureError
+from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
+from aorta.runtimes import Launch, launch_for
+
+GRACE_SECONDS = 5.0
+MAX_LOG_BYTES = 256 * 1024 * 1024
+_CLOSE_PATIENCE = 20.0
+_SOURCE = str(Path(__file__).parents[2])
+_KEEPER = (
+    f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.keeper import main; main()"
+)
+_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+@dataclass
+class _Slot:
+    """One keeper process, its socket, and the trial it is running."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    devices: tuple[str, ...]
+    trial: TrialSpec | None = None
+    launch: Launch | None = None
+    started: float = 0.0
+    received: bytearray = field(default_factory=bytearray)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.control.sendall(json.dumps(message).encode() + b"\n")
+
+
+class LocalExecutor:
+    def __init__(
+        self,
+        jobs: int = 1,
+        *,
+        gpus_per_trial: int = 0,
+        devices: Sequence[str] = (),
+        grace: float = GRACE_SECONDS,
+        max_log_bytes: int = MAX_LOG_BYTES,
+    ) -> None:
+        if gpus_per_trial and jobs * gpus_per_trial > len(devices):
+            raise InfrastructureError(
+                f"{jobs} trials of {gpus_per_trial} GPUs need {jobs * gpus_per_trial} devices; "
+                f"this machine shows {len(devices)}: lower --jobs or --gpus-per-trial"
+            )
+        self._jobs = jobs
+        self._grace = grace
+        self._max_log_bytes = max_log_bytes
+        self._free_devices = [
+            tuple(devices[i * gpus_per_trial : (i + 1) * gpus_per_trial]) for i in range(jobs)
+        ]
+        self._slots: list[_Slot] = []
+        self._selector = selectors.DefaultSelector()
+        self._ended: deque[TrialEnd] = deque()
+        self._host = socket.gethostname()
+
+    @property
+    def slots(self) -> int:
+        return self._jobs
+
+    def start(self, trial: TrialSpec) -> None:
+        slot = next((s for s in self._slots if s.trial is None), None) or self._open_slot()
+        if slot.devices:
+            shown = {name: ",".join(slot.devices) for name in _DEVICE_VARIABLES}
+            trial = replace(trial, env={**trial.env, **shown})
+        trial.trial_dir.mkdir(parents=True, exist_ok=True)
+        launch = launch_for(trial)
+        slot.trial, slot.launch, slot.started = trial, launch, time.time()
+        try:
+            slot.send(self._order(trial, launch))
+        except OSError:
+            self._keeper_died(slot)
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._ended:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not any(slot.trial for slot in self._slots):
+                return []
+            for key, _ in self._selector.select(left):
+                self._receive(key.data)
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    def cancel(self, trial_id: str) -> None:
+        for slot in self._slots:
+            if slot.trial is not None and slot.trial.id == trial_id:
+                with suppress(OSError):
+                    slot.send({"op": "cancel"})
+
+    def close(self) -> None:
+        """TERM, grace, KILL for what runs. Interrupted once more, the keepers are left to kill at once."""
+        try:
+            for slot in self._slots:
+                if slot.trial is not None:
+                    self.cancel(slot.trial.id)
+            deadline = time.monotonic() + self._grace + _CLOSE_PATIENCE
+            while any(slot.trial for slot in self._slots) and time.monotonic() < deadline:
+                self.wait(0.2)
+        finally:
+            while self._slots:
+                self._close_slot(self._slots[-1])
+            self._selector.close()
+
+    def _open_slot(self) -> _Slot:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-S", "-E", "-s", "-c", _KEEPER, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C on the terminal is for us alone
+            )
+        slot = _Slot(process, ours, self._free_devices.pop(0))
+        self._slots.append(slot)
+        self._selector.register(ours, selectors.EVENT_READ, slot)
+        return slot
+
+    def _close_slot(self, slot: _Slot) -> None:
+        self._slots.remove(slot)
+        self._free_devices.append(slot.devices)
+        with suppress(KeyError):
+            self._selector.unregister(slot.control)
+        slot.control.close()  # the keeper ends whatever it still holds, then itself
+        try:
+            slot.process.wait(_CLOSE_PATIENCE)
+        except subprocess.TimeoutExpired:
+            slot.process.kill()
+            slot.process.wait()
+
+    def _order(self, trial: TrialSpec, launch: Launch) -> dict[str, Any]:
+        watch = trial.watch
+        return {
+            "op": "run",
+            "trial_id": trial.id,
+            "argv": list(launch.argv),
+            "cwd": str(launch.cwd),
+            "env": launch.environ(os.environ),
+            "cleanup": [list(argv) for argv in launch.cleanup],
+            "trial_dir": str(trial.trial_dir),
+            "patterns": [vars(pattern) for pattern in watch.patterns],
+            "timeout": trial.timeout,
+            "silent_for": watch.silent_for,
+            "longer_than": watch.longer_than,
+            "grace": self._grace,
+            "max_log_bytes": self._max_log_bytes,
+        }
+
+    def _receive(self, slot: _Slot) -> None:
+        try:
+            data = slot.control.recv(1 << 20)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._keeper_died(slot)
+            return
+        slot.received += data
+        if slot.received.endswith(b"\n") and slot.trial is not None and slot.launch is not None:
+            facts = json.loads(bytes(slot.received))
+            self._ended.append(trial_end(slot.trial, slot.launch, facts, self._host))
+            slot.received.clear()
+            slot.trial = slot.launch = None
+
+    def _keeper_died(self, slot: _Slot) -> None:
+        """Only `kill -9` of a keeper brings this about; its direct child died with it, the rest we find by name."""
+        trial, launch = slot.trial, slot.launch
+        self._close_slot(slot)
+        if trial is None or launch is None:
+            return
+        _kill_by_variable(f"AORTA_TRIAL_DIR={trial.trial_dir}")
+        for argv in launch.cleanup:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(argv, capture_output=True, timeout=30, check=False)
+        facts = {"started_at": slot.started, "lost": "the process that kept this trial was killed"}
+        self._ended.append(trial_end(trial, launch, facts, self._host))
+
+
+def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: str) -> TrialEnd:
+    """The keeper's facts as a `TrialEnd`, with what the trial left in its files."""
+    exit_code = facts.get("exit_code")
+    lost = facts.get("lost")
+    if lost is None and launch.did_not_start(exit_code, facts["stderr"]["tail"]):
+        lost = f"the container did not start: {_last_line(facts)}"
+    return TrialEnd(
+        trial_id=trial.id,
+        stdout=_stream_end(trial, facts, "stdout"),
+        stderr=_stream_end(trial, facts, "stderr"),
+        exit_code=exit_code,
+        signal=facts.get("signal"),
+        timed_out=facts.get("timed_out", False),
+        hung=facts.get("hung", False),
+        cancelled=facts.get("cancelled", False),
+        lost=lost,
+        matches=tuple(
+            Match(m["pattern"], m["stream"], m["line"], m["at"], tuple(m["groups"]))
+            for m in facts.get("matches", ())
+        ),
+        started_at=facts["started_at"],
+        duration=facts.get("duration", 0.0),
+        host=host,
+        image_digest=launch.image_digest,
+        result=_left_behind(trial, facts["started_at"]),
+        leftovers=facts.get("leftovers", 0),
+    )
+
+
+def _stream_end(trial: TrialSpec, facts: Mapping[str, Any], name: str) -> StreamEnd:
+    seen = facts.get(name, {})
+    return StreamEnd(
+        path=trial.trial_dir / f"{name}.log",
+        bytes_seen=seen.get("bytes_seen", 0),
+        bytes_kept=seen.get("bytes_kept", 0),
+        first_at=seen.get("first_at"),
+        last_at=seen.get("last_at"),
+        tail=seen.get("tail", ""),
+        problem=seen.get("problem"),
+    )
+
+
+def _last_line(facts: Mapping[str, Any]) -> str:
+    lines = facts.get("stderr", {}).get("tail", "").split("\n")
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "no message")
+
+
+def _left_behind(trial: TrialSpec, started_at: float) -> dict[str, Any] | None:
+    """result.json of a workload, and the file of a metric oracle. An unreadable one counts as none."""
+    result = _json_object(trial.trial_dir / "result.json")
+    if trial.watch.json_file is not None:
+        for path in (trial.trial_dir / trial.watch.json_file, trial.cwd / trial.watch.json_file):
+            # One left by an earlier trial in a shared directory says nothing about this one.
+            with suppress(OSError):
+                if path.stat().st_mtime >= started_at - 1:
+                    return {**(result or {}), "metrics_file": _json_object(path)}
+    return result
+
+
+def _json_object(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _kill_by_variable(assignment: str) -> None:
+    wanted = assignment.encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), 9)

@@ -1,0 +1,235 @@
+"""One output stream of a trial: kept on disk, bounded everywhere, and searched while it is written.
+
+Standard library only, because it runs inside the keeper. A match may span up to `OVERLAP` bytes. A match that touches
+the end of what was read so far is held back until more arrives, the stream ends or falls quiet: `loss=1$` must not
+fire on the first half of `loss=12`.
+"""
+
+import re
+import signal
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+OVERLAP = 64 * 1024
+SCAN_BYTES = 256 * 1024  # scan as soon as this much is new ...
+SCAN_EVERY = 0.02  # ... or this long after the last scan: small writes must not cost a scan each
+QUIET = 0.2
+TAIL = 32 * 1024
+PATTERN_SECONDS = 5.0  # one scan of one window; a pattern that needs longer backtracks for ever
+_LINE = 400
+
+
+class SlowPatternError(Exception):
+    """A pattern took too long on one window."""
+
+
+@dataclass
+class Pattern:
+    text: str
+    regex: "re.Pattern[bytes]"
+    stop: bool
+    keep_last: bool
+    match: dict[str, Any] | None = None
+    searched_to: int = 0  # absolute offset behind the last match, for `keep_last`
+
+
+class Log:
+    """A file that holds the first `limit` bytes and, behind a marker, the last `TAIL` bytes of a longer stream."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._room = limit
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._left_out = 0
+        self.kept = 0
+        self.problem: str | None = None
+
+    def write(self, data: bytes) -> None:
+        head = data[: self._room]
+        if head and self.problem is None:
+            try:
+                self.kept += self._file.write(head)
+            except OSError as wrong:  # a full disk must not end the watching
+                self.problem = wrong.strerror or str(wrong)
+        self._room -= len(head)
+        rest = data[len(head) :]
+        if rest:
+            self._keep_tail(rest)
+
+    def _keep_tail(self, data: bytes) -> None:
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail_size - len(self._tail[0]) >= TAIL:
+            dropped = self._tail.popleft()
+            self._tail_size -= len(dropped)
+            self._left_out += len(dropped)
+
+    def close(self) -> None:
+        if self._tail and self.problem is None:
+            marker = f"\n[aorta: {self._left_out} bytes left out]\n".encode()
+            try:
+                self.kept += self._file.write(marker + b"".join(self._tail))
+            except OSError as wrong:
+                self.problem = wrong.strerror or str(wrong)
+        self._file.close()
+
+
+class Arrivals:
+    """When which bytes of which stream came, so that two raw files can be read as the one they were.
+
+    A bounded index: once it is full, every second entry goes and entries are taken half as often.
+    """
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, str, int]] = []
+        self._apart = 0.0
+
+    def note(self, at: float, stream: str, offset: int) -> None:
+        if (
+            self._entries
+            and self._entries[-1][1] == stream
+            and at - self._entries[-1][0] < self._apart
+        ):
+            return
+        self._entries.append((at, stream, offset))
+        if len(self._entries) > self.MOST:
+            self._entries = self._entries[::2]
+            self._apart = max(0.001, 2 * self._apart)
+
+    def write(self, path: Path) -> None:
+        rows = "".join(f"{at:.6f}\t{stream}\t{offset}\n" for at, stream, offset in self._entries)
+        with suppress(OSError):  # a full disk loses the index, not the trial
+            path.write_text(rows)
+
+
+class WatchedStream:
+    """Bytes in, log and matches out. Memory is bounded whatever is written."""
+
+    def __init__(self, name: str, path: Path, patterns: list[Pattern], limit: int) -> None:
+        self.name = name
+        self.path = path
+        self.log = Log(path, limit)
+        self.patterns = patterns
+        self.seen = 0
+        self.first_at: float | None = None
+        self.last_at: float | None = None
+        self._tail = bytearray()
+        self._window = bytearray()
+        self._new = 0
+        self._scanned_at = 0.0
+        self._held = False
+
+    def feed(self, data: bytes, at: float) -> None:
+        self.log.write(data)
+        self.seen += len(data)
+        self.first_at = at if self.first_at is None else self.first_at
+        self.last_at = at
+        self._tail += data[-TAIL:]
+        if len(self._tail) > 2 * TAIL:
+            del self._tail[:-TAIL]
+        if self.patterns:
+            self._window += data
+            self._new += len(data)
+
+    def next_scan(self) -> float | None:
+        """When a scan is due, in seconds after the start; None when there is nothing to scan."""
+        if self._held and self.last_at is not None:
+            return self.last_at + QUIET
+        return self._scanned_at + SCAN_EVERY if self._new else None
+
+    def scan(self, at: float, *, final: bool = False) -> bool:
+        """Search what is new. True when a pattern that ends the trial has matched."""
+        due = final or self._new >= SCAN_BYTES or at >= (self.next_scan() or float("inf"))
+        if not self.patterns or not due or not (self._new or self._held):
+            return False
+        settled = final or (self.last_at is not None and at - self.last_at >= QUIET)
+        self._held = False
+        stop = False
+        for pattern in self.patterns:
+            stop = self._search(pattern, at, settled) or stop
+        self._new = 0
+        self._scanned_at = at
+        del self._window[: max(0, len(self._window) - OVERLAP)]
+        return stop
+
+    def _search(self, pattern: Pattern, at: float, settled: bool) -> bool:
+        if pattern.match is not None and not pattern.keep_last:
+            return False
+        base = self.seen - len(self._window)  # the absolute offset of the window's first byte
+        # One byte of context keeps `^` from matching at a cut that is not the start of a line.
+        start = max(1 if base else 0, pattern.searched_to - base)
+        with _time_limit(pattern.text):
+            if pattern.keep_last:
+                last = deque(pattern.regex.finditer(self._window, start), maxlen=1)
+                found = last[0] if last else None
+            else:
+                found = pattern.regex.search(self._window, start)
+        if found is None:
+            return False
+        if found.end() == len(self._window) and not settled:
+            self._held = True
+            return False
+        pattern.searched_to = base + found.end()
+        pattern.match = {
+            "pattern": pattern.text,
+            "stream": self.name,
+            "line": self._line_of(found.start(), found.end()),
+            "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
+            "at": at,
+        }
+        return pattern.stop
+
+    def _line_of(self, start: int, end: int) -> str:
+        first = max(self._window.rfind(b"\n", 0, start) + 1, start - _LINE)
+        last = self._window.find(b"\n", end)
+        return _text(bytes(self._window[first : last if last >= 0 else None][:_LINE]))
+
+    def end(self) -> dict[str, Any]:
+        self.log.close()
+        return {
+            "bytes_seen": self.seen,
+            "bytes_kept": self.log.kept,
+            "first_at": self.first_at,
+            "last_at": self.last_at,
+            "tail": _text(bytes(self._tail[-TAIL:])),
+            "problem": self.log.problem,
+        }
+
+
+def compiled(order: list[dict[str, Any]], stream: str) -> list[Pattern]:
+    """The patterns of an order that look at this stream."""
+    return [
+        Pattern(p["pattern"], re.compile(p["pattern"].encode()), p["stop"], p["keep_last"])
+        for p in order
+        if p["stream"] in {stream, "both"}
+    ]
+
+
+@contextmanager
+def _time_limit(pattern: str) -> Iterator[None]:
+    """Signals reach Python inside a regular expression, so an alarm can break a hopeless one."""
+
+    def too_slow(_number: int, _frame: FrameType | None) -> None:
+        raise SlowPatternError(
+            f"the pattern {pattern!r} took longer than {PATTERN_SECONDS:g} s on "
+            f"{(OVERLAP + SCAN_BYTES) // 1024} KiB of output; make it simpler"
+        )
+
+    signal.signal(signal.SIGALRM, too_slow)
+    signal.setitimer(signal.ITIMER_REAL, PATTERN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

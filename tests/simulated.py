@@ -1,0 +1,77 @@
+"""An executor without processes, for questions about the engine alone: who is asked, when, how often."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aorta.core.oracle import ExitCodeOracle, Oracle
+from aorta.core.point import Point
+from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
+
+Answer = Callable[[TrialSpec], int]
+
+
+@dataclass
+class SimulatedExecutor:
+    """Trials end in a seeded random order with the exit code that `answer` gives; 127 stands for an error."""
+
+    answer: Answer
+    slots: int = 1
+    seed: int = 0
+    die_after: int | None = None  # raise KeyboardInterrupt instead of the next end
+    started: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    closed: int = 0
+    _running: dict[str, TrialSpec] = field(default_factory=dict)
+    _ended: int = 0
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    def start(self, trial: TrialSpec) -> None:
+        assert len(self._running) < self.slots, "more trials than slots"
+        assert trial.id not in self._running
+        self.started.append(trial.id)
+        self._running[trial.id] = trial
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        if not self._running:
+            return []
+        if self.die_after is not None and self._ended >= self.die_after:
+            raise KeyboardInterrupt
+        self._ended += 1
+        trial = self._running.pop(self._random.choice(sorted(self._running)))
+        if trial.id in self.cancelled:
+            return [end_of(trial, 0, cancelled=True)]
+        return [end_of(trial, self.answer(trial))]
+
+    def cancel(self, trial_id: str) -> None:
+        self.cancelled.append(trial_id)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def end_of(trial: TrialSpec, code: int, *, cancelled: bool = False) -> TrialEnd:
+    nothing = StreamEnd(trial.trial_dir / "none")
+    return TrialEnd(
+        trial.id,
+        nothing,
+        nothing,
+        exit_code=code,
+        cancelled=cancelled,
+        started_at=1.0,
+        duration=1.0,
+    )
+
+
+@dataclass(frozen=True)
+class ValueExperiment:
+    """The trial of a point carries the point's values as its argv, so that an answer can look at them."""
+
+    oracle: Oracle = field(default_factory=ExitCodeOracle)
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        argv = tuple(f"{name}={value}" for name, value in point.values)
+        return TrialSpec(argv=(*argv, str(index)), trial_dir=trial_dir, cwd=trial_dir)
