@@ -27,7 +27,8 @@ _EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault)?\b(?::|$)"
 )
 _ERROR_LINE = re.compile(
-    r"\b(?:error|fatal|fail(?:ed|ure)?|abort(?:ed)?|assert|panic|nan|killed)\b", re.IGNORECASE
+    r"(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure)?|abort(?:ed)?|assert|panic|nan|killed)\b",
+    re.IGNORECASE,
 )
 _FRAMES_KEPT = 3
 

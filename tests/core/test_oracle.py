@@ -1,0 +1,168 @@
+"""What counts as the failure: a table of ends and their outcomes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from aorta.core.errors import SpecError
+from aorta.core.oracle import (
+    ExitCodeOracle,
+    HangOracle,
+    MetricOracle,
+    Oracle,
+    RegexOracle,
+    classify,
+    nearer_bad,
+)
+from aorta.core.outcome import Outcome
+from aorta.core.signature import signature_of
+from aorta.core.strict import StrictModel, validated
+from aorta.core.trial import Match, StreamEnd, TrialEnd
+
+
+def end(stderr: str = "", **facts: Any) -> TrialEnd:
+    return TrialEnd("t", StreamEnd(Path("out")), StreamEnd(Path("err"), tail=stderr), **facts)
+
+
+def saw(pattern: str, *groups: str) -> dict[str, Any]:
+    return {"matches": (Match(pattern, "stdout", "the line", 0.1, groups),)}
+
+
+REGEX = RegexOracle(pattern="NaN")
+WITH_FAILURE = RegexOracle(pattern="NaN", with_failure=True)
+HANG = HangOracle(silent_for=3.0)
+METRIC = MetricOracle(pattern=r"loss (\S+)", above=2.0)
+ANY, SOME = ExitCodeOracle(), ExitCodeOracle(codes=(3, -6, 137))
+R, C, X, E = Outcome.REPRODUCED, Outcome.CLEAN, Outcome.OTHER, Outcome.ERROR
+
+
+@pytest.mark.parametrize(
+    ("oracle", "facts", "outcome"),
+    [
+        (ANY, {"exit_code": 0}, C),
+        (ANY, {"exit_code": 1}, R),
+        (ANY, {"signal": 11}, R),
+        (ANY, {"signal": 6}, R),
+        (ANY, {"signal": 9}, E),
+        (ANY, {"signal": 15}, E),
+        (ANY, {"exit_code": 137}, E),
+        (ANY, {"exit_code": 126}, E),
+        (ANY, {"exit_code": 127}, E),
+        (ANY, {"timed_out": True}, E),
+        (ANY, {"lost": "no such image"}, E),
+        (SOME, {"exit_code": 3}, R),
+        (SOME, {"exit_code": 4}, X),
+        (SOME, {"signal": 6}, R),
+        (SOME, {"exit_code": 137}, R),
+        (SOME, {"exit_code": 127}, E),
+        (SOME, {"exit_code": 0}, C),
+        (REGEX, saw("NaN"), R),
+        (REGEX, {"exit_code": 0}, C),
+        (REGEX, {"exit_code": 1}, X),
+        (REGEX, {"exit_code": 127}, E),
+        (REGEX, {"timed_out": True}, E),
+        (REGEX, {"timed_out": True, **saw("NaN")}, R),
+        (WITH_FAILURE, {"exit_code": 0, **saw("NaN")}, C),
+        (WITH_FAILURE, {"exit_code": 1, **saw("NaN")}, R),
+        (HANG, {"hung": True}, R),
+        (HANG, {"exit_code": 0}, C),
+        (HANG, {"exit_code": 1}, X),
+        (HANG, {"timed_out": True}, E),
+        (METRIC, {"exit_code": 0, **saw(METRIC.pattern or "", "2.5")}, R),
+        (METRIC, {"exit_code": 0, **saw(METRIC.pattern or "", "1.5")}, C),
+        (METRIC, {"exit_code": 0, **saw(METRIC.pattern or "", "nan")}, X),
+        (METRIC, {"exit_code": 0, **saw(METRIC.pattern or "", "fast")}, E),
+        (METRIC, {"exit_code": 0}, E),
+        (METRIC, {"exit_code": 1}, X),
+    ],
+)
+def test_an_end_means_one_of_four(oracle: Oracle, facts: dict[str, Any], outcome: Outcome) -> None:
+    assert classify(oracle, end(**facts)).outcome is outcome
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/{user}/train.py", line {line}, in step
+    loss.backward()
+ValueError: bad value {value} at 0x{value}ff in /tmp/{user}/x.pt
+"""
+
+
+def test_the_same_bug_has_the_same_signature_whatever_the_numbers_and_paths() -> None:
+    first = end(TRACEBACK.format(user="ann", line=3, value=17), exit_code=1)
+    again = end(TRACEBACK.format(user="bob", line=99, value=3), exit_code=1)
+    assert signature_of(first) == signature_of(again)
+    assert "train.py:step" in signature_of(first).text
+
+
+def test_a_failure_with_another_signature_is_other_and_says_so() -> None:
+    expected = signature_of(end(TRACEBACK.format(user="ann", line=3, value=17), exit_code=1))
+    other = end("ImportError: No module named foo", exit_code=1)
+    found = classify(ANY, other, expected)
+    assert found.outcome is Outcome.OTHER
+    assert "ImportError" in found.why
+
+
+def test_colours_and_rank_prefixes_do_not_change_a_signature() -> None:
+    plain = end("RuntimeError: NCCL error 5", exit_code=1)
+    coloured = end("\x1b[31m[rank3]: RuntimeError: NCCL error 17\x1b[0m", exit_code=1)
+    assert signature_of(plain) == signature_of(coloured)
+
+
+def test_the_metric_of_a_file_is_read_by_its_key() -> None:
+    oracle = MetricOracle(file="m.json", key="train.loss", below=1.0)
+    result = {"metrics_file": {"train": {"loss": 0.5}}}
+    assert classify(oracle, end(exit_code=0, result=result)).outcome is Outcome.REPRODUCED
+    assert oracle.watch().json_file == "m.json"
+
+
+def test_a_number_between_good_and_bad_samples_is_not_guessed() -> None:
+    good, bad = (10.0, 10.2, 9.8), (12.0, 12.2, 11.8)
+    assert nearer_bad(10.1, good, bad) is False
+    assert nearer_bad(12.1, good, bad) is True
+    assert nearer_bad(11.0, good, bad) is None
+    assert nearer_bad(5.0, (5.0, 5.0), (5.0, 5.0)) is None
+
+
+class _Holder(StrictModel):
+    oracle: Oracle
+
+
+@pytest.mark.parametrize(
+    ("oracle", "where", "words"),
+    [
+        ({"kind": "regexp"}, "oracle", "expected exit_code, regex, hang, python or metric"),
+        ({}, "oracle", "expected exit_code, regex, hang, python or metric"),
+        ("regex", "oracle", "expected exit_code, regex"),
+        ({"kind": "regex"}, "oracle.pattern", "required"),
+        ({"kind": "regex", "pattern": "("}, "oracle.pattern", "is not a regular expression"),
+        ({"kind": "regex", "pattern": "x*"}, "oracle.pattern", "matches empty output"),
+        ({"kind": "regex", "pattern": "x", "streem": "both"}, "oracle.streem", "unknown key"),
+        ({"kind": "regex", "pattern": "x", "stream": "out"}, "oracle.stream", "expected 'stdout'"),
+        ({"kind": "hang"}, "oracle", "needs silent_for or longer_than"),
+        ({"kind": "hang", "silent_for": "soon"}, "oracle.silent_for", "is not a duration"),
+        ({"kind": "hang", "silent_for": -1}, "oracle.silent_for", "is not a duration"),
+        ({"kind": "exit_code", "codes": "1"}, "oracle.codes", "found '1'"),
+        ({"kind": "metric", "pattern": "x", "above": 1}, "oracle.pattern", "exactly one group"),
+        ({"kind": "metric", "file": "f", "above": 1}, "oracle", "needs key"),
+        ({"kind": "metric", "pattern": "(x)"}, "oracle", "one of above, below"),
+    ],
+)
+def test_a_wrong_oracle_is_one_line_that_names_its_place(
+    oracle: object, where: str, words: str
+) -> None:
+    with pytest.raises(SpecError) as wrong:
+        validated(_Holder, {"oracle": oracle}, file="aorta.yaml")
+    assert wrong.value.where == f"aorta.yaml: {where}"
+    assert words in wrong.value.message
+    assert "\n" not in str(wrong.value)
+
+
+def test_every_kind_can_be_written_as_the_seed_writes_it() -> None:
+    read = TypeAdapter[Oracle](Oracle).validate_python
+    assert read({"kind": "regex", "pattern": "(?m)NaN", "stream": "stdout"}).kind == "regex"
+    assert read({"kind": "exit_code", "codes": [1, 2]}) == ExitCodeOracle(codes=(1, 2))
+    assert read({"kind": "exit_code", "codes": 3}) == ExitCodeOracle(codes=(3,))
+    assert read({"kind": "hang", "silent_for": "1m30s"}) == HangOracle(silent_for=90.0)
+    assert read({"kind": "python", "predicate": "diverged"}).kind == "python"
