@@ -22,8 +22,10 @@ class AortaError(Exception):
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
-class UsageError(AortaError):
-    """The command line is wrong; nothing was run."""
+class UsageError(AortaError, ValueError):
+    """The command line is wrong; nothing was run. A ValueError too, so that a model's validator may raise it and the
+    message still gets its place in the file.
+    """
 
     kind = "usage"
     exit_code = Exit.USAGE

@@ -18,7 +18,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Outcome
-from aorta.core.signature import Signature, signature_of
+from aorta.core.signature import Signature, normalise, signature_of
 from aorta.core.strict import StrictModel
 from aorta.core.trial import TrialEnd, Watch, WatchedPattern
 
@@ -135,9 +135,8 @@ class PythonOracle(_Oracle):
     def judge_end(self, end: TrialEnd) -> Classified | None:
         result = end.result
         if result is None:
-            crashed = self.predicate is None and end.failed and _not_ours(end) is None
-            return _reproduced(end, _status_words(end)) if crashed else None
-        if not result.get("main_work_started", True):
+            return self._judge_without_result(end)
+        if result.get("main_work_started") is False:
             return Classified(Outcome.ERROR, f"set-up failed: {_hint(end)}")
         if self.predicate is None:
             fired = int(result.get("failure_count", 0)) > 0
@@ -150,8 +149,16 @@ class PythonOracle(_Oracle):
             fired = bool(answers[self.predicate])
         if fired:
             words = _hint(end)
-            return Classified(Outcome.REPRODUCED, words, Signature(f"workload | {words}"))
+            signature = Signature(f"workload | {normalise(words)}")
+            return Classified(Outcome.REPRODUCED, words, signature)
         return None if not result.get("passed", True) else Classified(Outcome.CLEAN, "passed")
+
+    def _judge_without_result(self, end: TrialEnd) -> Classified | None:
+        """A crash is a failure; leaving with 0 and no word about passing is not a pass."""
+        if not end.failed and not end.timed_out:
+            return _error("the workload ended without a result")
+        crashed = self.predicate is None and _not_ours(end) is None
+        return _reproduced(end, _status_words(end)) if crashed else None
 
 
 class MetricOracle(_Oracle):
