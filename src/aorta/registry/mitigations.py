@@ -1,0 +1,54 @@
+"""Mitigations by name, from the built-in table, from entry points and from sidecar files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
+from aorta.registry.catalogue import Catalogue, Definition
+from aorta.registry.mitigation import Mitigation
+from aorta.registry.plugins import plugin_definitions
+from aorta.registry.shapes import mitigation_from
+from aorta.registry.sidecars import read_sidecars, sidecar_definitions
+
+GROUP = "aorta.mitigations"
+_NOUN = "mitigation"
+
+
+def mitigation_catalogue(sidecars: Sequence[Path] = ()) -> Catalogue[Mitigation]:
+    return Catalogue(
+        _NOUN,
+        (
+            *(Definition.of(entry.name, entry.source, entry) for entry in BUILTIN_MITIGATIONS),
+            *plugin_definitions(GROUP, _NOUN, mitigation_from),
+            *sidecar_definitions(read_sidecars(sidecars), "mitigations", _NOUN, mitigation_from),
+        ),
+    )
+
+
+def load_mitigations(sidecars: Sequence[Path] = ()) -> dict[str, Mitigation]:
+    """Every mitigation by name, sorted."""
+    return mitigation_catalogue(sidecars).everything()
+
+
+def get_mitigation(name: str, sidecars: Sequence[Path] = ()) -> Mitigation:
+    return mitigation_catalogue(sidecars).get(name)
+
+
+def mitigation_rows(sidecars: Sequence[Path] = ()) -> list[dict[str, str]]:
+    """What a listing shows, sorted by name. Values of foreign mitigations may be secrets: their keys alone are shown."""
+    return [_row(entry) for entry in load_mitigations(sidecars).values()]
+
+
+def _row(entry: Mitigation) -> dict[str, str]:
+    return {
+        "NAME": entry.name,
+        "SOURCE": entry.source,
+        "ENV": _shown(entry.env, with_values=bool(entry.readers)),
+        "PLATFORMS": ",".join(entry.platforms),
+        "READ BY": "; ".join(dict.fromkeys(reader.by for reader in entry.readers.values())),
+        "WHAT": entry.what,
+    }
+
+
+def _shown(env: Mapping[str, str], *, with_values: bool) -> str:
+    return " ".join(f"{name}={value}" if with_values else name for name, value in env.items())

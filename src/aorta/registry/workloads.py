@@ -1,0 +1,56 @@
+"""Workloads by name. What a workload is, the room `workloads` says; here it is a class that is imported when used."""
+
+import importlib
+from collections.abc import Mapping
+from functools import partial
+
+from aorta.core.errors import RegistryError
+from aorta.registry.catalogue import Catalogue, Definition
+from aorta.registry.plugins import plugin_definitions
+
+GROUP = "aorta.workloads"
+_NOUN = "workload"
+
+# Strings, because the room that holds these classes lies below this one.
+BUILTIN_WORKLOADS: Mapping[str, str] = {
+    "command": "aorta.workloads.command:CommandWorkload",
+    "half_nan": "aorta.workloads.half_nan:HalfNan",
+    "bad_shard": "aorta.workloads.bad_shard:BadShard",
+}
+
+
+def workload_catalogue() -> Catalogue[type]:
+    return Catalogue(
+        _NOUN,
+        (
+            *(
+                Definition(name, "aorta", partial(_builtin, place))
+                for name, place in BUILTIN_WORKLOADS.items()
+            ),
+            *plugin_definitions(GROUP, _NOUN, _class_from),
+        ),
+    )
+
+
+def get_workload(name: str) -> type:
+    """The class. A broken plugin that nobody named does no harm."""
+    return workload_catalogue().get(name)
+
+
+def workload_sources() -> Mapping[str, str]:
+    """Every workload's name and who defines it, without importing any."""
+    return workload_catalogue().sources()
+
+
+def _builtin(place: str) -> type:
+    module, _, attribute = place.partition(":")
+    found: type = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _class_from(_name: str, loaded: object, _source: str, where: str) -> type:
+    if not isinstance(loaded, type):
+        raise RegistryError(
+            f"is a {type(loaded).__name__}, expected a class that is a Workload", where=where
+        )
+    return loaded
