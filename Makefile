@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 TEST_EXTRAS = test
 
-.PHONY: demo test lint types rooms check bench clean
+.PHONY: demo test packages lint types rooms check bench clean
 
 demo: $(VENV)/.base
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
-test: check
+test: packages
+	$(MAKE) check
 	$(BIN)/python -m pytest -n 4 --dist loadgroup tests
+
+packages:
+	tools/install-debian-packages.sh
 
 check: lint types rooms
 

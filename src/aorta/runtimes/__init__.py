@@ -4,29 +4,10 @@ A runtime turns a trial into a `Launch`: the process an executor starts, the env
 run afterwards however the trial ends. It asks the container engine questions; it never starts the trial itself.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from aorta.runtimes.launch import Launch
+from aorta.runtimes.launching import launch_for
+from aorta.runtimes.owner import Owner
+from aorta.runtimes.pyxis import srun_options
+from aorta.runtimes.sweeping import sweep
 
-from aorta.core.trial import TrialSpec
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One process to start on this host."""
-
-    argv: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str] = field(default_factory=dict)
-    cleanup: tuple[tuple[str, ...], ...] = ()
-    image_digest: str | None = None
-
-    def environ(self, host: Mapping[str, str]) -> dict[str, str]:
-        return {**host, **self.env}
-
-    def did_not_start(self, exit_code: int | None, stderr_tail: str) -> bool:
-        return False
-
-
-def launch_for(trial: TrialSpec) -> Launch:
-    return Launch(trial.argv, trial.cwd, {**trial.env, "AORTA_TRIAL_DIR": str(trial.trial_dir)})
+__all__ = ["Launch", "Owner", "launch_for", "srun_options", "sweep"]

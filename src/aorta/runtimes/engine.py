@@ -1,0 +1,170 @@
+"""A container engine, and the questions put to it through its own command: is it there, which image is this.
+
+Images are looked up once a process. A missing one is pulled, as `docker run` would do; what then runs is the image by its
+id, so that a tag that moves during a long search cannot change what is measured.
+"""
+
+import functools
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aorta.core.errors import InfrastructureError
+from aorta.runtimes.launch import Refusal
+
+_PATIENCE = 60.0  # seconds for a question that an engine answers in milliseconds
+_ABSENT = ("no such image", "image not known", "failed to find image")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The few differences between engines, as data."""
+
+    command: str
+    install: str  # the command that mends its absence
+    start: str  # what to do when it does not answer
+    client_options: frozenset[str]  # options that stand before the subcommand; each takes a value
+    run_options: tuple[str, ...]  # further defaults of `run`
+    remove: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+    nvidia: tuple[str, ...]  # options of `run` that let NVIDIA's devices in
+    keeps_out: tuple[str, ...]  # variables the client would add of its own accord
+    root_is_caller: bool  # root in a container started by a plain user is that user
+
+
+@dataclass(frozen=True)
+class Client:
+    """The engine's command with the options that choose the engine it talks to."""
+
+    engine: Engine
+    argv: tuple[str, ...]
+
+    def command(self, *words: str) -> tuple[str, ...]:
+        return (*self.argv, *words)
+
+    def remove(self, container: str) -> tuple[str, ...]:
+        return self.command(*self.engine.remove, container)
+
+
+@dataclass(frozen=True)
+class Image:
+    """`digest` is the registry's, or the id of an image that no registry has seen."""
+
+    id: str
+    digest: str
+
+
+def client_of(engine: Engine, options: Sequence[str]) -> tuple[Client, tuple[str, ...]]:
+    """The client, and the options that are left for its `run`."""
+    path = shutil.which(engine.command)
+    if path is None:
+        raise InfrastructureError(
+            f"{engine.command} is not installed, or not on PATH; install it with: {engine.install}"
+        )
+    chosen: list[str] = []
+    left: list[str] = []
+    words = iter(options)
+    for word in words:
+        name, has_value, _ = word.partition("=")
+        if name not in engine.client_options:
+            left.append(word)
+        elif has_value:
+            chosen.append(word)
+        else:
+            chosen += [word, *(value for value in [next(words, None)] if value is not None)]
+    return Client(engine, (path, *chosen)), tuple(left)
+
+
+@functools.cache
+def image_named(client: Client, reference: str) -> Image:
+    """The image, pulled if the engine has none of that name."""
+    found = _inspected(client, reference)
+    if found is None:
+        _pull(client, reference)
+        found = _inspected(client, reference)
+    if found is None:
+        raise InfrastructureError(
+            f"{client.engine.command} pulled image {reference!r} and does not know it; "
+            f"look at: {client.engine.command} images"
+        )
+    return found
+
+
+@functools.cache
+def is_rootless(client: Client) -> bool:
+    """True where root inside a container is the user who owns the engine."""
+    answer = ask(client, "info", "--format", "{{json .SecurityOptions}}")
+    return "name=rootless" in answer.stdout
+
+
+def ask(client: Client, *words: str) -> subprocess.CompletedProcess[str]:
+    """Put one question to the engine. A refusal is an answer; silence is an error."""
+    name = client.engine.command
+    try:
+        return subprocess.run(
+            client.command(*words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InfrastructureError(
+            f"{name} {words[0]} gave no answer within {_PATIENCE:.0f} s; {client.engine.start}"
+        ) from None
+
+
+def _inspected(client: Client, reference: str) -> Image | None:
+    answer = ask(client, "image", "inspect", reference)
+    if answer.returncode == 0:
+        return _image(json.loads(answer.stdout)[0], reference)
+    if any(words in answer.stderr.lower() for words in _ABSENT):
+        return None
+    raise InfrastructureError(
+        f"the {client.engine.command} engine does not answer: {_gist(answer.stderr)}; "
+        f"{client.engine.start}"
+    )
+
+
+def _image(facts: dict[str, Any], reference: str) -> Image:
+    repository = _repository(reference)
+    digests: list[str] = facts.get("RepoDigests") or []
+    own = [text for text in digests if f"/{text}".rpartition("@")[0].endswith(f"/{repository}")]
+    digest = (own or digests or [facts["Id"]])[0].rpartition("@")[2]
+    return Image(facts["Id"], digest if ":" in digest else f"sha256:{digest}")
+
+
+def _repository(reference: str) -> str:
+    """`host:5000/team/image` for `host:5000/team/image:tag@sha256:...`."""
+    name = reference.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def _pull(client: Client, reference: str) -> None:
+    pull = client.command("pull", "--quiet", reference)
+    done = subprocess.run(  # no time limit: an image may weigh tens of gigabytes
+        pull,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise InfrastructureError(
+            f"{client.engine.command} has no image {reference!r} and cannot pull it: "
+            f"{_gist(done.stderr)}; get it with: {client.engine.command} pull {reference}"
+        )
+
+
+def _gist(stderr: str) -> str:
+    """The line of an engine's complaint that says what is wrong."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("Error", "Cannot", "error"))]
+    return (telling or lines or ["it said nothing"])[0][:300]

@@ -1,0 +1,55 @@
+"""What an executor needs to know to start one trial, and to leave nothing of it behind."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aorta.core.trial import TrialSpec
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """How a runtime says that it could not start the command: an exit code, and a line of stderr (a regex)."""
+
+    exit_code: int
+    says: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One process to start. For a container, `argv`, `env` and `unset` are those of the engine's client."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)  # set on top of what is inherited
+    unset: frozenset[str] = frozenset()  # inherited variables that must not get through
+    inherits_host: bool = True
+    cleanup: tuple[
+        tuple[str, ...], ...
+    ] = ()  # run them however it ends; their exit code is no news
+    container: str | None = None
+    image_digest: str | None = None
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def could_not_start_codes(self) -> frozenset[int]:
+        return frozenset(refusal.exit_code for refusal in self.refusals)
+
+    def environ(self, host: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of the process, given the host's."""
+        inherited = host if self.inherits_host else {}
+        kept = {name: value for name, value in inherited.items() if name not in self.unset}
+        return {**kept, **self.env}
+
+    def did_not_start(self, exit_code: int | None, stderr_tail: str) -> bool:
+        """True if this is the runtime's own refusal: the trial's command may end with the same code itself."""
+        return any(
+            refusal.exit_code == exit_code and re.search(refusal.says, stderr_tail, re.MULTILINE)
+            for refusal in self.refusals
+        )
+
+
+def variables_of(trial: TrialSpec) -> dict[str, str]:
+    """The trial's resolved layers, and the one variable that every trial finds in whatever it runs."""
+    return {**trial.env, "AORTA_TRIAL_DIR": str(trial.trial_dir.absolute())}

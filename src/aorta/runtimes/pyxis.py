@@ -1,0 +1,92 @@
+"""Containers under Slurm through the pyxis plugin: a trial's environment as options of srun.
+
+The image is imported on the compute node, so nothing is asked of an engine here, and a digest is known only when the
+reference itself holds one.
+"""
+
+import shutil
+from collections.abc import Iterator
+
+from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.names import check_variable
+from aorta.core.trial import TrialSpec
+from aorta.runtimes.launch import Launch, Refusal, variables_of
+from aorta.runtimes.mounts import Mount, mounts_of
+
+
+def pyxis_launch(trial: TrialSpec) -> Launch:
+    """A step in the allocation that the caller already has."""
+    srun = shutil.which("srun")
+    if srun is None:
+        raise InfrastructureError(
+            "srun is not on PATH, and pyxis is a plugin of it; install it with: apt-get install slurm-client"
+        )
+    return Launch(
+        argv=(srun, *srun_options(trial), *trial.argv),
+        cwd=trial.cwd,
+        env=_variables(trial),
+        image_digest=_digest(_image(trial)),
+        refusals=(Refusal(1, r"^(?:srun|slurmstepd): error: .*(?:pyxis|spank)"),),
+    )
+
+
+def srun_options(trial: TrialSpec) -> tuple[str, ...]:
+    """The environment as options of srun, which must itself be started with the trial's variables.
+
+    Variables go by name, so that no value stands in a process list; srun keeps the rest of the caller's environment out.
+    """
+    names = ",".join(sorted(_variables(trial)))
+    return (
+        f"--export={names}",
+        f"--container-image={_enroot_reference(_image(trial))}",
+        f"--container-mounts={','.join(_mounts(trial))}",
+        f"--container-workdir={trial.cwd.absolute()}",
+        f"--container-env={names}",
+        "--no-container-mount-home",
+        *trial.environment.options,
+    )
+
+
+def _variables(trial: TrialSpec) -> dict[str, str]:
+    image = _image(trial)
+    digest = _digest(image)
+    known = {"AORTA_DOCKER_IMAGE": image, **({"AORTA_DOCKER_DIGEST": digest} if digest else {})}
+    variables = {**variables_of(trial), **known}
+    return {name: check_variable(name, value, where="env") for name, value in variables.items()}
+
+
+def _image(trial: TrialSpec) -> str:
+    if not trial.environment.image:
+        raise UsageError(
+            "its kind is pyxis and it names no image; add a reference, or the path of a squashfs file",
+            where=f"environment {trial.environment.name}",
+        )
+    return trial.environment.image
+
+
+def _digest(image: str) -> str | None:
+    return image.partition("@")[2] or None
+
+
+def _enroot_reference(image: str) -> str:
+    """enroot wants `host#team/image`; everybody else writes `host/team/image`. A path stays a path."""
+    host, slash, rest = image.partition("/")
+    is_registry = "." in host or ":" in host or host == "localhost"
+    if not slash or not is_registry or image.startswith((".", "/")) or "#" in image:
+        return image
+    return f"{host}#{rest}"
+
+
+def _mounts(trial: TrialSpec) -> Iterator[str]:
+    for mount in mounts_of(trial):
+        _check_separators(mount, trial)
+        yield f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+
+
+def _check_separators(mount: Mount, trial: TrialSpec) -> None:
+    for path in (str(mount.source), mount.target):
+        if "," in path or ":" in path:
+            raise UsageError(
+                f"pyxis cannot mount {path!r}: it takes , and : as separators; mount a link to it instead",
+                where=f"environment {trial.environment.name}",
+            )

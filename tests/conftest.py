@@ -1,0 +1,53 @@
+"""Fixtures that any test may ask for: the real services, started once a worker and always stopped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services import requirements
+from services.engines import DockerEngine, PodmanEngine, start_docker, start_podman
+from services.images import Rootfs, busybox_rootfs, python_rootfs
+from services.registry import Registry, start_registry
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """A private dockerd. Tests that use it carry `@pytest.mark.xdist_group("docker")`."""
+    requirements.demand(requirements.DOCKER)
+    engine = start_docker()
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="session")
+def podman_engine() -> Iterator[PodmanEngine]:
+    """podman with a private store. Tests that use it carry `@pytest.mark.xdist_group("podman")`."""
+    requirements.demand(requirements.PODMAN)
+    engine = start_podman()
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="session")
+def oci_registry() -> Iterator[Registry]:
+    requirements.demand(requirements.REGISTRY)
+    registry = start_registry()
+    yield registry
+    registry.stop()
+
+
+@pytest.fixture(scope="session")
+def busybox(tmp_path_factory: pytest.TempPathFactory) -> Rootfs:
+    requirements.demand(requirements.BUSYBOX)
+    return busybox_rootfs(_images(tmp_path_factory))
+
+
+@pytest.fixture(scope="session")
+def busybox_python(tmp_path_factory: pytest.TempPathFactory) -> Rootfs:
+    requirements.demand(requirements.BUSYBOX, requirements.PYTHON)
+    return python_rootfs(_images(tmp_path_factory))
+
+
+def _images(factory: pytest.TempPathFactory) -> Path:
+    return factory.mktemp("images")
