@@ -1,0 +1,112 @@
+"""Does it still reproduce? The arithmetic of answering that with as few trials as a given certainty allows.
+
+Wald's sequential probability ratio test weighs two rates against each other: the rate at which the failure shows
+where it is `present`, and the rate of false alarms where it is `absent`. Every trial moves one sum; the sum crosses
+one of two lines, and the question is settled. Of all tests with the same two error rates it needs the fewest
+trials on average. This module knows counts and rates; it does not know points, searches or processes.
+"""
+
+import math
+from dataclasses import dataclass
+
+from aorta.core.outcome import Tally
+from aorta.core.stats import binomial_tail, clopper_pearson_high, clopper_pearson_low
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How often it was tried, and how often it showed."""
+
+    hits: int = 0
+    trials: int = 0
+
+    @classmethod
+    def of(cls, tally: Tally) -> "Evidence":
+        return cls(tally.reproduced, tally.evidence)
+
+    @property
+    def misses(self) -> int:
+        return self.trials - self.hits
+
+    def __add__(self, more: "Evidence") -> "Evidence":
+        return Evidence(self.hits + more.hits, self.trials + more.trials)
+
+    def low(self, alpha: float) -> float:
+        """The exact one-sided lower bound of the rate; 0 when nothing was tried."""
+        return clopper_pearson_low(self.hits, self.trials, alpha) if self.trials else 0.0
+
+    def high(self, alpha: float) -> float:
+        """The exact one-sided upper bound of the rate; 1 when nothing was tried."""
+        return clopper_pearson_high(self.hits, self.trials, alpha)
+
+
+@dataclass(frozen=True)
+class Sprt:
+    """`present` against `absent`, wrong with chance `alpha` (accepts what is absent) or `beta` (misses what is there)."""
+
+    present: float
+    absent: float
+    alpha: float
+    beta: float
+
+    @property
+    def accept_at(self) -> float:
+        return math.log((1 - self.beta) / self.alpha)
+
+    @property
+    def reject_at(self) -> float:
+        return math.log(self.beta / (1 - self.alpha))
+
+    def weight(self, evidence: Evidence) -> float:
+        """The log of how much likelier the evidence is where the failure is present."""
+        return _times(evidence.hits, _log_ratio(self.present, self.absent)) + _times(
+            evidence.misses, _log_ratio(1 - self.present, 1 - self.absent)
+        )
+
+    def decide(self, evidence: Evidence) -> bool | None:
+        """True or False once a line is crossed; None between the lines.
+
+        Where `absent` is 0 one hit is proof, and no number of misses outweighs it.
+        """
+        weight = self.weight(evidence)
+        if weight >= self.accept_at:
+            return True
+        return False if weight <= self.reject_at else None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How many trials of the original: enough hits for a rate, or enough trials to give up.
+
+    An unbroken run of hits is taken one trial further, because it may mean that the failure is certain.
+    """
+
+    hits: int = 4
+    straight: int = 5
+    cap: int = 40
+    absent: float = 0.0  # the rate of false alarms
+    alpha: float = 0.01  # the chance that false alarms alone are taken for the failure
+
+    def decide(self, evidence: Evidence) -> bool | None:
+        unbroken = evidence.misses == 0
+        if evidence.hits >= (self.straight if unbroken else self.hits):
+            return True
+        if evidence.trials < self.cap:
+            return None
+        chance = binomial_tail(evidence.hits, evidence.trials, self.absent)
+        return evidence.hits > 0 and chance <= self.alpha
+
+    def is_certain(self, evidence: Evidence) -> bool:
+        return evidence.misses == 0 and evidence.hits >= self.straight
+
+
+def _log_ratio(above: float, below: float) -> float:
+    if above == below:
+        return 0.0
+    if above == 0:
+        return -math.inf
+    return math.inf if below == 0 else math.log(above / below)
+
+
+def _times(count: int, weight: float) -> float:
+    return count * weight if count else 0.0  # 0 x infinity is nothing here, not nan

@@ -1,0 +1,188 @@
+"""The smallest number that still reproduces: the floor first, then bisection on a logarithmic scale.
+
+One trial settles the common case that the floor itself reproduces. Otherwise the gap between the largest rejected and
+the smallest accepted value is halved by ratio, until it is within the tolerance or one step wide. Unless the
+user promised it, monotonicity is a guess: at the end the rejected values must leave no large gap unseen, and whatever
+reproduces down there is taken and reported. Spare slots ask what either answer would ask next.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from aorta.core.axis import Axis, Number
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point, Value
+from aorta.search.ranked import RankedSearch
+
+_LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
+_FINEST = 1000  # a scale that begins at 0 resolves this part of itself
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The values between floor and initial, and their logarithmic order."""
+
+    floor: Number
+    initial: Number
+    step: Number | None
+    tolerance: float
+
+    def between(self, low: Number, high: Number) -> Number | None:
+        """The value that halves what is left; None when nothing is, or all of it is within the tolerance."""
+        if high - low <= self.tolerance * abs(high) / (1 + self.tolerance):
+            return None
+        share = 0.5
+        if self.tolerance:
+            leaves = math.ceil(self._distance(low, high) / math.log1p(self.tolerance))
+            share = max(1, leaves // 2) / max(2, leaves)  # whole leaves: no half is cut in vain
+        return self.inside(low, high, share)
+
+    def inside(self, low: Number, high: Number, share: float) -> Number | None:
+        """The value strictly inside, this far up; None when there is none."""
+        origin = self._origin
+        aim = origin + (low - origin) * math.exp(share * self._distance(low, high))
+        if self.step is None:
+            return aim if low < aim < high else None
+        first = math.floor((low - self.floor) / self.step + 1e-9) + 1
+        last = math.ceil((high - self.floor) / self.step - 1e-9) - 1
+        if first > last:
+            return None
+        return self.floor + min(last, max(first, round((aim - self.floor) / self.step))) * self.step
+
+    def part(self, low: Number, high: Number) -> float:
+        """How much of the whole scale lies between two values."""
+        whole = self._distance(self.floor, self.initial)
+        return self._distance(low, high) / whole if whole else 0.0
+
+    def _distance(self, low: Number, high: Number) -> float:
+        return math.log((high - self._origin) / (low - self._origin))
+
+    @property
+    def _origin(self) -> Number:
+        """Ratios are taken from 0, or from just below a floor that is not above 0."""
+        if self.floor > 0:
+            return 0
+        return self.floor - (self.step or (self.initial - self.floor) / _FINEST)
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """What is known of one number: the smallest accepted value, and every rejected one."""
+
+    scale: Scale
+    accepted: Number
+    rejected: frozenset[Number] = frozenset()
+    promised: bool = False  # the user says it is monotone: nothing below a rejected value is worth a trial
+    suspect: Number | None = None  # rejected before, when other axes were larger: if it still is, all is as it was
+
+    def question(self) -> Number | None:
+        below = self.below
+        if self.suspect is not None and self.suspect < self.accepted:
+            return None if self.suspect in below else self.suspect
+        if self.accepted <= self.scale.floor:
+            return None
+        if self.scale.floor not in below:
+            return self.scale.floor
+        return self.scale.between(below[-1], self.accepted) or self._unseen(below)
+
+    def answered(self, value: Number, reproduces: bool) -> "Bracket":
+        if reproduces:
+            return replace(self, accepted=min(self.accepted, value))
+        return replace(self, rejected=self.rejected | {value})
+
+    @property
+    def below(self) -> list[Number]:
+        """The rejected values below the answer, rising."""
+        return sorted(value for value in self.rejected if value < self.accepted)
+
+    @property
+    def is_broken(self) -> bool:
+        """A smaller value reproduces where a larger one does not."""
+        return any(value > self.accepted for value in self.rejected)
+
+    def _unseen(self, below: list[Number]) -> Number | None:
+        if self.promised or len(below) < 2:
+            return None
+        low, high = max(zip(below, below[1:], strict=False), key=lambda gap: self.scale.part(*gap))
+        if self.scale.part(low, high) <= _LARGEST_UNSEEN_GAP:
+            return None
+        return self.scale.inside(low, high, 0.5)
+
+
+class NumericSearch(RankedSearch):
+    """`place` turns a number into the axis's value, for axes that are more than the number itself."""
+
+    def __init__(
+        self,
+        base: Point,
+        axis: Axis,
+        current: Number,
+        *,
+        place: Callable[[Number], Value] = lambda number: number,
+        suspect: Number | None = None,
+    ) -> None:
+        self._base = base
+        self._axis = axis
+        self._place = place
+        self._start = current
+        scale = Scale(axis.floor, current, axis.step, axis.tolerance)
+        self._bracket = Bracket(scale, current, promised=bool(axis.monotone), suspect=suspect)
+        self._numbers: dict[Value, Number] = {place(current): current}
+        self._unresolved: set[Number] = set()
+
+    def ranked(self, n: int) -> list[Point]:
+        numbers: list[Number] = []
+        futures, looked = deque([self._bracket]), 0
+        while futures and len(numbers) < n and looked < 4 * n:
+            bracket, looked = futures.popleft(), looked + 1
+            number = bracket.question()
+            if number is not None:
+                futures.extend(bracket.answered(number, said) for said in (False, True))
+                if number not in numbers:
+                    numbers.append(number)
+        return [self._point(number) for number in numbers]
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        number = self._numbers[point[self._axis.name]]
+        if verdict.reproduces is None:
+            self._unresolved.add(number)
+        self._bracket = self._bracket.answered(number, verdict.reproduces is True)
+
+    @property
+    def best(self) -> Point:
+        if self._bracket.accepted == self._start:
+            return self._base
+        return self._point(self._bracket.accepted)
+
+    @property
+    def accepted(self) -> Number:
+        return self._bracket.accepted
+
+    @property
+    def largest_rejected(self) -> Number | None:
+        """The value just below the answer that was rejected."""
+        below = self._bracket.below
+        return below[-1] if below else None
+
+    @property
+    def monotone(self) -> bool | None:
+        """False where it was seen not to be; True where nothing seen on the whole scale speaks against it."""
+        if self._bracket.is_broken:
+            return False
+        return True if self.done and not self._unresolved else None
+
+    def proofs(self) -> list[Point]:
+        """The rejected point just below the answer."""
+        rejected = self.largest_rejected
+        return [] if rejected is None else [self._point(rejected)]
+
+    @property
+    def unresolved(self) -> int:
+        return len(self._unresolved)
+
+    def _point(self, number: Number) -> Point:
+        value = self._place(number)
+        self._numbers[value] = number  # only a name for the value: asking again gives the same
+        return self._base.with_value(self._axis.name, value)

@@ -1,0 +1,78 @@
+"""The shortest range of steps that still reproduces: first it ends earlier, then it starts later."""
+
+from collections.abc import Callable, Collection
+
+from aorta.core.axis import Axis, Number
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point, Value
+from aorta.search.numeric import NumericSearch
+
+
+class WindowSearch:
+    """Two searches for a length, one after the other: with the start held, then with the end held.
+
+    `suspects` are the lengths that were rejected in an earlier search of the same axis, one for each of the two.
+    """
+
+    def __init__(
+        self, base: Point, axis: Axis, *, suspects: tuple[Number | None, Number | None] = (None, None)
+    ) -> None:
+        self._axis = axis
+        self._suspects = suspects
+        start, length = _window(base, axis)
+        self._parts = [self._part(base, length, lambda n: (start, int(n)), suspects[0])]
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        return self._parts[-1].ask(n, pending)
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        if self.wants(point):
+            self._parts[-1].tell(point, verdict)
+        if len(self._parts) == 1 and self._parts[0].done:
+            base = self._parts[0].best
+            start, length = _window(base, self._axis)
+            end = start + length
+            self._parts.append(
+                self._part(base, length, lambda n: (end - int(n), int(n)), self._suspects[1])
+            )
+
+    def wants(self, point: Point) -> bool:
+        return self._parts[-1].wants(point)
+
+    @property
+    def done(self) -> bool:
+        return len(self._parts) == 2 and self._parts[-1].done
+
+    @property
+    def best(self) -> Point:
+        return self._parts[-1].best
+
+    @property
+    def monotone(self) -> bool | None:
+        said = {part.monotone for part in self._parts}
+        return False if False in said else None if None in said else True
+
+    @property
+    def largest_rejected(self) -> tuple[Number | None, Number | None]:
+        first, last = self._parts[0], self._parts[-1]
+        return first.largest_rejected, None if last is first else last.largest_rejected
+
+    def proofs(self) -> list[Point]:
+        """The rejected windows just shorter than the answer at its start; at its end the start has since moved."""
+        return self._parts[-1].proofs()
+
+    @property
+    def unresolved(self) -> int:
+        return sum(part.unresolved for part in self._parts)
+
+    def _part(
+        self, base: Point, length: int, place: Callable[[Number], Value], suspect: Number | None
+    ) -> NumericSearch:
+        return NumericSearch(base, self._axis, length, place=place, suspect=suspect)
+
+
+def _window(point: Point, axis: Axis) -> tuple[int, int]:
+    value = point[axis.name]
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise TypeError(f"axis {axis.name} holds {value!r}, expected a start and a length")
+    return value[0], value[1]
