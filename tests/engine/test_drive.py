@@ -38,7 +38,8 @@ class SmallestNumber(RankedSearch):
         return low, high
 
     def ranked(self, n: int) -> list[Point]:
-        spans, found = [self.bounds], []
+        spans: list[tuple[int, int]] = [self.bounds]
+        found: list[Point] = []
         while spans and len(found) < n:
             low, high = spans.pop(0)
             if high - low > 1:

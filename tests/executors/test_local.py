@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Watch, WatchedPattern
+from aorta.core.trial import TrialEnd, Watch, WatchedPattern
 from aorta.executors.local import LocalExecutor
 from executor_contract import Bench, ExecutorContract, looking_for, pid_in
 from processes import wait_until_gone
@@ -120,7 +120,7 @@ class TestLocalExecutor(ExecutorContract):
         try:
             bench.start("bash", "-c", script)
             bench.start("bash", "-c", script)
-            ends = []
+            ends: list[TrialEnd] = []
             while len(ends) < 2:
                 ends += two.wait(5)
         finally:

@@ -50,7 +50,9 @@ class Axis:
     kind: AxisKind
     shape: Shape
     initial: Value
-    floor: Number = 0  # numbers: the least value; windows: the least length; subsets: the fewest items
+    floor: Number = (
+        0  # numbers: the least value; windows: the least length; subsets: the fewest items
+    )
     step: Number | None = None
     tolerance: float = 0.0
     strategy: Strategy = Strategy.AUTO

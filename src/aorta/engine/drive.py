@@ -31,10 +31,13 @@ from aorta.search import Search
 
 _HEARTBEAT = 0.5
 
+Keep = Callable[[TrialRecord, TrialEnd], None]
+"""Writes what a verb wants of a trial; called before the journal, so what the journal counts is always there."""
+
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend. A trial that ended in error is tried again up to `retries` times a point."""
+    """What a run may spend. A point is given up once its errors outnumber its evidence by more than `retries`."""
 
     max_trials: int | None = None
     max_seconds: float | None = None
@@ -68,6 +71,7 @@ class Engine:
         listeners: Sequence[Listener] = (),
         expected: Signature | None = None,
         guard_signature: bool = True,
+        keep: Keep | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.search = search
@@ -81,6 +85,7 @@ class Engine:
         self.expected = expected
         self.records: list[TrialRecord] = []
         self._guard = guard_signature
+        self._keep = keep
         self._clock = clock
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
@@ -226,6 +231,8 @@ class Engine:
             elapsed=self._elapsed(),
             path=relative,
         )
+        if self._keep is not None:
+            self._keep(record, end)
         self.journal.append(record)
         self._use(record, end.trial_id, replayed=False)
 
@@ -247,7 +254,8 @@ class Engine:
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
         found = state.judge.verdict(state.tally)
-        if found is None and state.tally.error > self.budget.retries:
+        hopeless = state.tally.error > self.budget.retries + state.tally.evidence
+        if found is None and hopeless:
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
         if found is None:
             return None

@@ -1,22 +1,20 @@
 """One process a run directory: a lock that a dead process of this host cannot hold."""
 
-import json
 import os
-import socket
 from contextlib import suppress
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError, ResumeError
+from aorta.runtimes.owner import Owner
 
 
 class RunLock:
-    """Held from `take` to `release`. A stale lock of this host is taken over; one of another host is refused."""
+    """Held from `take` to `release`. The lock of a process that is certainly gone is taken over."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def take(self) -> "RunLock":
-        me = {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
         for _ in range(3):
             try:
                 handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -28,7 +26,7 @@ class RunLock:
                     f"cannot lock the run directory: {wrong.strerror}", where=str(self.path)
                 ) from None
             with os.fdopen(handle, "w") as file:
-                json.dump(me, file)
+                file.write(Owner.of_this_process().label)
             return self
         raise ResumeError("another process keeps taking this run directory", where=str(self.path))
 
@@ -38,20 +36,13 @@ class RunLock:
 
     def _refuse_unless_stale(self) -> None:
         try:
-            owner = json.loads(self.path.read_text())
-            host, pid, started = owner["host"], int(owner["pid"]), owner["started"]
+            owner = Owner.from_label(self.path.read_text())
         except FileNotFoundError:
             return
-        except (ValueError, KeyError, TypeError):
-            host, pid, started = socket.gethostname(), -1, None  # torn by a kill: nobody holds it
-        if host != socket.gethostname():
+        if owner is not None and not owner.is_gone():
             raise ResumeError(
-                f"process {pid} on host {host} holds this run; if it is gone, remove the file",
-                where=str(self.path),
-            )
-        if started is not None and _started(pid) == started:
-            raise ResumeError(
-                f"process {pid} is running this already; wait for it, or stop it first",
+                f"process {owner.pid} on {owner.host} is running this already; "
+                "wait for it or stop it first, and if it is surely gone, remove this file",
                 where=str(self.path),
             )
         # Renaming first: of two processes that both see a stale lock, only one gets to remove it.
@@ -59,12 +50,3 @@ class RunLock:
         with suppress(FileNotFoundError):
             self.path.rename(aside)
             aside.unlink()
-
-
-def _started(pid: int) -> str | None:
-    """When a process began, in clock ticks since boot: a pid alone may have been given to another."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    return stat.rpartition(b")")[2].split()[19].decode()

@@ -15,7 +15,7 @@ from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.version import __version__
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
-_MOST_IN_ONE_SECOND = 10_000
+_MOST_OF_ONE_NAME = 10_000
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class RunDir:
         return content if isinstance(content, dict) else {}
 
 
-def claim_run_dir(parent: Path, verb: str, **facts: Any) -> RunDir:
-    """A new `<parent>/<YYYY-MM-DDTHH-MM-SS>[-N]`; two runs of one second never share a directory."""
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: Any) -> RunDir:
+    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a directory."""
+    stamp = name or datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        for number in range(1, _MOST_IN_ONE_SECOND + 1):
+        for number in range(1, _MOST_OF_ONE_NAME + 1):
             path = parent / (stamp if number == 1 else f"{stamp}-{number}")
             with suppress(FileExistsError):
                 path.mkdir()
@@ -65,7 +65,7 @@ def claim_run_dir(parent: Path, verb: str, **facts: Any) -> RunDir:
         raise InfrastructureError(
             f"cannot make a run directory: {wrong.strerror}", where=str(parent)
         ) from None
-    raise InfrastructureError("10000 runs in one second", where=str(parent))
+    raise InfrastructureError("10000 runs of one name; clear some away", where=str(parent))
 
 
 def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from aorta.core.errors import ResumeError
 from aorta.core.signature import Signature
-from aorta.engine.drive import Budget, Engine
+from aorta.engine.drive import Budget, Engine, Keep
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.experiment import Experiment
 from aorta.engine.journal import Journal
@@ -32,6 +32,7 @@ class Question:
     fingerprint: Mapping[str, object]
     budget: Budget = field(default_factory=Budget)
     guard_signature: bool = True
+    keep: Keep | None = None
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Session:
         self._lock = RunLock(run.lock)
 
     @classmethod
-    def fresh(cls, parent: Path, verb: str, **about: Any) -> "Session":
-        return cls(claim_run_dir(parent, verb, **about), resumed=False)
+    def fresh(cls, parent: Path, verb: str, *, name: str | None = None, **about: Any) -> "Session":
+        return cls(claim_run_dir(parent, verb, name=name, **about), resumed=False)
 
     @classmethod
     def resuming(cls, output: Path, verb: str, given: Path | None = None) -> "Session":
@@ -89,6 +90,7 @@ class Session:
             budget=question.budget,
             listeners=listeners,
             guard_signature=question.guard_signature,
+            keep=question.keep,
         )
         ending = engine.run()
         state = "done" if ending.reason is Reason.DONE else ending.reason.value

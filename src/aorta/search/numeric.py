@@ -74,8 +74,12 @@ class Bracket:
     scale: Scale
     accepted: Number
     rejected: frozenset[Number] = frozenset()
-    promised: bool = False  # the user says it is monotone: nothing below a rejected value is worth a trial
-    suspect: Number | None = None  # rejected before, when other axes were larger: if it still is, all is as it was
+    promised: bool = (
+        False  # the user says it is monotone: nothing below a rejected value is worth a trial
+    )
+    suspect: Number | None = (
+        None  # rejected before, when other axes were larger: if it still is, all is as it was
+    )
 
     def question(self) -> Number | None:
         below = self.below

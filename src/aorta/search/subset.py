@@ -161,7 +161,9 @@ class SubsetSearch:
             size = min(len(bad) // (probes + 1), self._removable)
             free = sorted(bad - busy)
             for start in range(0, size * slots_left, size):
-                if start + size < len(free):  # the last part needs no probe: it is bad if no other is
+                if start + size < len(
+                    free
+                ):  # the last part needs no probe: it is bad if no other is
                     yield frozenset(free[start : start + size])
         unknown = sorted(self._assumed.difference(busy, *self._bad))
         yield from self._unknown_chunks(unknown, max(1, slots - len(open_bad)))

@@ -15,7 +15,11 @@ class WindowSearch:
     """
 
     def __init__(
-        self, base: Point, axis: Axis, *, suspects: tuple[Number | None, Number | None] = (None, None)
+        self,
+        base: Point,
+        axis: Axis,
+        *,
+        suspects: tuple[Number | None, Number | None] = (None, None),
     ) -> None:
         self._axis = axis
         self._suspects = suspects
