@@ -1,4 +1,4 @@
-"""One place for the syntax of names: slugs, variable names, cell names."""
+"""One place for the syntax of names: slugs, variable names, cell names, paths inside a document."""
 
 import re
 
@@ -21,6 +21,14 @@ def is_path_safe(name: str) -> bool:
 
 def is_variable(name: str) -> bool:
     return bool(_VARIABLE.match(name))
+
+
+def path_of(location: tuple[int | str, ...]) -> str:
+    """`axes[1].floor` for ("axes", 1, "floor")."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
 
 
 def check_variable(name: str, value: object, *, where: str) -> str:

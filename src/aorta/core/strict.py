@@ -6,6 +6,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from aorta.core.errors import AortaError, SpecError
+from aorta.core.names import path_of
+
+__all__ = ["StrictModel", "path_of", "validated"]
 
 ModelT = TypeVar("ModelT", bound="StrictModel")
 
@@ -28,14 +31,6 @@ def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> 
         return model.model_validate(data)
     except ValidationError as wrong:
         raise _as_spec_error(wrong, file, at) from None
-
-
-def path_of(location: tuple[int | str, ...]) -> str:
-    """`axes[1].floor` for ("axes", 1, "floor")."""
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
 
 
 def _as_spec_error(wrong: ValidationError, file: str, at: str) -> SpecError:

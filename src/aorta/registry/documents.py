@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from aorta.core.errors import SpecError
-from aorta.core.strict import path_of
+from aorta.core.names import path_of
 
 if TYPE_CHECKING:
     from yaml.error import Mark

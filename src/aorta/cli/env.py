@@ -1,0 +1,166 @@
+"""`aorta env`: what exactly is this machine?"""
+
+import errno
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aorta.cli.printing import print_json, say
+from aorta.core.errors import InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from aorta.probe.difference import Difference
+    from aorta.probe.snapshot import EnvSnapshot
+
+_DEFAULT_FILE = Path("env.json")
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
+
+
+@click.group()
+def command() -> None:
+    """What exactly is this machine?"""
+
+
+@command.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where to write the snapshot; - is stdout.  [default: env.json; none with --json and --field]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the snapshot as one JSON document.")
+@click.option("--field", metavar="DOTTED", help="Print one field of it, such as gpus.0.name.")
+@click.option(
+    "--diff",
+    "compared",
+    nargs=2,
+    metavar="A B",
+    type=click.Path(path_type=Path),
+    help="Show what differs between two snapshot files, and take none.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show the installed packages too.")
+def probe(
+    output: Path | None,
+    as_json: bool,
+    field: str | None,
+    compared: tuple[Path, Path] | None,
+    verbose: bool,
+) -> None:
+    """Take a snapshot of this machine: host, GPUs, driver stack, container, Python, packages, known variables.
+
+    What could not be found out is listed, and is never an error. Secrets do not enter the snapshot.
+
+    \b
+    Exit codes: 0 done; 2 the command line, or a file named in it, is wrong; 5 the disk is full or failing.
+    """
+    if compared:
+        _refuse_beside_diff(output, field)
+        _show_differences(*compared, as_json=as_json)
+        return
+    from aorta.probe.collect import collect_env
+
+    snapshot = collect_env()
+    place = output or (None if as_json or field else _DEFAULT_FILE)
+    if place:
+        _write(snapshot, place)
+    if field:
+        _show_field(snapshot, field, as_json=as_json)
+    elif as_json:
+        print_json(snapshot.schema, snapshot.to_dict())
+    elif str(place) != "-":
+        click.echo(snapshot.summary(verbose=verbose))
+
+
+def _refuse_beside_diff(output: Path | None, field: str | None) -> None:
+    if output or field:
+        given = "--output" if output else "--field"
+        raise UsageError(f"--diff compares two files and takes no snapshot; remove {given}")
+
+
+def _write(snapshot: "EnvSnapshot", place: Path) -> None:
+    from aorta.probe.store import write_snapshot
+
+    try:
+        write_snapshot(snapshot, place)
+    except BrokenPipeError:
+        raise
+    except OSError as wrong:
+        kind = InfrastructureError if wrong.errno in _NO_SPACE else UsageError
+        raise kind(f"cannot be written: {wrong.strerror}", where=str(place)) from None
+    if str(place) != "-":
+        mark = " [PARTIAL]" if snapshot.partial else ""
+        say(f"wrote {place} (schema_version={snapshot.schema_version}){mark}")
+
+
+def _show_field(snapshot: "EnvSnapshot", field: str, *, as_json: bool) -> None:
+    value = _at(snapshot.to_dict(), field)
+    if as_json:
+        print_json("aorta.env.field/1", {"field": field, "value": value})
+    else:
+        click.echo(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _at(document: Mapping[str, Any], field: str) -> Any:
+    value: Any = document
+    walked: list[str] = []
+    for part in field.split("."):
+        inside = dict(enumerate(value)) if isinstance(value, list) else value
+        key: str | int = int(part) if isinstance(value, list) and part.isdecimal() else part
+        if not isinstance(inside, Mapping) or key not in inside:
+            raise UsageError(
+                f"there is no field {part!r} {_in(walked)}; {_choices(inside)}", where="--field"
+            )
+        value = inside[key]
+        walked.append(part)
+    return value
+
+
+def _in(walked: list[str]) -> str:
+    return f"in {'.'.join(walked)}" if walked else "in the snapshot"
+
+
+def _choices(inside: object) -> str:
+    if not isinstance(inside, Mapping):
+        return "it holds a single value"
+    return f"expected one of: {', '.join(map(str, inside))}" if inside else "it is empty"
+
+
+def _show_differences(first: Path, second: Path, *, as_json: bool) -> None:
+    from aorta.probe.difference import differences
+
+    found = differences(_snapshot_at(first), _snapshot_at(second))
+    if as_json:
+        rows = [_as_row(entry) for entry in found]
+        print_json("aorta.env.diff/1", {"equal": not rows, "differences": rows})
+        return
+    for entry in found:
+        click.echo(_as_line(entry))
+    if not found:
+        click.echo("no difference")
+
+
+def _snapshot_at(path: Path) -> Mapping[str, Any]:
+    from aorta.registry.documents import load_document
+
+    document = load_document(path, "json")
+    if not isinstance(document, Mapping) or "schema_version" not in document:
+        raise UsageError(
+            "is no snapshot: expected a file written by `aorta env probe`", where=str(path)
+        )
+    return document
+
+
+def _as_row(entry: "Difference") -> dict[str, Any]:
+    return {"path": entry.path, "change": entry.change, "a": entry.before, "b": entry.after}
+
+
+def _as_line(entry: "Difference") -> str:
+    before, after = (json.dumps(side, ensure_ascii=False) for side in (entry.before, entry.after))
+    if entry.change == "added":
+        return f"+ {entry.path}: {after}"
+    if entry.change == "removed":
+        return f"- {entry.path}: {before}"
+    return f"~ {entry.path}: {before} -> {after}"

@@ -1,0 +1,113 @@
+"""NVIDIA: driver, toolkit and GPUs. On a machine without them all of it is null or empty, and no fault."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+from aorta.probe.finding import Finding, JsonObject
+from aorta.probe.gpu import GarbledError, gpu_record, whole_number
+from aorta.probe.machine import Machine, ToolAnswer, read_text
+from aorta.probe.platform import has_nvidia
+
+
+def probe_cuda(machine: Machine) -> Finding:
+    value: JsonObject = {
+        "driver_version": _driver_version(machine),
+        "toolkit_version": _toolkit_version(machine),
+    }
+    return Finding(value)
+
+
+def _driver_version(machine: Machine) -> str | None:
+    text = machine.text("/proc/driver/nvidia/version") or ""
+    found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return found[1] if found else None
+
+
+def _toolkit_version(machine: Machine) -> str | None:
+    root = machine.environ.get("CUDA_HOME") or machine.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    try:
+        described = json.loads(machine.text(f"{root}/version.json") or "null")
+    except ValueError:
+        return None
+    cuda = described.get("cuda") if isinstance(described, dict) else None
+    version = cuda.get("version") if isinstance(cuda, dict) else None
+    return version if isinstance(version, str) else None
+
+
+_QUESTIONS = {
+    "index": "index",
+    "name": "name",
+    "uuid": "uuid",
+    "pci": "pci.bus_id",
+    "memory_mib": "memory.total",
+    "driver": "driver_version",
+    "vbios": "vbios_version",
+    "arch": "compute_cap",  # older drivers do not know it, and refuse the whole question
+}
+_UNKNOWN = {"", "n/a", "[n/a]", "[not supported]", "[unknown error]", "[gpu requires reset]"}
+
+
+def nvidia_gpus(machine: Machine) -> Finding:
+    if not has_nvidia(machine) and machine.tool("nvidia-smi") is None:
+        return Finding([])
+    answer = _ask_nvidia_smi(machine)
+    try:
+        rows = _nvidia_rows(answer)
+    except GarbledError as garbled:
+        return Finding(_nvidia_from_proc(machine), (f"gpus: {garbled}",))
+    return Finding(rows)
+
+
+def _ask_nvidia_smi(machine: Machine) -> ToolAnswer:
+    answer = _query(machine, list(_QUESTIONS.values()))
+    refused = answer.problem is not None and "exit code" in answer.problem
+    return (
+        _query(machine, [q for q in _QUESTIONS.values() if q != "compute_cap"])
+        if refused
+        else answer
+    )
+
+
+def _query(machine: Machine, questions: list[str]) -> ToolAnswer:
+    wanted = f"--query-gpu={','.join(questions)}"
+    return machine.ask("nvidia-smi", wanted, "--format=csv,noheader,nounits")
+
+
+def _nvidia_rows(answer: ToolAnswer) -> list[JsonObject]:
+    if answer.problem:
+        raise GarbledError(answer.problem)
+    if answer.text == "No devices were found":
+        return []
+    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(answer.text)) if row]
+    if any(len(row) < len(_QUESTIONS) - 1 or not row[0].isdigit() for row in rows):
+        raise GarbledError("nvidia-smi printed something that is not the table it was asked for")
+    return [_nvidia_gpu(dict(zip(_QUESTIONS, row, strict=False))) for row in rows]
+
+
+def _nvidia_gpu(row: dict[str, str]) -> JsonObject:
+    known: JsonObject = {key: cell for key, cell in row.items() if cell.lower() not in _UNKNOWN}
+    known["index"] = int(row["index"])
+    known["memory_mib"] = whole_number(row["memory_mib"])
+    return gpu_record(vendor="nvidia", source="nvidia-smi", **known)
+
+
+def _nvidia_from_proc(machine: Machine) -> list[JsonObject]:
+    files = machine.children("/proc/driver/nvidia/gpus", "*/information")
+    return [_nvidia_from_information(index, file) for index, file in enumerate(files)]
+
+
+def _nvidia_from_information(index: int, file: Path) -> JsonObject:
+    pairs = (line.split(":", 1) for line in (read_text(file) or "").splitlines() if ":" in line)
+    said = {key.strip(): value.strip() for key, value in pairs}
+    return gpu_record(
+        vendor="nvidia",
+        index=index,
+        name=said.get("Model"),
+        uuid=said.get("GPU UUID"),
+        pci=file.parent.name,
+        vbios=said.get("Video BIOS"),
+        source="/proc/driver/nvidia",
+    )

@@ -1,0 +1,123 @@
+"""The machine as the probes see it: files under a root, variables, and tools that may be missing, hang or talk nonsense."""
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+TOOL_TIMEOUT = 5.0
+_MAX_TEXT = 1 << 20
+
+
+@dataclass(frozen=True)
+class ToolAnswer:
+    """What a tool printed, or why there is nothing to read."""
+
+    text: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    root: Path
+    environ: Mapping[str, str]
+
+    @classmethod
+    def here(cls) -> "Machine":
+        return cls(Path("/"), os.environ)
+
+    def path(self, absolute: str) -> Path:
+        return self.root / absolute.lstrip("/")
+
+    def text(self, absolute: str) -> str | None:
+        """The stripped content of a small file, or None where there is none to be had."""
+        return read_text(self.path(absolute))
+
+    def children(self, absolute: str, pattern: str = "*") -> list[Path]:
+        """What a directory holds, sorted; nothing where it cannot be read."""
+        try:
+            return sorted(self.path(absolute).glob(pattern))
+        except OSError:
+            return []
+
+    def tool(self, name: str) -> str | None:
+        return shutil.which(name, path=self.environ.get("PATH", os.defpath))
+
+    def ask(self, tool: str, *arguments: str, timeout: float = TOOL_TIMEOUT) -> ToolAnswer:
+        """Run a tool for its output. It gets no input, so many seconds, and its whole group dies with it."""
+        program = self.tool(tool)
+        if program is None:
+            return ToolAnswer(problem=f"{tool} is not installed")
+        return _answer_of(tool, [program, *arguments], self.environ, timeout)
+
+
+def read_text(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_TEXT).decode("utf-8", "replace").strip("\0 \t\r\n")
+    except OSError:
+        return None
+
+
+def _answer_of(
+    tool: str, argv: list[str], environ: Mapping[str, str], timeout: float
+) -> ToolAnswer:
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**environ, "LC_ALL": "C"},
+            start_new_session=True,
+        )
+    except OSError as wrong:
+        return ToolAnswer(problem=f"{tool} could not be started: {wrong.strerror}")
+    try:
+        output = _output_of(process, time.monotonic() + timeout)
+    except (TimeoutError, subprocess.TimeoutExpired):
+        return ToolAnswer(problem=f"{tool} did not answer within {timeout:g} s")
+    finally:
+        _end(process)
+    if len(output) > _MAX_TEXT:
+        return ToolAnswer(problem=f"{tool} printed more than {_MAX_TEXT >> 20} MiB")
+    if process.returncode != 0:
+        return ToolAnswer(problem=f"{tool} ended with exit code {process.returncode}")
+    return ToolAnswer(text=output.decode("utf-8", "replace").strip())
+
+
+def _output_of(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
+    """All it prints until it ends, or a little more than may be printed."""
+    output = b""
+    with selectors.DefaultSelector() as selector:
+        assert process.stdout is not None
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while len(output) <= _MAX_TEXT:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise TimeoutError
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            if not piece:
+                process.wait(timeout=max(0.0, deadline - time.monotonic()))
+                break
+            output += piece
+    return output
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """A tool that has not ended is ended with its whole group: a hung driver query must not stay behind."""
+    if process.stdout:
+        process.stdout.close()
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(
+        ProcessLookupError, PermissionError
+    ):  # already over, or another user's
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel, as over a lost GPU
+        process.wait(timeout=1)

@@ -1,0 +1,117 @@
+"""The Python that runs, and the installed packages that decide what a training job does. Nothing is imported."""
+
+import importlib.util
+import platform
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from aorta.probe.finding import Finding, JsonObject
+from aorta.probe.machine import Machine, read_text
+
+_THAT_MATTER = (
+    # PyTorch and what compiles for it
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "torchrec",
+    "torchtitan",
+    "torchao",
+    "triton",
+    "pytorch-triton",
+    "pytorch-triton-rocm",
+    "fbgemm-gpu",
+    # JAX
+    "jax",
+    "jaxlib",
+    "jax-cuda12-plugin",
+    "jax-cuda13-plugin",
+    "jax-rocm7-plugin",
+    "flax",
+    "optax",
+    "ml-dtypes",
+    # training and serving
+    "accelerate",
+    "apex",
+    "bitsandbytes",
+    "datasets",
+    "deepspeed",
+    "flash-attn",
+    "lightning",
+    "megatron-core",
+    "peft",
+    "pytorch-lightning",
+    "safetensors",
+    "sglang",
+    "tensorflow",
+    "tokenizers",
+    "transformer-engine",
+    "transformers",
+    "trl",
+    "vllm",
+    "xformers",
+    "amd-aiter",
+    # underneath
+    "mpi4py",
+    "numba",
+    "numpy",
+    "ray",
+    "scipy",
+    # vendor libraries as wheels
+    "nvidia-cublas",
+    "nvidia-cublas-cu12",
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-nvshmem-cu12",
+    "rocm",
+    "rocm-sdk-core",
+)
+
+
+def probe_python(_machine: Machine) -> Finding:
+    value = {
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "compiler": platform.python_compiler(),
+        "executable": sys.executable,
+    }
+    return Finding(value)
+
+
+def probe_packages(_machine: Machine) -> Finding:
+    """Version by name, of those that are installed."""
+    found = ((name, version_of(name)) for name in sorted(_THAT_MATTER))
+    return Finding({name: version for name, version in found if version})
+
+
+def probe_pytorch_version(_machine: Machine) -> Finding:
+    version = version_of("torch")
+    if version is None:
+        return Finding(None, ("pytorch_version: torch is not installed for this Python",))
+    return Finding(version)
+
+
+def probe_pytorch_build(_machine: Machine) -> Finding:
+    """What torch was built for, read from the file in which it says so: importing it takes seconds."""
+    spec = importlib.util.find_spec("torch") if version_of("torch") else None
+    text = read_text(Path(spec.origin).parent / "version.py") if spec and spec.origin else None
+    names = ("cuda", "hip", "git_version", "debug")
+    value: JsonObject = {name: _assigned(name, text or "") for name in names}
+    return Finding(value if text else None)
+
+
+def version_of(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _assigned(name: str, text: str) -> str | None:
+    found = re.search(rf"^{name}\b[^=\n]*=\s*'?([^'\n]*)'?", text, re.MULTILINE)
+    return None if found is None or found[1] == "None" else found[1]

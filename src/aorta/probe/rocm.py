@@ -1,0 +1,133 @@
+"""ROCm: its release, HIP, hipBLASLt and AMD's own health check. On a machine without ROCm all of it is null, and no fault."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from aorta.probe.finding import Finding, JsonObject, missing_in
+from aorta.probe.machine import Machine, read_text
+from aorta.probe.platform import has_amd
+
+_HEALTH_TIMEOUT = 30.0
+_HIP_QUESTIONS = ("version", "platform", "compiler", "runtime", "cpp_config")
+
+
+def rocm_root(machine: Machine) -> Path | None:
+    """Where ROCm is installed: as the user says, in the usual place, or inside a Python wheel."""
+    named = (machine.environ.get(name) for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH"))
+    places = [machine.path(place) for place in (*filter(None, named), "/opt/rocm")]
+    wheel = importlib.util.find_spec("_rocm_sdk_core")
+    places += [Path(place) for place in (wheel and wheel.submodule_search_locations) or ()]
+    return next((place for place in places if place.is_dir()), None)
+
+
+def rocm_expected(machine: Machine) -> bool:
+    return has_amd(machine) or rocm_root(machine) is not None
+
+
+def probe_rocm(machine: Machine) -> Finding:
+    root = rocm_root(machine)
+    value: JsonObject = {
+        "version": _info(root, "version"),
+        "version_dev": _info(root, "version-dev"),
+        "kmd_version": machine.text("/sys/module/amdgpu/version"),
+    }
+    return _expected(machine, "rocm", value, "not found in the ROCm installation")
+
+
+def probe_hip(machine: Machine) -> Finding:
+    empty: JsonObject = dict.fromkeys(_HIP_QUESTIONS)
+    if not rocm_expected(machine) and machine.tool("hipconfig") is None:
+        return Finding(empty)
+    answers = {question: machine.ask("hipconfig", f"--{question}") for question in _HIP_QUESTIONS}
+    value = {question: answer.text or None for question, answer in answers.items()}
+    missing = tuple(
+        f"hip.{question}: {answer.problem or 'hipconfig printed nothing'}"
+        for question, answer in answers.items()
+        if not answer.text
+    )
+    return Finding(value, missing)
+
+
+def probe_hipblaslt(machine: Machine) -> Finding:
+    root = rocm_root(machine)
+    header = _text(root, "include/hipblaslt/hipblaslt-version.h") or ""
+    numbers = [
+        _defined(f"HIPBLASLT_VERSION_{part}", header) for part in ("MAJOR", "MINOR", "PATCH")
+    ]
+    value: JsonObject = {
+        "commit": _defined("HIPBLASLT_VERSION_TWEAK", header),
+        "package_version": ".".join(filter(None, numbers)) or None,
+        "lib_hash": _file_hash(root, "lib/libhipblaslt.so"),
+        "tensile_yaml_revision": _names_hash(root, "lib/hipblaslt/library"),
+    }
+    found = _expected(machine, "hipblaslt", value, "not found in the ROCm installation")
+    return Finding({**value, "applied_prs": {}}, found.missing)
+
+
+def probe_system_health(machine: Machine) -> Finding:
+    """What `rdhc` says, word for word. It needs root, and asks for it only where no password is wanted."""
+    if not rocm_expected(machine):
+        return Finding(None)
+    with tempfile.TemporaryDirectory(prefix="aorta-health-") as scratch:
+        report = Path(scratch, "health.json")
+        command = ["rdhc", "--quick", "--json", str(report)]
+        if os.geteuid() != 0 and machine.tool("rdhc"):
+            command = ["sudo", "-n", "-E", *command]
+        answer = machine.ask(*command, timeout=_HEALTH_TIMEOUT)
+        text = read_text(report)
+    if answer.problem or text is None:
+        return Finding(None, (f"system_health: {answer.problem or 'rdhc wrote no report'}",))
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        return Finding(None, ("system_health: the report of rdhc is not a JSON object",))
+    return Finding(said)
+
+
+def _expected(machine: Machine, section: str, value: JsonObject, cause: str) -> Finding:
+    """Nulls are worth a line only where ROCm ought to be."""
+    return Finding(value, missing_in(section, value, cause) if rocm_expected(machine) else ())
+
+
+def _text(root: Path | None, name: str) -> str | None:
+    return read_text(root / name) if root else None
+
+
+def _info(root: Path | None, name: str) -> str | None:
+    return _text(root, f".info/{name}")
+
+
+def _defined(name: str, header: str) -> str | None:
+    found = re.search(rf"^#define\s+{name}\s+(\S+)", header, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _file_hash(root: Path | None, name: str) -> str | None:
+    if root is None:
+        return None
+    digest = hashlib.sha256()
+    try:
+        with (root / name).open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except OSError:
+        return None
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _names_hash(root: Path | None, name: str) -> str | None:
+    """The kernel library is gigabytes; the names of its files change with every revision of it."""
+    if root is None:
+        return None
+    try:
+        names = sorted(file.name for file in (root / name).iterdir())
+    except OSError:
+        return None
+    return f"filenames-sha256:{hashlib.sha256(chr(10).join(names).encode()).hexdigest()}"

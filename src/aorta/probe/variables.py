@@ -1,0 +1,16 @@
+"""The known environment variables, as this process has them. Secrets never enter."""
+
+from aorta.core.secrets import safe_value
+from aorta.probe.finding import Finding
+from aorta.probe.machine import Machine
+from aorta.registry.variables import KNOWN_VARIABLES
+
+_MAX_VALUE = 4096
+
+
+def probe_env_vars(machine: Machine) -> Finding:
+    return Finding({name: _recorded(name, machine.environ.get(name)) for name in KNOWN_VARIABLES})
+
+
+def _recorded(name: str, value: str | None) -> str | None:
+    return None if value is None else safe_value(name, value)[:_MAX_VALUE]
