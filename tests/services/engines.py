@@ -46,8 +46,12 @@ class Engine:
         self("import", *settings, str(rootfs.tarball), name)
         return name
 
-    def environment(self, image: str | None, *options: str, name: str = "box") -> Environment:
-        return Environment(name, self.kind, image, options=(*self.options, *options))
+    def environment(
+        self, image: str | None, *options: str, mounts: tuple[str, ...] = ()
+    ) -> Environment:
+        return Environment(
+            "box", self.kind, image, mounts=mounts, options=(*self.options, *options)
+        )
 
     @property
     def directory(self) -> Path:

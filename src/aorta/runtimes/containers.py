@@ -41,6 +41,7 @@ def container_launch(trial: TrialSpec) -> Launch:
     engine = ENGINES[environment.kind]
     client, options = client_of(engine, environment.options)
     reference = _reference(trial)
+    mounts = mounts_of(trial)  # a wrong one is refused before anything is pulled
     image = image_named(client, reference)
     name = _name(trial)
     variables = {**variables_of(trial), **_image_variables(reference, image)}
@@ -55,7 +56,7 @@ def container_launch(trial: TrialSpec) -> Launch:
             *engine.run_options,
             *_user(client, options),
             *gpu_options(trial.resources.gpus, engine),
-            *(f"--mount={_mount_option(mount)}" for mount in mounts_of(trial)),
+            *(f"--mount={_mount_option(mount)}" for mount in mounts),
             f"--workdir={trial.cwd.absolute()}",
             *passed.options,
             *options,

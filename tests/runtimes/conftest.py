@@ -1,0 +1,30 @@
+"""One engine at a time, the same tests for each."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.engines import Engine
+from services.images import Rootfs
+
+IMAGE = "aorta-test/busybox:1"
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("docker_engine", marks=pytest.mark.xdist_group("docker")),
+        pytest.param("podman_engine", marks=pytest.mark.xdist_group("podman")),
+    ]
+)
+def engine(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, busybox: Rootfs
+) -> Iterator[Engine]:
+    """A real engine that holds one small image, reached as a user's shell reaches it; left without containers."""
+    engine: Engine = request.getfixturevalue(request.param)
+    for name, value in engine.environ.items():
+        monkeypatch.setenv(name, value)
+    if engine("image", "inspect", IMAGE, check=False).returncode != 0:
+        engine.import_image(busybox, IMAGE)
+    yield engine
+    for container in engine.containers():
+        engine("rm", "--force", container)
