@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -39,23 +40,28 @@ def app() -> None:
 def run(arguments: Sequence[str]) -> None:
     """Run one command line and leave with its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    code = _exit_code(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(code)
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
     as_json = "--json" in _before_command(arguments)
     try:
-        code = app.main(list(arguments), prog_name="aorta", standalone_mode=False)
+        return int(app.main(list(arguments), prog_name="aorta", standalone_mode=False) or 0)
     except click.exceptions.Exit as done:
-        code = done.exit_code
+        return done.exit_code
     except click.ClickException as wrong:
-        code = _fail(UsageError(wrong.format_message()), as_json, usage=_usage_line(wrong))
+        return _fail(UsageError(wrong.format_message()), as_json, usage=_usage_line(wrong))
     except AortaError as wrong:
-        code = _fail(wrong, as_json)
+        return _fail(wrong, as_json)
     except (KeyboardInterrupt, click.Abort):
-        code = _interrupted(Exit.INTERRUPTED, as_json)
+        return _interrupted(Exit.INTERRUPTED, as_json)
     except Terminated:
-        code = _interrupted(Exit.TERMINATED, as_json)
-    except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
-        sys.stderr.close()
-        code = Exit.OK
-    raise SystemExit(int(code or 0))
+        return _interrupted(Exit.TERMINATED, as_json)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

@@ -9,6 +9,7 @@ import click
 from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, UsageError
 from aorta.core.oracle import Oracle
+from aorta.executors import Executor
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -128,13 +129,17 @@ def oracle_from(given: dict[str, Any]) -> Oracle | None:
     }
     kind = given.pop("oracle_kind")
     content = {
-        key: value for option, key in names.items() if (value := given.pop(option)) not in (None, False)
+        key: value
+        for option, key in names.items()
+        if (value := given.pop(option)) not in (None, False)
     }
     if "codes" in content:
         content["codes"] = [_whole_number(code) for code in content["codes"].split(",")]
     if kind is None and not content:
         return None
-    return _validated({"kind": kind or ("regex" if "pattern" in content else "exit_code"), **content})
+    return _validated(
+        {"kind": kind or ("regex" if "pattern" in content else "exit_code"), **content}
+    )
 
 
 def _validated(content: dict[str, Any]) -> Oracle:
@@ -151,6 +156,23 @@ def _whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise UsageError(f"--exit-codes: {text!r} is not a number; expected such as 1,3") from None
+
+
+def executor_from(given: dict[str, Any]) -> Executor:
+    """The executor that the options of `running_trials` describe."""
+    from aorta.core.trial import Resources
+    from aorta.executors.choosing import Wishes, open_executor, visible_devices
+
+    gpus = given["gpus_per_trial"]
+    devices = visible_devices(_devices_found()) if gpus else []
+    wishes = Wishes(given["jobs"], Resources(gpus=gpus), devices, given["ray_address"])
+    return open_executor(given["executor"], wishes)
+
+
+def _devices_found() -> list[str]:
+    from aorta.probe import collect_env
+
+    return [str(index) for index, _ in enumerate(collect_env().gpus)]
 
 
 def variables_from(assignments: tuple[str, ...]) -> dict[str, str]:

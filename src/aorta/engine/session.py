@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from aorta.core.errors import ResumeError
 from aorta.core.signature import Signature
 from aorta.engine.drive import Budget, Engine, Keep
 from aorta.engine.events import Ending, Listener, Reason
@@ -75,11 +74,7 @@ class Session:
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
         """Drive the question to its end; the run directory then says how it stands."""
-        try:
-            journal = self._journal(question.fingerprint)
-        except ResumeError:
-            executor.close()
-            raise
+        journal = self._journal(question.fingerprint)
         engine = Engine(
             question.search,
             question.judges,

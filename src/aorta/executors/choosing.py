@@ -27,7 +27,9 @@ class Wishes:
 
 def open_executor(name: str, wishes: Wishes) -> Executor:
     makers: dict[str, Callable[[Wishes], Executor]] = {"local": _local}
-    makers |= {point.name: point.load() for point in entry_points(group=GROUP) if point.name == name}
+    makers |= {
+        point.name: point.load() for point in entry_points(group=GROUP) if point.name == name
+    }
     if name not in makers:
         known = sorted({"local", *(point.name for point in entry_points(group=GROUP))})
         raise UsageError(f"unknown executor {name!r}; expected one of: {', '.join(known)}")

@@ -43,7 +43,7 @@ class Keeper:
 
     def serve(self) -> None:
         """Run orders until the owner closes the socket."""
-        with suppress(OwnerGoneError):
+        with suppress(OwnerGoneError, ConnectionError):
             while True:
                 order = self._next_message()
                 report = Trial(self, order).run()
@@ -148,7 +148,7 @@ class Trial:
             for end in open_ends.intersection(ready):
                 if not self._read(end):
                     open_ends.discard(end)
-            if control in ready and self._cancelled():
+            if self._cancelled():
                 self.facts["cancelled"] = True
                 return
             answered = [stream.scan(self._now()) for stream in self.streams.values()]
@@ -173,6 +173,7 @@ class Trial:
         return bool(data)
 
     def _cancelled(self) -> bool:
+        """Asked every time, not only when the socket is ready: a cancel may have come in one read with the order."""
         message = self.keeper.poll_message(0)
         return message is not None and message["op"] == "cancel"
 

@@ -41,7 +41,6 @@ class _Slot:
     devices: tuple[str, ...]
     trial: TrialSpec | None = None
     launch: Launch | None = None
-    started: float = 0.0
     received: bytearray = field(default_factory=bytearray)
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -85,11 +84,14 @@ class LocalExecutor:
             trial = replace(trial, env={**trial.env, **shown})
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
-        slot.trial, slot.launch, slot.started = trial, launch, time.time()
         try:
             slot.send(self._order(trial, launch))
         except OSError:
+            slot.trial, slot.launch = trial, launch
             self._keeper_died(slot)
+        else:
+            # Only now: an interrupt before this line leaves an idle slot, whose keeper ends with its socket.
+            slot.trial, slot.launch = trial, launch
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -194,7 +196,7 @@ class LocalExecutor:
         for argv in launch.cleanup:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
-        facts = {"started_at": slot.started, "lost": "the process that kept this trial was killed"}
+        facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
         self._ended.append(trial_end(trial, launch, facts, self._host))
 
 

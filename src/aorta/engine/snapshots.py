@@ -1,0 +1,105 @@
+"""env.json of what a trial sees: the host's with the trial's variables, or one taken inside the container.
+
+A snapshot inside an environment is a trial like any other: it goes through the executor, in the runtime. Where it
+cannot be taken there is an honest placeholder with the reason, never the host's snapshot under another name.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import InfrastructureError
+from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
+from aorta.executors import Executor
+from aorta.probe import collect_env
+from aorta.probe.inside import probe_argv, probe_mount
+from aorta.probe.machine import Machine
+
+SNAPSHOT_SECONDS = 60.0
+_CONTAINERS = frozenset({RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS})
+
+
+def host_snapshot(env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What `aorta env probe` says here with these variables set."""
+    machine = Machine.here()
+    seen = replace(machine, environ={**os.environ, **(env or {})})
+    return collect_env(seen).to_dict()
+
+
+def snapshot_of(
+    environment: Environment,
+    env: Mapping[str, str],
+    executor: Executor,
+    scratch: Path,
+    cwd: Path,
+) -> dict[str, Any]:
+    """The snapshot inside `environment`; the executor must be idle."""
+    if not environment.isolated:
+        return host_snapshot(env)
+    trial = TrialSpec(
+        argv=probe_argv(),
+        trial_dir=scratch,
+        cwd=cwd,
+        id="snapshot",
+        env=env,
+        environment=_with_probe(environment),
+        timeout=SNAPSHOT_SECONDS,
+    )
+    try:
+        executor.start(trial)
+        end = next(iter(executor.wait(SNAPSHOT_SECONDS * 2)), None)
+    except InfrastructureError as wrong:
+        return placeholder(environment, str(wrong))
+    if end is None:
+        executor.cancel(trial.id)
+        return placeholder(environment, "the snapshot did not end")
+    return _snapshot_in(end) or placeholder(environment, _reason(end))
+
+
+def placeholder(environment: Environment, reason: str) -> dict[str, Any]:
+    """Says that there is no snapshot, and why; never to be mistaken for one."""
+    return {
+        "name": environment.name,
+        "snapshot_captured": False,
+        "skip_reason": reason,
+        "descriptor": {
+            "kind": environment.kind.value,
+            "docker": environment.image,
+            "venv": environment.venv,
+            "source_package": environment.source,
+        },
+    }
+
+
+def is_captured(snapshot: Mapping[str, Any]) -> bool:
+    return bool(snapshot.get("snapshot_captured", True))
+
+
+def _with_probe(environment: Environment) -> Environment:
+    if environment.kind in _CONTAINERS:
+        return replace(environment, mounts=(*environment.mounts, probe_mount()))
+    return environment
+
+
+def _snapshot_in(end: TrialEnd) -> dict[str, Any] | None:
+    if end.exit_code != 0:
+        return None
+    try:
+        content = json.loads(end.stdout.path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    whole = isinstance(content, dict) and content.get("schema_version")
+    return content if whole else None
+
+
+def _reason(end: TrialEnd) -> str:
+    if end.lost:
+        return end.lost
+    if end.timed_out:
+        return "taking the snapshot ran out of time"
+    said = [line for line in end.stderr.tail.splitlines() if line.strip()]
+    words = f": {said[-1].strip()[:200]}" if said else ""
+    return f"taking the snapshot inside it ended with exit {end.exit_code}{words}"

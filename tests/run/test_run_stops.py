@@ -1,0 +1,124 @@
+"""Stopping `aorta run` in every way there is: no process outlives it, and a resume runs no trial twice."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from aorta_cli import aorta, start_aorta
+from processes import PATIENCE, processes_with, wait_for_file, wait_until_no_process_has
+
+# A tree that resists: a child in its own session, and one that ignores TERM.
+STUBBORN = "setsid sleep 600 & (trap '' TERM; sleep 600) & touch \"$MARKS/$$\"; wait"
+
+
+def started(tmp_path: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]", str]:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    mark = f"AORTA_TEST_MARK={tmp_path}"
+    process = start_aorta(
+        "run", *arguments, "--", "bash", "-c", STUBBORN,
+        cwd=tmp_path, env={"AORTA_TEST_MARK": str(tmp_path), "MARKS": str(marks)},
+    )  # fmt: skip
+    deadline = time.monotonic() + PATIENCE
+    while not list(marks.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(marks.iterdir()), "no trial began"
+    assert len(processes_with(mark)) > 2
+    return process, mark
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [
+        ([signal.SIGINT], 130),
+        ([signal.SIGINT, signal.SIGINT], 130),
+        ([signal.SIGTERM], 143),
+        ([signal.SIGKILL], -9),
+    ],
+)
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_no_process_outlives(
+    signals: list[signal.Signals], code: int, jobs: str, tmp_path: Path
+) -> None:
+    process, mark = started(tmp_path, "--trials", "4", "--jobs", jobs)
+    for number in signals:
+        os.kill(process.pid, number)
+        time.sleep(0.3)
+    out, err = process.communicate(timeout=PATIENCE)
+    wait_until_no_process_has(mark)
+    assert process.returncode == code, (out, err)
+    if signals == [signal.SIGINT]:
+        assert b"go on with: aorta run --resume" in err
+        assert b"Traceback" not in err
+
+
+def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    script = 'sleep 0.15; basename "$AORTA_TRIAL_DIR" >> "$COUNT"'
+    words = ["run", "--trials", "12", "--jobs", "2", "--json", "-q"]
+    env = {"COUNT": str(count)}
+    process = start_aorta(*words, "--", "bash", "-c", script, cwd=tmp_path, env=env)
+    for _ in range(3):
+        wait_for_file(tmp_path / "results/command/.aorta/journal.jsonl")
+        time.sleep(0.5)
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+        process = start_aorta(*words, "--resume", "--", "bash", "-c", script, cwd=tmp_path, env=env)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    report = json.loads(out)
+    assert len(report["trials"]) == 12
+    assert report["resumed_trials"] > 0
+    # A trial that finished in the very moment of the kill may have run and not been written down.
+    again = [name for name, runs in Counter(count.read_text().split()).items() if runs > 1]
+    journal = (tmp_path / "results/command/.aorta/journal.jsonl").read_text().splitlines()[1:]
+    assert len({json.loads(line)["index"] for line in journal}) == len(journal) == 12
+    assert len(again) <= 6
+
+
+def test_a_finished_run_resumed_executes_nothing(tmp_path: Path) -> None:
+    script = 'echo x >> "$COUNT"'
+    env = {"COUNT": str(tmp_path / "count")}
+    words = ["run", "--trials", "3"]
+    aorta(*words, "--", "bash", "-c", script, cwd=tmp_path, env=env)
+    done = aorta(
+        *words, "--resume", "results/command", "--", "bash", "-c", script, cwd=tmp_path, env=env
+    )
+    assert done.exit_code == 0
+    assert "3 of 3 trials came from the journal" in done.stderr
+    assert (tmp_path / "count").read_text() == "x\n" * 3
+
+
+def test_another_command_is_refused_on_resume(tmp_path: Path) -> None:
+    aorta("run", "--", "true", cwd=tmp_path)
+    done = aorta("run", "--resume", "results/command", "--", "false", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "the workload changed since this run began" in done.stderr
+
+
+def test_a_run_directory_in_use_is_refused(tmp_path: Path) -> None:
+    process = start_aorta("run", "--", "sleep", "60", cwd=tmp_path)
+    wait_for_file(tmp_path / "results/command/.aorta/journal.jsonl")
+    done = aorta("run", "--resume", "results/command", "--", "sleep", "60", cwd=tmp_path)
+    process.terminate()
+    process.communicate(timeout=PATIENCE)
+    assert done.exit_code == 2
+    assert f"process {process.pid} on" in done.stderr
+    assert "is running this already" in done.stderr
+
+
+def test_a_closed_stdout_is_no_traceback(tmp_path: Path) -> None:
+    process = start_aorta("run", "--json", "-q", "--", "sleep", "0.3", cwd=tmp_path)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as words:
+        err = words.read()
+    process.wait(PATIENCE)
+    assert b"Traceback" not in err
