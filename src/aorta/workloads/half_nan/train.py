@@ -2,10 +2,10 @@
 
 A few linear heads learn noisy labels. Weights are kept in full precision; activations and gradients are stored in
 IEEE half, whose largest number is 65504, after sums that are formed in full precision, as matrix units do it. To save
-small gradients from vanishing in half, the loss is scaled, and the scale grows every few steps. That is the bug:
-the gradients are summed over the batch before they are averaged, and nobody looks whether the sums still fit. Once
-they do not, they become infinite, the weights with them, and the next loss is NaN. When this happens depends on the
-batch size, on the learning rate and on the widest head.
+small gradients from vanishing in half, the loss is scaled, and the scale grows every few steps. The bug: scaled
+gradients are summed over the batch before they are averaged, and nobody looks whether the sums still fit into half.
+Once they do not, they become infinite, the weights with them, and the next loss is NaN. When this happens depends on
+the batch size, on the learning rate and on the widest head.
 
 SEED=random makes it flaky: with MAX_LOSS_SCALE=300 about two runs of three fail, each at another step.
 CHECK_OVERFLOW=1 is the repair.
@@ -37,9 +37,7 @@ class Settings:
     learning_rate: float = 0.02
     seed: int = 0
     max_loss_scale: float = 65536.0
-    check_overflow: bool = (
-        False  # skip a step whose gradients overflowed, and scale less from there on
-    )
+    check_overflow: bool = False  # skip a step that overflowed, and scale less from there on
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -87,9 +85,8 @@ class Head:
     """One linear head of the model, with the rows it is trained on."""
 
     def __init__(self, name: str, width: int, seed: int) -> None:
-        self.draw = random.Random(
-            f"{seed} {name}"
-        )  # no head's data depends on which others there are
+        # Seeded by name: a head's data must not depend on which other heads there are.
+        self.draw = random.Random(f"{seed} {name}")
         gauss = self.draw.gauss
         self.rows = [half([gauss(0, 1) for _ in range(width)]) for _ in range(DISTINCT_ROWS)]
         self.columns = list(zip(*self.rows, strict=True))
