@@ -11,6 +11,7 @@ from aorta.core.errors import SpecError
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle, RegexOracle, classify
 from aorta.core.trial import Environment, Match, StreamEnd, TrialEnd
 from aorta.workloads.base import WorkloadResult
+from aorta.workloads.child import RESULT_SCHEMA
 from aorta.workloads.results import (
     TrialDocument,
     TrialLabel,
@@ -33,7 +34,9 @@ REQUEST = WorkloadRequest(
 
 def _end(result: WorkloadResult | None = None, phase: str = "finished", **facts: Any) -> TrialEnd:
     stream = StreamEnd(Path("stdout.log"))
-    left = None if result is None else {**result.to_dict(), "phase": phase, "predicates": {}}
+    left = None
+    if result is not None:
+        left = {"schema": RESULT_SCHEMA, **result.to_dict(), "phase": phase, "predicates": {}}
     return TrialEnd("t", stream, stream, result=left, duration=1.5, started_at=1e9, **facts)
 
 
@@ -46,7 +49,7 @@ def _failed(**more: Any) -> WorkloadResult:
 
 
 PASSED = WorkloadResult(passed=True)
-NAN_SEEN = Match("NaN", "stdout", "NaN", "NaN at step 9", 0.5)
+NAN_SEEN = Match("NaN", "stdout", "NaN at step 9", at=0.5)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,12 @@ def test_every_end_has_one_status_that_agrees_with_passed(
 def test_a_trial_without_a_result_tells_why_in_its_failure_details() -> None:
     document = _document(_end(signal=11), PythonOracle())
     assert document.result["failure_details"][0]["hint"] == "signal 11"
+
+
+def test_a_result_file_of_the_command_s_own_making_is_not_taken_for_ours() -> None:
+    stream = StreamEnd(Path("stdout.log"))
+    end = TrialEnd("t", stream, stream, exit_code=0, result={"passed": "sure", "phase": 7})
+    assert _document(end, ExitCodeOracle()).exit_status == "ok"
 
 
 def test_what_was_written_is_read_back_the_same(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from aorta.version import __version__
 from aorta.workloads.base import RESERVED_PREFIX, Workload, WorkloadResult
-from aorta.workloads.discovery import find_workload, load_workload
+from aorta.workloads.discovery import load_workload
 from aorta.workloads.world import World, check_launch, rank_of
 
 ORDER_SCHEMA = "aorta.order/1"
@@ -112,7 +112,7 @@ class Trial:
     def perform(self) -> None:
         """Import, launch check, construct, setup, run. Whatever the workload raises ends here, as a failed result."""
         try:
-            kind = load_workload(find_workload(self.order.workload))
+            kind = load_workload(self.order.workload)
             self.phase = Phase.LAUNCH
             check_launch(self.order.workload, kind, World.of(self.environ))
             self.phase = Phase.CONSTRUCT

@@ -21,7 +21,7 @@ from aorta.core.strict import StrictModel, validated
 from aorta.core.trial import TrialEnd
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
-from aorta.workloads.child import Phase, write_atomically
+from aorta.workloads.child import RESULT_SCHEMA, Phase, write_atomically
 from aorta.workloads.trial import STEPS, WorkloadRequest, describe_environment
 
 _FILE_NAME = re.compile(r"trial_d(\d+)_m(\d+)_t(\d+)\.json\Z")
@@ -175,13 +175,17 @@ def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
 
 
 def _own_result(end: TrialEnd) -> WorkloadResult | None:
-    if end.result is None or "passed" not in end.result:
-        return None  # a command may bring back a metrics file and nothing else
-    return WorkloadResult.from_dict(end.result)
+    return WorkloadResult.from_dict(end.result) if end.result and _is_ours(end.result) else None
+
+
+def _is_ours(result: Mapping[str, Any]) -> bool:
+    """A command may leave a result.json of its own making, or bring back a metrics file and nothing else."""
+    return result.get("schema") == RESULT_SCHEMA
 
 
 def _exit_status(end: TrialEnd, found: Classified, result: WorkloadResult) -> ExitStatus:
-    phase = (end.result or {}).get("phase", Phase.FINISHED)
+    ours = end.result is not None and _is_ours(end.result)
+    phase = end.result["phase"] if end.result is not None and ours else Phase.FINISHED
     if result.passed:
         return "ok"
     if phase == Phase.SETUP:

@@ -21,7 +21,7 @@ from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSp
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import Order
 from aorta.workloads.command import command_trial
-from aorta.workloads.discovery import COMMAND, find_workload
+from aorta.workloads.discovery import COMMAND, check_workload
 
 RESULT_FILE = "result.json"
 ORDER_FILE = "order.json"
@@ -124,7 +124,7 @@ def _command_experiment(request: WorkloadRequest) -> WorkloadExperiment:
 
 
 def _registered_experiment(request: WorkloadRequest) -> WorkloadExperiment:
-    find_workload(request.workload)
+    check_workload(request.workload)
     environment, interpreter = _with_interpreter(request.environment)
     return WorkloadExperiment(
         request,
@@ -193,7 +193,7 @@ def _with_interpreter(environment: Environment) -> tuple[Environment, tuple[str,
         mount = f"{_PACKAGE}:{_PACKAGE_IN_CONTAINER}:ro"
         mounted = replace(environment, mounts=(*environment.mounts, mount))
         return mounted, ("python3", f"{_PACKAGE_IN_CONTAINER}/{script}")
-    python = sys.executable if environment.kind is RuntimeKind.HOST else "python3"
+    python = sys.executable if environment.kind is RuntimeKind.HOST else "python"
     return environment, (python, str(_PACKAGE / script))
 
 
