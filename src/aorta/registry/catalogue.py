@@ -43,11 +43,14 @@ class Catalogue(Generic[Item]):
         """Every name, sorted, and who defines it."""
         return {name: self._definitions[name].source for name in sorted(self._definitions)}
 
-    def get(self, name: str) -> Item:
-        definition = self._definitions.get(name)
-        if definition is None:
+    def check(self, name: str) -> None:
+        """Refuse an unknown name, without running the code behind a known one."""
+        if name not in self._definitions:
             raise RegistryError(f"unknown {self._noun} {name!r}; {self._suggestion(name)}")
-        return definition.load()
+
+    def get(self, name: str) -> Item:
+        self.check(name)
+        return self._definitions[name].load()
 
     def everything(self) -> dict[str, Item]:
         return {name: self._definitions[name].load() for name in sorted(self._definitions)}

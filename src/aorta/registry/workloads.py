@@ -37,6 +37,11 @@ def get_workload(name: str) -> type:
     return workload_catalogue().get(name)
 
 
+def check_workload_name(name: str) -> None:
+    """Refuse a name that nobody registered, without importing anything."""
+    workload_catalogue().check(name)
+
+
 def workload_sources() -> Mapping[str, str]:
     """Every workload's name and who defines it, without importing any."""
     return workload_catalogue().sources()

@@ -1,0 +1,167 @@
+"""What a workload is: a class that sets up, runs once and says how it went.
+
+Standard library only, and nothing newer than Python 3.10: this module is also imported inside containers where
+neither aorta nor its dependencies are installed. It knows nothing of trials, oracles or searches.
+"""
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+LaunchMode = Literal["single_process", "distributed"]
+
+RESERVED_PREFIX = "_aorta_"
+"""Config keys that begin so are given by aorta to the workload, and are refused from users."""
+
+
+@dataclass
+class WorkloadResult:
+    """What `run()` returns. By convention `failure_details[i]["hint"]` is the cause in one line for people.
+
+    The last three say how far it got; None means that the workload does not know.
+    """
+
+    passed: bool
+    failure_count: int = 0
+    first_failure_iteration: int | None = None
+    failure_details: list[dict[str, Any]] = field(default_factory=list)
+    total_iterations: int = 0
+    step_times_ms: list[float] = field(default_factory=list)
+    elapsed_sec: float = 0.0
+    metrics: dict[str, Any] = field(default_factory=dict)
+    main_work_started: bool | None = None
+    executed_iterations: int | None = None
+    configured_iterations: int | None = None
+
+    def check(self) -> None:
+        """Refuse, with ValueError, a result that contradicts itself or holds what cannot be counted or timed."""
+        _require(isinstance(self.passed, bool), "passed", self.passed, "True or False")
+        began = self.main_work_started
+        _require(began in (True, False, None), "main_work_started", began, "True, False or None")
+        for name in ("failure_count", "total_iterations"):
+            _require(_is_count(getattr(self, name)), name, getattr(self, name), _A_COUNT)
+        for name in ("first_failure_iteration", "executed_iterations", "configured_iterations"):
+            count = getattr(self, name)
+            _require(count is None or _is_count(count), name, count, _A_COUNT)
+        _require(_is_time(self.elapsed_sec), "elapsed_sec", self.elapsed_sec, _A_TIME)
+        for time in self.step_times_ms:
+            _require(_is_time(time), "step_times_ms", time, _A_TIME)
+        for detail in self.failure_details:
+            _require(isinstance(detail, Mapping), "failure_details", detail, "a list of dicts")
+        _require(isinstance(self.metrics, Mapping), "metrics", self.metrics, "a dict")
+        if self.passed:
+            _require(not self.failure_count, "failure_count", self.failure_count, "0 on a pass")
+            _require(not self.failure_details, "failure_details", "some", "none on a pass")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-native, whatever numbers and objects the workload put in."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "WorkloadResult":
+        """The result in a JSON object that may carry further keys; ValueError where it is not one."""
+        names = [f.name for f in fields(cls)]
+        missing = [name for name in names if name not in data]
+        if missing:
+            raise ValueError(f"the result lacks {', '.join(missing)}")
+        for name in ("failure_details", "step_times_ms"):
+            _require(isinstance(data[name], list), name, data[name], "a list")
+        result = cls(**{name: data[name] for name in names})
+        result.check()
+        return result
+
+
+class Workload(ABC):
+    """One run of something that may fail. Constructed with its config, then setup, run and, always, cleanup."""
+
+    launch_mode: ClassVar[LaunchMode] = "single_process"
+    min_world_size: ClassVar[int] = 1
+
+    axes: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    """What may be shrunk, in the keys of a reduction spec: name, kind, type, initial, floor, strategy, monotone."""
+
+    steps_axis: ClassVar[str | None] = None
+    """The axis that `--steps N` sets, where the workload counts steps."""
+
+    predicates: ClassVar[Mapping[str, Callable[[WorkloadResult], bool]]] = {}
+    """Named questions about the result that a `python` oracle may ask instead of `failure_count > 0`."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+
+    @abstractmethod
+    def setup(self) -> None:
+        """Everything before the main work. What it raises is never counted as the failure looked for."""
+
+    @abstractmethod
+    def run(self) -> WorkloadResult:
+        """The main work, once. A failure that was noticed is returned; an exception is one that was not."""
+
+    def cleanup(self) -> None:
+        """Give back what was taken. Called once the object exists, however far it got."""
+        return
+
+    def variables(self) -> dict[str, str]:
+        """Every setting of this trial as text, the way a script finds its settings in the environment.
+
+        The environment itself wins, because that is how a search sets an axis; then the config; then, for the steps
+        axis, `--steps`; then what the axes declare as initial.
+        """
+        initial = {axis["name"]: str(axis["initial"]) for axis in self.axes}
+        given = {
+            name: str(value)
+            for name, value in self.config.items()
+            if not name.startswith(RESERVED_PREFIX)
+        }
+        steps = {}
+        if self.steps_axis is not None and "steps" in given:
+            steps[self.steps_axis] = given["steps"]
+        return {**initial, **steps, **given, **os.environ}
+
+    def setting(self, axis_name: str) -> int | float | str:
+        """The value of one declared axis in this trial, in the type the axis declares."""
+        axis = next((axis for axis in self.axes if axis["name"] == axis_name), None)
+        if axis is None:
+            raise KeyError(f"{type(self).__name__} declares no axis {axis_name!r}")
+        text = self.variables()[axis_name]
+        numeric = {"int": int, "float": float}.get(str(axis.get("type")))
+        try:
+            return text if numeric is None else numeric(text)
+        except ValueError:
+            raise ValueError(f"{axis_name} is {text!r}; expected {axis['type']}") from None
+
+
+def plain(value: Any) -> Any:
+    """`value` in the types of JSON: odd numbers (NaN, numpy's) by their text or value, anything else by its repr."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    scalar = getattr(value, "item", None)
+    if callable(scalar) and getattr(value, "ndim", None) == 0:
+        return plain(scalar())
+    return repr(value)
+
+
+_A_COUNT = "a whole number, 0 or more"
+_A_TIME = "finite times, 0 or more"
+
+
+def _require(holds: bool, name: str, found: object, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name}: found {found!r}, expected {expected}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf

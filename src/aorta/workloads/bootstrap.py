@@ -1,0 +1,27 @@
+"""Runs the child where aorta is not installed: `python3 .../aorta/workloads/bootstrap.py ORDER.json`.
+
+It exposes this one package and nothing that lies beside it. Putting our site-packages on the path instead would let a
+container or another virtual environment import our torch in place of its own.
+"""
+
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+
+
+def expose_aorta(package: Path) -> None:
+    spec = importlib.util.spec_from_file_location(
+        "aorta", package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no package at {package}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["aorta"] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    sys.path[0] = ""  # as for `python -m`: the workload's own modules lie in the working directory
+    expose_aorta(Path(__file__).resolve().parent.parent)
+    runpy.run_module("aorta.workloads.child", run_name="__main__", alter_sys=True)

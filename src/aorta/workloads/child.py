@@ -1,0 +1,271 @@
+"""One trial of a registered workload, in this process: `python -m aorta.workloads.child ORDER.json`.
+
+A workload may segfault, exit, hang or fill its output with garbage; in a process of its own each of these is a result.
+The order names the workload, its config and the file to leave the result in. That file appears whole or not at all,
+before cleanup begins: a process that dies in the main work simply leaves none. stdout is the workload's alone.
+
+Standard library only, and nothing newer than Python 3.10: it also runs inside containers.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from aorta.version import __version__
+from aorta.workloads.base import RESERVED_PREFIX, Workload, WorkloadResult
+from aorta.workloads.discovery import load_workload
+from aorta.workloads.world import World, check_launch, rank_of
+
+ORDER_SCHEMA = "aorta.order/1"
+RESULT_SCHEMA = "aorta.workload-result/1"
+MAX_EXCEPTION_TEXT = 20_000
+
+_logger = logging.getLogger("aorta.workloads.child")
+
+
+class ChildExit(IntEnum):
+    """How the child leaves. A death by signal is the workload's own."""
+
+    PASSED = 0
+    FAILED = 1  # run() returned passed=False
+    RAISED = 3  # run() raised
+    NO_EVIDENCE = (
+        126  # the main work never began, or its result could not be kept: to every oracle an error
+    )
+
+
+class Phase:
+    """How far a trial got; `FINISHED` means that run() returned a result."""
+
+    IMPORT = "import"
+    LAUNCH = "launch"
+    CONSTRUCT = "construct"
+    SETUP = "setup"
+    RUN = "run"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run. `given` are the reserved config keys; `trial_env` names the variables set for this trial."""
+
+    workload: str
+    result: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    trial_env: Sequence[str] = ()
+
+    def to_json(self) -> str:
+        content = {
+            "schema": ORDER_SCHEMA,
+            "workload": self.workload,
+            "result": str(self.result),
+            "config": self.config,
+            "given": self.given,
+            "trial_env": list(self.trial_env),
+        }
+        return json.dumps(content, indent=2, allow_nan=False)
+
+    @classmethod
+    def read(cls, path: Path) -> "Order":
+        """The order in this file; ValueError where it is none."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or content.pop("schema", None) != ORDER_SCHEMA:
+            raise ValueError(f"{path}: not an {ORDER_SCHEMA} document")
+        try:
+            order = cls(**content)
+        except TypeError as wrong:
+            raise ValueError(f"{path}: {wrong}") from None
+        reserved = [key for key in order.config if key.startswith(RESERVED_PREFIX)]
+        if reserved:
+            raise ValueError(f"{path}: config key {reserved[0]!r} is reserved; remove it")
+        return cls(**{**content, "result": Path(order.result)})
+
+    def full_config(self, environ: Mapping[str, str]) -> dict[str, Any]:
+        """What the workload is constructed with. Variables are read here, so that no file ever holds their values."""
+        trial_env = {name: environ[name] for name in self.trial_env if name in environ}
+        return {**self.config, **self.given, f"{RESERVED_PREFIX}trial_env": trial_env}
+
+
+class Trial:
+    """Takes one workload through its phases, remembering how far it got and what it said."""
+
+    def __init__(self, order: Order, environ: Mapping[str, str]) -> None:
+        self.order = order
+        self.environ = environ
+        self.phase = Phase.IMPORT
+        self.workload: Workload | None = None
+        self.result = WorkloadResult(passed=False)
+        self.predicates: dict[str, bool] = {}
+        self.exception: str | None = None
+        self.cleanup_exception: str | None = None
+
+    def perform(self) -> None:
+        """Import, launch check, construct, setup, run. Whatever the workload raises ends here, as a failed result."""
+        try:
+            kind = load_workload(self.order.workload)
+            self.phase = Phase.LAUNCH
+            check_launch(self.order.workload, kind, World.of(self.environ))
+            self.phase = Phase.CONSTRUCT
+            self.workload = kind(self.order.full_config(self.environ))
+            self.phase = Phase.SETUP
+            self.workload.setup()
+            self.phase = Phase.RUN
+            self.result = _checked(self.workload.run())
+        except (Exception, SystemExit) as wrong:
+            _logger.exception("%s: %s failed", self.order.workload, self.phase)
+            self.exception = _text_of(wrong)
+            self.result = _failed_result(self.phase, wrong)
+        else:
+            self.phase = Phase.FINISHED
+            self.predicates = _answers(self.workload, self.result)
+
+    def clean_up(self) -> None:
+        """Always attempted once the workload exists; what it raises is told, and changes nothing."""
+        workload, self.workload = self.workload, None
+        if workload is None:
+            return
+        try:
+            workload.cleanup()
+        except (Exception, SystemExit) as wrong:
+            _logger.exception("%s: cleanup failed; the result stands", self.order.workload)
+            self.cleanup_exception = _text_of(wrong)
+
+    def keep(self) -> None:
+        """Write the result: rank 0 to the path in the order, every other rank beside it."""
+        rank = rank_of(self.environ)
+        target = rank_path(self.order.result, rank)
+        content = {
+            "schema": RESULT_SCHEMA,
+            "aorta_version": __version__,
+            "workload": self.order.workload,
+            "rank": rank,
+            "phase": self.phase,
+            **self.result.to_dict(),
+            "predicates": self.predicates,
+            "exception": self.exception,
+            "cleanup_exception": self.cleanup_exception,
+        }
+        write_atomically(target, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+    @property
+    def exit_code(self) -> ChildExit:
+        if self.phase == Phase.FINISHED:
+            return ChildExit.PASSED if self.result.passed else ChildExit.FAILED
+        if self.result.main_work_started is False:
+            return ChildExit.NO_EVIDENCE
+        return ChildExit.RAISED
+
+
+class Terminated(BaseException):
+    """SIGTERM, raised so that a workload is cleaned up before the process dies of it."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    _speak_on_stderr()
+    try:
+        (path,) = arguments
+        order = Order.read(Path(path))
+    except (OSError, ValueError) as wrong:
+        _logger.critical("cannot read the order: %s", wrong)
+        return ChildExit.NO_EVIDENCE
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _carry_out(Trial(order, os.environ))
+    except Terminated:
+        os.kill(os.getpid(), signal.SIGTERM)  # its handler is the default one again
+        return ChildExit.NO_EVIDENCE
+
+
+def _carry_out(trial: Trial) -> ChildExit:
+    try:
+        trial.perform()
+        trial.keep()
+        trial.clean_up()
+        if trial.cleanup_exception is not None:
+            trial.keep()
+    except OSError as wrong:
+        _logger.critical("cannot keep the result: %s", wrong)
+        trial.clean_up()
+        return ChildExit.NO_EVIDENCE
+    except (Terminated, KeyboardInterrupt):
+        trial.clean_up()
+        raise
+    return trial.exit_code
+
+
+def rank_path(result: Path, rank: int) -> Path:
+    """Where this rank leaves its result: `result.json`, `result.rank1.json`, ..."""
+    return result if rank == 0 else result.with_name(f"{result.stem}.rank{rank}{result.suffix}")
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """The file appears whole, under its name, or not at all."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _speak_on_stderr() -> None:
+    """Through a handler of our own: the root logger is the workload's to configure."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("aorta: %(message)s"))
+    ours = logging.getLogger("aorta")
+    ours.addHandler(handler)
+    ours.propagate = False
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise Terminated
+
+
+def _checked(returned: object) -> WorkloadResult:
+    if not isinstance(returned, WorkloadResult):
+        raise TypeError(f"run() returned a {type(returned).__name__}; expected a WorkloadResult")
+    returned.check()
+    return returned
+
+
+def _failed_result(phase: str, wrong: BaseException) -> WorkloadResult:
+    """An exception as a result. A missing module says that the place is broken, wherever it was missed."""
+    began = None if phase == Phase.RUN and not isinstance(wrong, ImportError) else False
+    error = f"{type(wrong).__name__}: {wrong}"
+    detail = {"error": error, "type": type(wrong).__name__, "phase": phase}
+    return WorkloadResult(
+        passed=False, failure_count=1, failure_details=[detail], main_work_started=began
+    )
+
+
+def _answers(workload: Workload, result: WorkloadResult) -> dict[str, bool]:
+    """What each predicate says; one that raises is left out, so that an oracle asking for it cannot tell."""
+    answers = {}
+    for name, predicate in workload.predicates.items():
+        try:
+            answers[name] = bool(predicate(result))
+        except Exception:
+            _logger.exception("predicate %r failed", name)
+    return answers
+
+
+def _text_of(wrong: BaseException) -> str:
+    return "".join(traceback.format_exception(wrong))[-MAX_EXCEPTION_TEXT:]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,210 @@
+"""The record of one trial as a file: `trial_d<D>_m<M>_t<T>.json`, schema "0.1", written and read by one model.
+
+It joins three words on the same trial: the executor's (how the process ended), the oracle's (what that means) and the
+workload's own (what it counted). `result.passed` is true only if neither the oracle nor the workload saw a failure.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from aorta.core.errors import SpecError, UsageError
+from aorta.core.names import slug
+from aorta.core.oracle import Classified
+from aorta.core.outcome import Outcome
+from aorta.core.strict import StrictModel, validated
+from aorta.core.trial import TrialEnd
+from aorta.version import __version__
+from aorta.workloads.base import WorkloadResult
+from aorta.workloads.child import RESULT_SCHEMA, Phase, write_atomically
+from aorta.workloads.trial import STEPS, WorkloadRequest, describe_environment
+
+_FILE_NAME = re.compile(r"trial_d(\d+)_m(\d+)_t(\d+)\.json\Z")
+
+ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastructure_failed"]
+EXIT_STATUSES: tuple[ExitStatus, ...] = get_args(ExitStatus)
+
+
+@dataclass(frozen=True)
+class TrialLabel:
+    """Which trial of which cell: dataset, mitigation and trial number."""
+
+    workload: str
+    trial: int
+    dataset: int = 0
+    mitigation: int = 0
+
+    @property
+    def trial_id(self) -> str:
+        return f"{self.workload}_d{self.dataset}_m{self.mitigation}_t{self.trial}"
+
+    @property
+    def relative_path(self) -> Path:
+        name = f"trial_d{self.dataset}_m{self.mitigation}_t{self.trial}.json"
+        return Path(slug(self.workload)) / name
+
+
+def trial_order(path: Path) -> tuple[int, int, int, int, str]:
+    """Sorts trial files by their numbers, t2 before t10; other names come last."""
+    match = _FILE_NAME.match(path.name)
+    if match is None:
+        return (1, 0, 0, 0, path.name)
+    dataset, mitigation, trial = (int(number) for number in match.groups())
+    return (0, dataset, mitigation, trial, path.name)
+
+
+class TrialProcess(StrictModel):
+    """What the executor saw."""
+
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    hung: bool
+    lost: str | None
+    started_at: float = Field(ge=0, allow_inf_nan=False)
+    host: str
+    image_digest: str | None
+    stdout: str
+    stderr: str
+
+
+class TrialDocument(StrictModel):
+    """The file, key by key."""
+
+    document: Literal["aorta.trial/1"] = Field(alias="schema")  # pydantic keeps `schema` to itself
+    schema_version: Literal["0.1"]
+    aorta_version: str
+    trial_id: str
+    workload: str
+    execution_env: dict[str, Any]
+    mitigations_applied: list[str]
+    config: dict[str, Any]
+    env: dict[str, Any]
+    result: dict[str, Any]
+    wall_clock_sec: float = Field(ge=0, allow_inf_nan=False)
+    exit_status: ExitStatus
+    request_fingerprint: str | None = Field(pattern=r"^[0-9a-f]{64}$")
+    outcome: Literal["reproduced", "clean", "other", "error"]
+    why: str
+    signature: str | None
+    process: TrialProcess
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrialDocument":
+        result = self.workload_result
+        if (self.exit_status == "ok") != result.passed:
+            raise UsageError(
+                f"exit_status is {self.exit_status} and result.passed is {result.passed}; "
+                "they contradict each other"
+            )
+        return self
+
+    @property
+    def workload_result(self) -> WorkloadResult:
+        return WorkloadResult.from_dict(self.result)
+
+    def to_json(self) -> str:
+        content = self.model_dump(by_alias=True)
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def trial_document(
+    label: TrialLabel,
+    request: WorkloadRequest,
+    end: TrialEnd,
+    found: Classified,
+    *,
+    env: Mapping[str, Any],
+    fingerprint: str | None = None,
+) -> TrialDocument:
+    """`env` is the snapshot of the machine (or the placeholder where none could be taken)."""
+    result = _result_of(end, found)
+    steps = {} if request.steps is None else {STEPS: request.steps}
+    return TrialDocument(
+        schema="aorta.trial/1",
+        schema_version="0.1",
+        aorta_version=__version__,
+        trial_id=label.trial_id,
+        workload=label.workload,
+        execution_env=describe_environment(request.environment),
+        mitigations_applied=[name for name, _ in request.mitigations],
+        config={**request.config, **steps},
+        env=dict(env),
+        result=result.to_dict(),
+        wall_clock_sec=end.duration,
+        exit_status=_exit_status(end, found, result),
+        request_fingerprint=fingerprint,
+        outcome=found.outcome.value,
+        why=found.why,
+        signature=found.signature.text if found.signature else None,
+        process=_process_of(end),
+    )
+
+
+def write_trial(results_dir: Path, label: TrialLabel, document: TrialDocument) -> Path:
+    path = results_dir / label.relative_path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, document.to_json())
+    return path
+
+
+def read_trial(path: Path) -> TrialDocument:
+    """The record in this file; SpecError where it is damaged, incomplete or contradicts itself."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as wrong:
+        raise SpecError(f"not a readable trial record: {wrong}", where=str(path)) from None
+    return validated(TrialDocument, content, file=str(path))
+
+
+def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
+    """The workload's own result where it left a whole one, made to say no less than the oracle does."""
+    own = _own_result(end)
+    if found.outcome is Outcome.CLEAN:
+        return own or WorkloadResult(passed=True, elapsed_sec=end.duration, main_work_started=True)
+    if own is not None and not own.passed:
+        return own
+    detail = {"hint": found.why, "error": found.why, "type": found.outcome.value}
+    base = own or WorkloadResult(passed=False, elapsed_sec=end.duration)
+    return replace(base, passed=False, failure_count=1, failure_details=[detail])
+
+
+def _own_result(end: TrialEnd) -> WorkloadResult | None:
+    return WorkloadResult.from_dict(end.result) if end.result and _is_ours(end.result) else None
+
+
+def _is_ours(result: Mapping[str, Any]) -> bool:
+    """A command may leave a result.json of its own making, or bring back a metrics file and nothing else."""
+    return result.get("schema") == RESULT_SCHEMA
+
+
+def _exit_status(end: TrialEnd, found: Classified, result: WorkloadResult) -> ExitStatus:
+    ours = end.result is not None and _is_ours(end.result)
+    phase = end.result["phase"] if end.result is not None and ours else Phase.FINISHED
+    if result.passed:
+        return "ok"
+    if phase == Phase.SETUP:
+        return "workload_setup_failed"
+    if phase != Phase.FINISHED or found.outcome is Outcome.ERROR:
+        return "infrastructure_failed"
+    return "workload_failed"
+
+
+def _process_of(end: TrialEnd) -> TrialProcess:
+    return TrialProcess(
+        exit_code=end.exit_code,
+        signal=end.signal,
+        timed_out=end.timed_out,
+        hung=end.hung,
+        lost=end.lost,
+        started_at=end.started_at,
+        host=end.host,
+        image_digest=end.image_digest,
+        stdout=str(end.stdout.path),
+        stderr=str(end.stderr.path),
+    )

@@ -1,0 +1,221 @@
+"""From a workload, its config and its environment to trials: the experiment that `run` and `triage` share.
+
+A registered workload becomes a child process that is given an order file; a command becomes itself. Names of
+environments and mitigations are resolved by the caller: here they are already what they stand for.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import aorta
+from aorta.core.errors import SpecError, UsageError
+from aorta.core.layers import layered, stack_mitigations
+from aorta.core.names import check_variable
+from aorta.core.oracle import Oracle, PythonOracle
+from aorta.core.point import Point
+from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
+from aorta.workloads.base import RESERVED_PREFIX
+from aorta.workloads.child import Order
+from aorta.workloads.command import command_trial
+from aorta.workloads.discovery import COMMAND, check_workload
+
+RESULT_FILE = "result.json"
+ORDER_FILE = "order.json"
+STEPS = "steps"
+STEPS_VARIABLE = "AORTA_STEPS"
+"""How `steps` reaches a command, which has no config to find it in."""
+
+_PACKAGE = Path(aorta.__file__).resolve().parent
+_PACKAGE_IN_CONTAINER = "/opt/aorta/aorta"
+_CONTAINERS = (RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS)
+
+
+@dataclass(frozen=True)
+class WorkloadRequest:
+    """What to try. `mitigations` are (name, variables); `extra_env` are further layers, weakest first."""
+
+    workload: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Environment = LOCAL
+    mitigations: Sequence[tuple[str, Mapping[str, str]]] = ()
+    extra_env: Sequence[Mapping[str, str]] = ()
+    steps: int | None = None
+    oracle: Oracle | None = None  # None: the workload's own
+    timeout: float | None = None
+    resources: Resources = field(default_factory=Resources)
+    base: Path | None = (
+        None  # the directory that relative paths in `config` lie in; None: the current one
+    )
+    file: str = "command line"  # where `config` was written, for errors
+    at: str = "workload_config"
+
+    def resolved_env(self) -> dict[str, str]:
+        """The layers this request puts over whatever the environment inherits; later ones win."""
+        for layer in self.extra_env:
+            for name, value in layer.items():
+                check_variable(name, value, where=f"{self.file}: extra_env")
+        return layered(
+            self.environment.env,
+            stack_mitigations(self.mitigations, where=self.file),
+            *self.extra_env,
+        )
+
+
+class _Subject(Protocol):
+    """What is run: knows its command line and where, given a trial's directory."""
+
+    @property
+    def cwd(self) -> Path: ...
+
+    def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class WorkloadExperiment:
+    """Implements `engine.experiment.Experiment`. The values of a point are variables on top of every layer."""
+
+    request: WorkloadRequest
+    oracle: Oracle
+    subject: _Subject
+    environment: Environment
+    env: Mapping[str, str]
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        env = {**self.env, **_variables_of(point)}
+        return TrialSpec(
+            id=f"{point.key}.{index}",
+            argv=self.subject.argv(trial_dir, env, index),
+            trial_dir=trial_dir,
+            cwd=self.subject.cwd,
+            env=env,
+            environment=self.environment,
+            watch=self.oracle.watch(),
+            timeout=self.request.timeout,
+            resources=self.request.resources,
+        )
+
+
+def workload_experiment(request: WorkloadRequest) -> WorkloadExperiment:
+    """The experiment of one request; whatever is wrong with it is said here, before anything runs."""
+    _check_config(request)
+    if request.steps is not None and request.steps < 1:
+        raise UsageError(f"steps is {request.steps}; expected a whole number, 1 or more")
+    if request.workload == COMMAND:
+        return _command_experiment(request)
+    return _registered_experiment(request)
+
+
+def _command_experiment(request: WorkloadRequest) -> WorkloadExperiment:
+    command = command_trial(request.config, base=request.base, file=request.file, at=request.at)
+    if isinstance(request.oracle, PythonOracle):
+        raise UsageError("a command has no Workload object for a python oracle to ask")
+    steps = {} if request.steps is None else {STEPS_VARIABLE: str(request.steps)}
+    return WorkloadExperiment(
+        request,
+        oracle=request.oracle or command.oracle,
+        subject=_CommandSubject(command.argv, command.cwd),
+        environment=request.environment,
+        env=layered(steps, request.resolved_env()),
+    )
+
+
+def _registered_experiment(request: WorkloadRequest) -> WorkloadExperiment:
+    check_workload(request.workload)
+    environment, interpreter = _with_interpreter(request.environment)
+    return WorkloadExperiment(
+        request,
+        oracle=request.oracle or PythonOracle(),
+        subject=_RegisteredSubject(request, interpreter, (request.base or Path.cwd()).resolve()),
+        environment=environment,
+        env=request.resolved_env(),
+    )
+
+
+@dataclass(frozen=True)
+class _CommandSubject:
+    command: tuple[str, ...]
+    cwd: Path
+
+    def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
+        return self.command
+
+
+@dataclass(frozen=True)
+class _RegisteredSubject:
+    request: WorkloadRequest
+    interpreter: tuple[str, ...]
+    cwd: Path
+
+    def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
+        steps = {} if self.request.steps is None else {STEPS: self.request.steps}
+        order = Order(
+            workload=self.request.workload,
+            result=trial_dir / RESULT_FILE,
+            config={**self.request.config, **steps},
+            given=self._given(trial_dir, index),
+            trial_env=sorted(env),
+        )
+        path = trial_dir / ORDER_FILE
+        path.write_text(order.to_json(), encoding="utf-8")
+        return (*self.interpreter, str(path))
+
+    def _given(self, trial_dir: Path, index: int) -> dict[str, Any]:
+        """The reserved config keys; the child adds `_aorta_trial_env` itself, from what it sees."""
+        return {
+            f"{RESERVED_PREFIX}environment": describe_environment(self.request.environment),
+            f"{RESERVED_PREFIX}trial_index": index,
+            f"{RESERVED_PREFIX}trial_dir": str(trial_dir),
+            f"{RESERVED_PREFIX}log_prefix": str(trial_dir / "workload"),
+        }
+
+
+def describe_environment(environment: Environment) -> dict[str, Any]:
+    """The environment as trial results and workloads see it. Names of its variables only: values may be secrets."""
+    container = environment.image if environment.kind in _CONTAINERS else None
+    return {
+        "name": environment.name,
+        "kind": environment.kind.value,
+        "docker": container,
+        "venv": environment.venv,
+        "source_package": environment.source,
+        "variables": sorted(environment.env),
+    }
+
+
+def _with_interpreter(environment: Environment) -> tuple[Environment, tuple[str, ...]]:
+    """The environment in which the child can start, and the command line that starts it there."""
+    script = "workloads/bootstrap.py"
+    if environment.kind in _CONTAINERS:
+        mount = f"{_PACKAGE}:{_PACKAGE_IN_CONTAINER}:ro"
+        mounted = replace(environment, mounts=(*environment.mounts, mount))
+        return mounted, ("python3", f"{_PACKAGE_IN_CONTAINER}/{script}")
+    python = sys.executable if environment.kind is RuntimeKind.HOST else "python"
+    return environment, (python, str(_PACKAGE / script))
+
+
+def _check_config(request: WorkloadRequest) -> None:
+    for key in request.config:
+        where = f"{request.file}: {request.at}.{key}"
+        if key == STEPS:
+            raise SpecError("steps has its own option and its own key; set it there", where=where)
+        if key.startswith(RESERVED_PREFIX):
+            raise SpecError(f"keys that begin with {RESERVED_PREFIX} are reserved", where=where)
+        try:
+            json.dumps(request.config[key], allow_nan=False)
+        except (TypeError, ValueError) as wrong:
+            raise SpecError(
+                f"the value cannot be given to a process: {wrong}", where=where
+            ) from None
+
+
+def _variables_of(point: Point) -> dict[str, str]:
+    variables = {}
+    for name, value in point.values:
+        if isinstance(value, tuple):
+            raise UsageError(f"{name} is a subset, which only its own axis can turn into a value")
+        variables[name] = check_variable(name, str(value), where=name)
+    return variables

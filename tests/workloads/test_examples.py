@@ -1,0 +1,151 @@
+"""The shipped examples fail for real reasons, the same every time, and pass when the reason is taken away."""
+
+import math
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aorta.workloads.bad_shard import BadShard, make_shards
+from aorta.workloads.bad_shard.load import SHARD_DIR
+from aorta.workloads.base import Workload
+from aorta.workloads.half_nan import HalfNan
+from aorta.workloads.half_nan.train import SHAPES_FILE, Settings, half, read_shapes, train
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ORIGINAL = Settings(shapes=read_shapes(SHAPES_FILE))
+
+
+def script(example: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The example as a customer has it: a script, a shell, and no aorta."""
+    plain = {"PATH": "/usr/local/bin:/usr/bin:/bin", **env}
+    command = ["bash", "run_repro.sh"]
+    return subprocess.run(
+        command, cwd=EXAMPLES / example, env=plain, capture_output=True, text=True
+    )
+
+
+def first_nan(settings: Settings) -> int | None:
+    return next((n for n, loss in enumerate(train(settings), start=1) if math.isnan(loss)), None)
+
+
+@given(st.floats(allow_nan=False, width=16))
+def test_a_half_stays_what_it_is(value: float) -> None:
+    assert half([value]) == (value,)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [(65519.0, 65504.0), (65520.0, math.inf), (-1e9, -math.inf), (1e-9, 0.0), (2049.0, 2048.0)],
+)
+def test_half_rounds_to_nearest_and_overflows_to_infinity(value: float, stored: float) -> None:
+    assert half([1.0, value]) == (1.0, stored)
+
+
+def test_the_training_turns_to_nan_at_a_step_that_the_loop_itself_finds() -> None:
+    step = first_nan(ORIGINAL)
+    assert step is not None
+    assert first_nan(replace(ORIGINAL, num_steps=step)) == step
+    assert first_nan(replace(ORIGINAL, num_steps=step - 1)) is None
+
+
+def test_the_nan_comes_later_with_a_small_batch_and_sooner_with_a_high_learning_rate() -> None:
+    original = first_nan(ORIGINAL) or 0
+    small_batch = first_nan(replace(ORIGINAL, batch_size=64)) or 0
+    high_rate = first_nan(replace(ORIGINAL, learning_rate=0.2)) or 0
+    assert 0 < high_rate < original < small_batch
+
+
+def test_one_shape_alone_keeps_the_failure_and_no_other_has_it_at_that_step() -> None:
+    step = first_nan(ORIGINAL)
+    assert step is not None
+    alone = {
+        name: first_nan(replace(ORIGINAL, shapes={name: width}, num_steps=step))
+        for name, width in ORIGINAL.shapes.items()
+    }
+    assert {name: found for name, found in alone.items() if found} == {"tower.wide": step}
+
+
+def test_looking_for_overflow_repairs_the_training() -> None:
+    assert first_nan(replace(ORIGINAL, num_steps=1000, check_overflow=True)) is None
+
+
+def test_the_script_prints_the_step_and_fails_the_same_every_time() -> None:
+    runs = [script("half_nan") for _ in range(2)]
+    assert runs[0].stdout == runs[1].stdout
+    assert runs[0].stdout.splitlines()[-1] == f"NaN detected at step {first_nan(ORIGINAL)}"
+    assert [run.returncode for run in runs] == [1, 1]
+
+
+def test_the_script_reads_its_settings_from_the_environment(tmp_path: Path) -> None:
+    shapes = tmp_path / "shapes.txt"
+    shapes.write_text("head.click 4\n\n")
+    run = script("half_nan", NUM_STEPS="120", BATCH_SIZE="16", SHAPES_FILE=str(shapes))
+    assert run.returncode == 0
+    assert run.stdout.splitlines()[0] == "training 1 heads, batch 16"
+    assert run.stdout.splitlines()[-1] == "training finished"
+
+
+def test_the_flaky_variant_differs_from_run_to_run() -> None:
+    found = [
+        script("half_nan", SEED="random", MAX_LOSS_SCALE="300", NUM_STEPS="2500").stdout
+        for _ in range(8)
+    ]
+    assert len(set(found)) > 1
+
+
+def test_the_shards_in_the_repository_are_what_their_maker_writes(tmp_path: Path) -> None:
+    make_shards.main(tmp_path)
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    shipped = {path.name: path.read_bytes() for path in SHARD_DIR.iterdir()}
+    assert made == shipped
+
+
+def test_the_loader_dies_on_the_damaged_shard_and_on_no_other(tmp_path: Path) -> None:
+    for shard in sorted(SHARD_DIR.iterdir()):
+        folder = tmp_path / shard.name
+        folder.mkdir()
+        (folder / shard.name).write_bytes(shard.read_bytes())
+        run = script("bad_shard", SHARD_DIR=str(folder))
+        damaged = shard.name == "shard-07.jsonl.gz"
+        assert (run.returncode == 1, "CRC check failed" in run.stderr) == (damaged, damaged)
+
+
+def test_the_flaky_loader_meets_the_bad_shard_only_sometimes() -> None:
+    statuses = {
+        script("bad_shard", SEED=str(seed), SHARDS_PER_EPOCH="3").returncode for seed in range(8)
+    }
+    assert statuses == {0, 1}
+
+
+@pytest.fixture(params=[HalfNan, BadShard])
+def workload(request: pytest.FixtureRequest) -> Iterator[Workload]:
+    made: Workload = request.param({})
+    made.setup()
+    yield made
+    made.cleanup()
+
+
+def test_as_workloads_they_report_the_same_failure_as_their_scripts(workload: Workload) -> None:
+    result = workload.run()
+    result.check()
+    assert not result.passed
+    assert result.first_failure_iteration is not None
+    assert len(result.step_times_ms) == result.total_iterations
+    assert all(predicate(result) for predicate in workload.predicates.values())
+    expected = {"HalfNan": script("half_nan").stdout, "BadShard": script("bad_shard").stderr}
+    hint = result.failure_details[0]["hint"]
+    assert hint.split(": ", 1)[-1] in expected[type(workload).__name__]
+
+
+def test_the_axes_in_python_are_the_axes_in_the_spec() -> None:
+    spec = yaml.safe_load((EXAMPLES / "half_nan" / "aorta.yaml").read_text())
+    declared = [dict(axis) for axis in HalfNan.axes]
+    assert Path(declared[2]["initial"]).name == spec["axes"][2]["initial"]
+    declared[2]["initial"] = spec["axes"][2]["initial"]
+    assert declared == spec["axes"]
