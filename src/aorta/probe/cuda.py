@@ -27,14 +27,14 @@ def _driver_version(machine: Machine) -> str | None:
 
 
 def _toolkit_version(machine: Machine) -> str | None:
+    """As the toolkit says; images without its version file still have it in the name of the directory."""
     root = machine.environ.get("CUDA_HOME") or machine.environ.get("CUDA_PATH") or "/usr/local/cuda"
     try:
-        described = json.loads(machine.text(f"{root}/version.json") or "null")
-    except ValueError:
-        return None
-    cuda = described.get("cuda") if isinstance(described, dict) else None
-    version = cuda.get("version") if isinstance(cuda, dict) else None
-    return version if isinstance(version, str) else None
+        said = json.loads(machine.text(f"{root}/version.json") or "null")
+        return str(said["cuda"]["version"])
+    except (ValueError, KeyError, TypeError):
+        named = re.fullmatch(r"cuda-(\d+\.\d+)", machine.path(root).resolve().name)
+        return named[1] if named else None
 
 
 _QUESTIONS = {
