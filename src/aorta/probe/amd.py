@@ -1,28 +1,40 @@
-"""AMD's GPUs: from sysfs, which needs no tool, with market names from amd-smi or rocm-smi where one is installed."""
+"""AMD's GPUs: from sysfs, which needs no tool, filled up from amd-smi or rocm-smi where one is installed."""
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from aorta.probe.finding import Finding, JsonObject
-from aorta.probe.gpu import gpu_record, whole_number
+from aorta.probe.gpu import GarbledError, gpu_record, whole_number
 from aorta.probe.machine import Machine, read_text
 from aorta.probe.platform import has_amd
 
 
 def amd_gpus(machine: Machine) -> Finding:
-    devices = _amd_from_sysfs(machine)
-    if not devices and not has_amd(machine):
-        return Finding([])
-    names, missing = _amd_names(machine)
-    for device in devices:
-        device["name"] = device["name"] or names.get(str(device["pci"]).lower())
-    if not devices:
-        missing += ("gpus: the compute driver of AMD is loaded, but sysfs shows no GPU of it",)
-    return Finding(devices, missing)
+    from_kernel = _from_sysfs(machine)
+    try:
+        devices = _merged(from_kernel, _from_tool(machine))
+    except GarbledError as garbled:
+        return Finding(_merged(from_kernel, []), (f"gpus: {garbled}",))
+    if has_amd(machine) and not devices:
+        return Finding([], ("gpus: the compute driver of AMD is loaded, but shows no GPU",))
+    return Finding(devices)
 
 
-def _amd_from_sysfs(machine: Machine) -> list[JsonObject]:
+def _merged(from_kernel: list[JsonObject], from_tool: list[JsonObject]) -> list[JsonObject]:
+    """One record a PCI address, in that order; the kernel's word before the tool's."""
+    by_address: dict[str, JsonObject] = {}
+    for device in (*from_kernel, *from_tool):
+        known = by_address.setdefault(str(device["pci"]).lower(), device)
+        for key, value in device.items():
+            known[key] = value if known[key] is None else known[key]
+    ordered = sorted(by_address.items())
+    return [{**device, "index": index} for index, (_, device) in enumerate(ordered)]
+
+
+def _from_sysfs(machine: Machine) -> list[JsonObject]:
     cards = [
         card
         for card in machine.children("/sys/class/drm", "card[0-9]*")
@@ -30,9 +42,7 @@ def _amd_from_sysfs(machine: Machine) -> list[JsonObject]:
     ]
     arches = _kfd_arches(machine)
     driver = machine.text("/sys/module/amdgpu/version")
-    devices = [_amd_gpu(card, arches, driver) for card in cards]
-    devices.sort(key=lambda device: str(device["pci"]))
-    return [{**device, "index": index} for index, device in enumerate(devices)]
+    return [_amd_gpu(card, arches, driver) for card in cards]
 
 
 def _amd_gpu(card: Path, arches: dict[str, str], driver: str | None) -> JsonObject:
@@ -77,35 +87,71 @@ def _gfx_name(target: int) -> str:
     return f"gfx{major}{minor:x}{step:x}"
 
 
-def _amd_names(machine: Machine) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Market names by PCI address; neither tool being installed is no fault, one that fails is."""
-    for tool, arguments, read in (
-        ("amd-smi", ("static", "--asic", "--bus", "--json"), _names_of_amd_smi),
-        ("rocm-smi", ("--showproductname", "--showbus", "--json"), _names_of_rocm_smi),
-    ):
-        if machine.tool(tool) is None:
-            continue
-        answer = machine.ask(tool, *arguments)
-        if answer.problem:
-            return {}, (f"gpus: {answer.problem}",)
-        try:
-            return read(json.loads(answer.text)), ()
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return {}, (f"gpus: {tool} printed something that is not the JSON it was asked for",)
-    return {}, ()
+def _from_tool(machine: Machine) -> list[JsonObject]:
+    """What the first installed tool says; that neither is installed is no fault, that one fails is."""
+    for tool, (arguments, read) in _TOOLS.items():
+        if machine.tool(tool):
+            answer = machine.ask(tool, *arguments)
+            if answer.problem:
+                raise GarbledError(answer.problem)
+            try:
+                return read(json.loads(answer.text))
+            except (ValueError, TypeError):
+                raise GarbledError(
+                    f"{tool} printed something that is not the JSON it was asked for"
+                ) from None
+    return []
 
 
-def _names_of_amd_smi(said: object) -> dict[str, str]:
-    rows = said["gpu_data"] if isinstance(said, dict) else said
+def _amd_smi_gpus(said: object) -> list[JsonObject]:
+    rows = said.get("gpu_data") if isinstance(said, dict) else said
     if not isinstance(rows, list):
         raise TypeError
-    return {row["bus"]["bdf"].lower(): row["asic"]["market_name"] for row in rows}
+    return [
+        gpu_record(
+            vendor="amd",
+            name=_text_at(row, "asic", "market_name"),
+            pci=_text_at(row, "bus", "bdf"),
+            memory_mib=whole_number(_text_at(row, "vram", "size", "value")),
+            arch=_text_at(row, "asic", "target_graphics_version"),
+            driver=_text_at(row, "driver", "version"),
+            vbios=_text_at(row, "vbios", "version"),
+            source="amd-smi",
+        )
+        for row in rows
+    ]
 
 
-def _names_of_rocm_smi(said: object) -> dict[str, str]:
+def _rocm_smi_gpus(said: object) -> list[JsonObject]:
     if not isinstance(said, dict):
         raise TypeError
-    cards = (card for name, card in said.items() if name.startswith("card"))
-    return {
-        card["PCI Bus"].lower(): card.get("Card Series") or card["Card series"] for card in cards
-    }
+    cards = [card for name, card in sorted(said.items()) if name.startswith("card")]
+    return [_rocm_smi_gpu(card) for card in cards]
+
+
+def _rocm_smi_gpu(card: object) -> JsonObject:
+    memory = whole_number(_text_at(card, "VRAM Total Memory (B)"))
+    return gpu_record(
+        vendor="amd",
+        name=_text_at(card, "Card Series") or _text_at(card, "Card series"),
+        pci=_text_at(card, "PCI Bus"),
+        memory_mib=None if memory is None else memory >> 20,
+        arch=_text_at(card, "GFX Version"),
+        source="rocm-smi",
+    )
+
+
+_TOOLS: Mapping[str, tuple[tuple[str, ...], Callable[[object], list[JsonObject]]]] = {
+    "amd-smi": (("static", "--json"), _amd_smi_gpus),
+    "rocm-smi": (
+        ("--showproductname", "--showbus", "--showmeminfo", "vram", "--json"),
+        _rocm_smi_gpus,
+    ),
+}
+
+
+def _text_at(row: Any, *keys: str) -> str | None:
+    """The text or number behind the keys; the tools leave out, or mark N/A, what they do not know."""
+    for key in keys:
+        row = row.get(key) if isinstance(row, dict) else None
+    return None if row in (None, "", "N/A") or isinstance(row, (dict, list)) else str(row)

@@ -87,7 +87,7 @@ def collect_env(machine: Machine | None = None) -> EnvSnapshot:
         **{name: _answer(name, probe, seen) for name, probe in LIVE_PROBES.items()},
     }
     reasons = [str(_cleaned(line)) for found in findings.values() for line in found.missing]
-    known = {
+    known: JsonObject = {
         name: _cleaned(found.value) for name, found in findings.items() if found.value is not None
     }
     return EnvSnapshot(

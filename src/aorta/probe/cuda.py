@@ -27,14 +27,14 @@ def _driver_version(machine: Machine) -> str | None:
 
 
 def _toolkit_version(machine: Machine) -> str | None:
+    """As the toolkit says; images without its version file still have it in the name of the directory."""
     root = machine.environ.get("CUDA_HOME") or machine.environ.get("CUDA_PATH") or "/usr/local/cuda"
     try:
-        described = json.loads(machine.text(f"{root}/version.json") or "null")
-    except ValueError:
-        return None
-    cuda = described.get("cuda") if isinstance(described, dict) else None
-    version = cuda.get("version") if isinstance(cuda, dict) else None
-    return version if isinstance(version, str) else None
+        said = json.loads(machine.text(f"{root}/version.json") or "null")
+        return str(said["cuda"]["version"])
+    except (ValueError, KeyError, TypeError):
+        named = re.fullmatch(r"cuda-(\d+\.\d+)", machine.path(root).resolve().name)
+        return named[1] if named else None
 
 
 _QUESTIONS = {
@@ -51,24 +51,21 @@ _UNKNOWN = {"", "n/a", "[n/a]", "[not supported]", "[unknown error]", "[gpu requ
 
 
 def nvidia_gpus(machine: Machine) -> Finding:
-    if not has_nvidia(machine) and machine.tool("nvidia-smi") is None:
-        return Finding([])
-    answer = _ask_nvidia_smi(machine)
+    if machine.tool("nvidia-smi") is None:
+        found = _nvidia_from_proc(machine)
+        unseen = has_nvidia(machine) and not found
+        return Finding(found, ("gpus: nvidia-smi is not installed",) if unseen else ())
     try:
-        rows = _nvidia_rows(answer)
+        return Finding(_nvidia_rows(_ask_nvidia_smi(machine)))
     except GarbledError as garbled:
         return Finding(_nvidia_from_proc(machine), (f"gpus: {garbled}",))
-    return Finding(rows)
 
 
 def _ask_nvidia_smi(machine: Machine) -> ToolAnswer:
-    answer = _query(machine, list(_QUESTIONS.values()))
-    refused = answer.problem is not None and "exit code" in answer.problem
-    return (
-        _query(machine, [q for q in _QUESTIONS.values() if q != "compute_cap"])
-        if refused
-        else answer
-    )
+    answer = _query(machine, [*_QUESTIONS.values()])
+    if answer.exit_code:
+        return _query(machine, [asked for asked in _QUESTIONS.values() if asked != "compute_cap"])
+    return answer
 
 
 def _query(machine: Machine, questions: list[str]) -> ToolAnswer:
@@ -77,12 +74,17 @@ def _query(machine: Machine, questions: list[str]) -> ToolAnswer:
 
 
 def _nvidia_rows(answer: ToolAnswer) -> list[JsonObject]:
-    if answer.problem:
-        raise GarbledError(answer.problem)
     if answer.text == "No devices were found":
         return []
-    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(answer.text)) if row]
-    if any(len(row) < len(_QUESTIONS) - 1 or not row[0].isdigit() for row in rows):
+    if answer.problem:
+        raise GarbledError(answer.problem)
+    try:
+        rows = [
+            [cell.strip() for cell in row] for row in csv.reader(io.StringIO(answer.text)) if row
+        ]
+    except csv.Error:
+        rows = []
+    if not rows or any(len(row) < len(_QUESTIONS) - 1 or not row[0].isdecimal() for row in rows):
         raise GarbledError("nvidia-smi printed something that is not the table it was asked for")
     return [_nvidia_gpu(dict(zip(_QUESTIONS, row, strict=False))) for row in rows]
 

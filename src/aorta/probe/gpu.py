@@ -21,7 +21,7 @@ def gpu_record(**known: object) -> JsonObject:
 
 
 def whole_number(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and text.isdecimal() else None
 
 
 class GarbledError(Exception):

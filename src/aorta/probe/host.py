@@ -76,7 +76,7 @@ def _cgroup_limit(machine: Machine) -> int | None:
     for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         text = machine.text(place)
         if (
-            text and text.isdigit() and int(text) < 1 << 60
+            text and text.isdecimal() and int(text) < 1 << 60
         ):  # version 1 writes "no limit" as a huge number
             return int(text) >> 20
     return None

@@ -21,6 +21,7 @@ class ToolAnswer:
 
     text: str = ""
     problem: str | None = None
+    exit_code: int | None = None  # only where it ended by itself
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,10 @@ def _answer_of(
         _end(process)
     if len(output) > _MAX_TEXT:
         return ToolAnswer(problem=f"{tool} printed more than {_MAX_TEXT >> 20} MiB")
-    if process.returncode != 0:
-        return ToolAnswer(problem=f"{tool} ended with exit code {process.returncode}")
-    return ToolAnswer(text=output.decode("utf-8", "replace").strip())
+    code = process.returncode
+    text = output.decode("utf-8", "replace").strip()
+    problem = f"{tool} ended with exit code {code}" if code else None
+    return ToolAnswer(text=text, problem=problem, exit_code=code)
 
 
 def _output_of(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:

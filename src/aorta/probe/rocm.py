@@ -43,14 +43,16 @@ def probe_hip(machine: Machine) -> Finding:
     empty: JsonObject = dict.fromkeys(_HIP_QUESTIONS)
     if not rocm_expected(machine) and machine.tool("hipconfig") is None:
         return Finding(empty)
-    answers = {question: machine.ask("hipconfig", f"--{question}") for question in _HIP_QUESTIONS}
-    value = {question: answer.text or None for question, answer in answers.items()}
-    missing = tuple(
-        f"hip.{question}: {answer.problem or 'hipconfig printed nothing'}"
-        for question, answer in answers.items()
-        if not answer.text
-    )
-    return Finding(value, missing)
+    value, missing = {**empty}, []
+    problem: str | None = None
+    for question in _HIP_QUESTIONS:
+        if problem is None:  # a tool that hung once is not waited for five times
+            answer = machine.ask("hipconfig", f"--{question}")
+            problem = answer.problem
+            value[question] = None if problem else answer.text or None
+        if value[question] is None:
+            missing.append(f"hip.{question}: {problem or 'hipconfig printed nothing'}")
+    return Finding(value, tuple(missing))
 
 
 def probe_hipblaslt(machine: Machine) -> Finding:

@@ -29,9 +29,11 @@ def _entry(name: str, what: str, *rows: _Row) -> Mitigation:
 
 BUILTIN_MITIGATIONS: tuple[Mitigation, ...] = (
     _entry("none", "nothing: the baseline"),
-    # NVIDIA_TF32_OVERRIDE beats what the program asks for. On ROCm one variable is read by hipBLASLt itself and the
-    # other by the PyTorch releases in which TF32 was opt-in. PyTorch's own default is 1 in NVIDIA's container images.
-    # Triton kernels that leave the precision of tl.dot open take TF32 unless told otherwise.
+    # Measured on an H200 under torch 2.11 that asked for TF32 everywhere, largest error against float64: matmul
+    # 5e-2 -> 2e-4 and conv2d 4e-2 -> 1e-4 (NVIDIA_TF32_OVERRIDE beats the program), tl.dot 2e-2 -> 1e-5
+    # (TRITON_F32_DEFAULT, where the kernel leaves the precision open; one that names TF32 itself keeps it). On ROCm
+    # hipBLASLt obeys its own variable, and older PyTorch asks HIPBLASLT_ALLOW_TF32 first. NVIDIA's container images
+    # set TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which 0 takes back.
     _entry(
         "tf32_off",
         "float32 matrix products and convolutions in full precision",
