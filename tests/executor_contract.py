@@ -62,8 +62,9 @@ class Bench:
         watch: Watch | None = None,
         timeout: float | None = None,
         cwd: Path | None = None,
+        environment: Environment = LOCAL,
     ) -> TrialEnd:
-        self.start(*argv, env=env, watch=watch, timeout=timeout, cwd=cwd)
+        self.start(*argv, env=env, watch=watch, timeout=timeout, cwd=cwd, environment=environment)
         return self.end()
 
     def shell(

@@ -19,7 +19,9 @@ def make_trial(
     trial_dir, cwd = directory / "trial", directory / "work"
     trial_dir.mkdir(exist_ok=True)
     cwd.mkdir(exist_ok=True)
-    return TrialSpec("t1", argv, trial_dir, cwd, env or {}, environment)
+    return TrialSpec(
+        id="t1", argv=argv, trial_dir=trial_dir, cwd=cwd, env=env or {}, environment=environment
+    )
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def test_the_host_gives_its_own_environment_and_the_layers_win(
 
 def test_no_exit_code_of_the_host_means_that_nothing_was_started(tmp_path: Path) -> None:
     launch = launch_for(make_trial(tmp_path, LOCAL, "sh", "-c", "exit 125"))
-    assert not launch.did_not_start(125, "docker: anything")
+    assert launch.refusal(125, "docker: anything") is None
 
 
 @pytest.fixture

@@ -46,8 +46,9 @@ def test_srun_is_started_with_the_variables_it_passes_on(
     assert (launch.argv[0], launch.argv[-1]) == (str(srun), "true")
     assert (launch.env["A"], launch.env["AORTA_DOCKER_DIGEST"]) == ("1\n2", DIGEST)
     assert launch.image_digest == DIGEST
-    assert launch.did_not_start(1, "slurmstepd: error: pyxis: failed to import docker image\n")
-    assert not launch.did_not_start(1, "Traceback\n")
+    said = "slurmstepd: error: pyxis: failed to import docker image"
+    assert launch.refusal(1, f"{said}\nmore\n") == said
+    assert launch.refusal(1, "Traceback\n") is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aorta.core.trial import Environment, RuntimeKind
+from services import requirements
 from services.guarded import Guarded, private_directory
 from services.images import Rootfs
 from services.registry import Registry
@@ -81,7 +82,7 @@ def start_docker() -> DockerEngine:
     socket = f"unix://{directory}/docker.sock"
     client = ("docker", "--host", socket)
     daemon = (
-        "dockerd",
+        requirements.path_of("dockerd") or "dockerd",
         "--iptables=false",
         "--bridge=none",
         "--shutdown-timeout=5",

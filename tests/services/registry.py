@@ -14,6 +14,11 @@ storage:
   delete: {{enabled: true}}
 http: {{addr: "127.0.0.1:0"}}
 """
+_MANIFESTS = (
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/json",
+)
 _LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 
 
@@ -25,9 +30,19 @@ class Registry:
     kept: Guarded
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(self._request(path), timeout=30) as answer:
             body: bytes = answer.read()
         return body
+
+    def digest(self, repository: str, tag: str) -> str:
+        """What the registry itself calls the image behind a tag."""
+        request = self._request(f"/v2/{repository}/manifests/{tag}")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return str(answer.headers["Docker-Content-Digest"])
+
+    def _request(self, path: str) -> urllib.request.Request:
+        accepted = {"Accept": ", ".join(_MANIFESTS)}
+        return urllib.request.Request(f"http://{self.address}{path}", headers=accepted)
 
     def stop(self) -> None:
         self.kept.stop()

@@ -46,10 +46,16 @@ def end_without(reason: str) -> None:
 
 def why_not(component: Component) -> str | None:
     """What stands between this machine and the component, and the command that mends it."""
-    lacking = [command for command in component.commands if shutil.which(command) is None]
+    lacking = [command for command in component.commands if path_of(command) is None]
     if lacking:
         install = f"apt-get install --yes --no-install-recommends {' '.join(component.packages)}"
         return f"{component.name} is missing ({', '.join(lacking)}); install it with: {install}"
     if component.needs_root and os.geteuid() != 0:
         return f"{component.name} needs root here; run with: sudo make test"
     return None
+
+
+def path_of(command: str) -> str | None:
+    """Where a command is, also where only root's shell looks for it."""
+    places = (os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin")
+    return shutil.which(command, path=os.pathsep.join(places))

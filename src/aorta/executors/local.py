@@ -204,8 +204,8 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
     """The keeper's facts as a `TrialEnd`, with what the trial left in its files."""
     exit_code = facts.get("exit_code")
     lost = facts.get("lost")
-    if lost is None and launch.did_not_start(exit_code, facts["stderr"]["tail"]):
-        lost = f"the container did not start: {_last_line(facts)}"
+    if lost is None and (refusal := launch.refusal(exit_code, facts["stderr"]["tail"])):
+        lost = f"the container did not start: {refusal}"
     return TrialEnd(
         trial_id=trial.id,
         stdout=_stream_end(trial, facts, "stdout"),
@@ -225,7 +225,8 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
         host=host,
         image_digest=launch.image_digest,
         result=_left_behind(trial, facts["started_at"]),
-        leftovers=facts.get("leftovers", 0),
+        # Nothing outlives the first process of a container: what is left is the engine's own, still tidying up.
+        leftovers=0 if launch.container else facts.get("leftovers", 0),
     )
 
 
@@ -240,11 +241,6 @@ def _stream_end(trial: TrialSpec, facts: Mapping[str, Any], name: str) -> Stream
         tail=seen.get("tail", ""),
         problem=seen.get("problem"),
     )
-
-
-def _last_line(facts: Mapping[str, Any]) -> str:
-    lines = facts.get("stderr", {}).get("tail", "").split("\n")
-    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "no message")
 
 
 def _left_behind(trial: TrialSpec, started_at: float) -> dict[str, Any] | None:

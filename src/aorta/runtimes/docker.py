@@ -12,7 +12,11 @@ DOCKER = Engine(
     client_options=frozenset({"--config", "--context", "--host", "--log-level", "-H"}),
     run_options=(),
     remove=("rm", "--force", "--volumes"),
-    refusals=(Refusal(125, r"^docker: |'docker run --help'|error waiting for container"),),
+    refusals=(
+        Refusal(
+            125, r"^docker: |^unknown |^invalid |'docker run --help'|error waiting for container"
+        ),
+    ),
     nvidia=("--gpus=all",),
     # The client's own configuration may add proxies to every container; naming them unset keeps them out.
     keeps_out=(*_PROXIES, *(name.upper() for name in _PROXIES)),

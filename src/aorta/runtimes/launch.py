@@ -42,12 +42,17 @@ class Launch:
         kept = {name: value for name, value in inherited.items() if name not in self.unset}
         return {**kept, **self.env}
 
-    def did_not_start(self, exit_code: int | None, stderr_tail: str) -> bool:
-        """True if this is the runtime's own refusal: the trial's command may end with the same code itself."""
-        return any(
-            refusal.exit_code == exit_code and re.search(refusal.says, stderr_tail, re.MULTILINE)
-            for refusal in self.refusals
-        )
+    def refusal(self, exit_code: int | None, stderr_tail: str) -> str | None:
+        """The line in which the runtime says that it could not start the command; None if it did start it.
+
+        The code alone does not tell: the trial's command may end with the same one itself.
+        """
+        for known in self.refusals:
+            if known.exit_code == exit_code:
+                said = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
+                if said:
+                    return said[0].strip()[:300]
+        return None
 
 
 def variables_of(trial: TrialSpec) -> dict[str, str]:
