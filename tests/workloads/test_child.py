@@ -214,6 +214,21 @@ def test_every_rank_runs_and_each_leaves_its_own_result(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "result.rank1.json").read_text())["rank"] == 1
 
 
+def test_a_rank_that_gave_its_own_order_finds_the_result_where_it_asked_for_it(
+    tmp_path: Path,
+) -> None:
+    order = tmp_path / "order.json"
+    name = "ailing_workloads:Distributed"
+    order.write_text(Order(name, tmp_path / "result.json", rank=1).to_json())
+    subprocess.run(
+        [sys.executable, "-m", "aorta.workloads.child", str(order)],
+        env=_environment({"RANK": "1", "WORLD_SIZE": "2"}),
+        check=True,
+        timeout=GENEROUS,
+    )
+    assert json.loads((tmp_path / "result.json").read_text())["rank"] == 1
+
+
 def finish_rank(folder: Path, rank: str) -> Ended:
     return run(folder, "Distributed", RANK=rank, WORLD_SIZE="2")
 

@@ -56,13 +56,17 @@ class Phase:
 
 @dataclass(frozen=True)
 class Order:
-    """What to run. `given` are the reserved config keys; `trial_env` names the variables set for this trial."""
+    """What to run. `given` are the reserved config keys; `trial_env` names the variables set for this trial.
+
+    `rank` is that of the process that gives the order: under torchrun each rank gives its own, in a directory of its own.
+    """
 
     workload: str
     result: Path
     config: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     trial_env: Sequence[str] = ()
+    rank: int = 0
 
     def to_json(self) -> str:
         content = {
@@ -72,6 +76,7 @@ class Order:
             "config": self.config,
             "given": self.given,
             "trial_env": list(self.trial_env),
+            "rank": self.rank,
         }
         return json.dumps(content, indent=2, allow_nan=False)
 
@@ -141,9 +146,11 @@ class Trial:
             self.cleanup_exception = _text_of(wrong)
 
     def keep(self) -> None:
-        """Write the result: rank 0 to the path in the order, every other rank beside it."""
+        """Write the result: to the path in the order, or beside it where a launcher made further ranks of one order."""
         rank = rank_of(self.environ)
-        target = rank_path(self.order.result, rank)
+        target = (
+            self.order.result if rank == self.order.rank else rank_path(self.order.result, rank)
+        )
         content = {
             "schema": RESULT_SCHEMA,
             "aorta_version": __version__,
@@ -204,8 +211,8 @@ def _carry_out(trial: Trial) -> ChildExit:
 
 
 def rank_path(result: Path, rank: int) -> Path:
-    """Where this rank leaves its result: `result.json`, `result.rank1.json`, ..."""
-    return result if rank == 0 else result.with_name(f"{result.stem}.rank{rank}{result.suffix}")
+    """`result.rank1.json` beside `result.json`."""
+    return result.with_name(f"{result.stem}.rank{rank}{result.suffix}")
 
 
 def write_atomically(target: Path, text: str) -> None:

@@ -5,6 +5,7 @@ environments and mitigations are resolved by the caller: here they are already w
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import Order
 from aorta.workloads.command import command_trial
 from aorta.workloads.discovery import COMMAND, check_workload
+from aorta.workloads.world import rank_of
 
 RESULT_FILE = "result.json"
 ORDER_FILE = "order.json"
@@ -158,6 +160,7 @@ class _RegisteredSubject:
             config={**self.request.config, **steps},
             given=self._given(trial_dir, index),
             trial_env=sorted(env),
+            rank=rank_of(os.environ),
         )
         path = trial_dir / ORDER_FILE
         path.write_text(order.to_json(), encoding="utf-8")
