@@ -20,9 +20,12 @@ class Purpose(StrEnum):
     CONFIRM = "confirm"  # the answer, with fresh trials at a strict level
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Point:
-    """Two points with the same values ask about the same configuration; `replica` asks for fresh evidence."""
+    """Two points with the same values ask about the same configuration; `replica` asks for fresh evidence.
+
+    Compared by key, which is computed once: a point may hold the indexes of ten thousand lines.
+    """
 
     values: tuple[tuple[str, Value], ...]
     purpose: Purpose = Purpose.PROBE
@@ -33,6 +36,12 @@ class Point:
         cls, values: Mapping[str, Value], purpose: Purpose = Purpose.PROBE, replica: int = 0
     ) -> "Point":
         return cls(tuple(sorted(values.items())), purpose, replica)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     def __getitem__(self, name: str) -> Value:
         return dict(self.values)[name]
