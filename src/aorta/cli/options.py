@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, UsageError
-from aorta.core.oracle import Oracle
-from aorta.executors import Executor
+
+if TYPE_CHECKING:  # pydantic costs more than all of click: not for a help text
+    from aorta.core.oracle import Oracle
+    from aorta.executors import Executor
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -113,7 +115,7 @@ def oracle_options(command: Command) -> Command:
     )(command)
 
 
-def oracle_from(given: dict[str, Any]) -> Oracle | None:
+def oracle_from(given: dict[str, Any]) -> "Oracle | None":
     """The oracle that the options describe, taken out of `given`; None if they describe none."""
     names = {
         "exit_codes": "codes",
@@ -142,7 +144,8 @@ def oracle_from(given: dict[str, Any]) -> Oracle | None:
     )
 
 
-def _validated(content: dict[str, Any]) -> Oracle:
+def _validated(content: dict[str, Any]) -> "Oracle":
+    from aorta.core.oracle import Oracle
     from aorta.core.strict import StrictModel, validated
 
     class OracleOptions(StrictModel):
@@ -158,7 +161,7 @@ def _whole_number(text: str) -> int:
         raise UsageError(f"--exit-codes: {text!r} is not a number; expected such as 1,3") from None
 
 
-def executor_from(given: dict[str, Any]) -> Executor:
+def executor_from(given: dict[str, Any]) -> "Executor":
     """The executor that the options of `running_trials` describe."""
     from aorta.core.trial import Resources
     from aorta.executors.choosing import Wishes, open_executor, visible_devices

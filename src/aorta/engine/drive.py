@@ -118,7 +118,6 @@ class Engine:
 
     def _loop(self) -> tuple[Reason, str]:
         while not self.search.done:
-            self._drop_unwanted()
             self._fill()
             spent = self._budget_spent()
             if spent and not self._replaying:
@@ -131,7 +130,7 @@ class Engine:
     # -- choosing what runs ------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        if self._budget_spent() and not self._unplayed:
+        if self._free_slots() <= 0 or (self._budget_spent() and not self._unplayed):
             return
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
@@ -269,6 +268,7 @@ class Engine:
         self.judges.learn(point, verdict)
         self.search.tell(point, verdict)
         self._emit(events.PointSettled(point, verdict, self.search.best))
+        self._drop_unwanted()
 
     # -- limits ------------------------------------------------------------------------------------
 

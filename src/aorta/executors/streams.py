@@ -105,6 +105,8 @@ class Arrivals:
             self._apart = max(0.001, 2 * self._apart)
 
     def write(self, path: Path) -> None:
+        if not self._entries:
+            return
         rows = "".join(f"{at:.6f}\t{stream}\t{offset}\n" for at, stream, offset in self._entries)
         with suppress(OSError):  # a full disk loses the index, not the trial
             path.write_text(rows)

@@ -1,6 +1,7 @@
 """The trivial searches: one point, and a list of points."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point
@@ -13,15 +14,17 @@ class EveryPoint(RankedSearch):
     def __init__(self, points: Sequence[Point]) -> None:
         self.points = tuple(points)
         self.verdicts: dict[Point, Verdict] = {}
+        self._open = dict.fromkeys(self.points)  # in their order
 
     def ranked(self, n: int) -> list[Point]:
-        return [p for p in self.points if p not in self.verdicts][:n]
+        return list(islice(self._open, n))
 
     def wants(self, point: Point) -> bool:
-        return point in self.points and point not in self.verdicts
+        return point in self._open
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         self.verdicts[point] = verdict
+        self._open.pop(point, None)
 
     @property
     def best(self) -> Point | None:
