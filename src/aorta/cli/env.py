@@ -19,7 +19,7 @@ _DEFAULT_FILE = Path("env.json")
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def command() -> None:
     """What exactly is this machine?"""
 

@@ -73,7 +73,7 @@ class EnvSnapshot:
                     {**cpu, "n": f"{cpu.get('usable')} of {cpu.get('logical')} cores"}, "model", "n"
                 ),
             ),
-            ("memory", f"{memory['total_mib']} MiB" if memory.get("total_mib") else ""),
+            ("memory", _mebibytes(memory, "total_mib") or ""),
             *(("gpu", text) for text in self._gpu_lines()),
             (
                 "rocm",
@@ -94,11 +94,18 @@ class EnvSnapshot:
 
     def _gpu_lines(self) -> list[str]:
         """Equal GPUs on one line, with their number."""
-        texts = [_joined(gpu, "vendor", "name", "arch", "memory_mib") for gpu in self.gpus]
-        return [f"{texts.count(text)} x {text} MiB" for text in dict.fromkeys(texts)]
+        texts = [_joined({**gpu, "size": _mebibytes(gpu)}, *_GPU_LINE) for gpu in self.gpus]
+        return [f"{texts.count(text)} x {text}" for text in dict.fromkeys(texts)]
 
     def _set_variables(self) -> list[tuple[str, str]]:
         return [(name, value) for name, value in self.env_vars.items() if value is not None]
+
+
+_GPU_LINE = ("vendor", "name", "arch", "size")
+
+
+def _mebibytes(section: Mapping[str, object], key: str = "memory_mib") -> str | None:
+    return None if section.get(key) is None else f"{section[key]} MiB"
 
 
 def _joined(section: Mapping[str, object], *keys: str) -> str:
