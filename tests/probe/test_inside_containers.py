@@ -84,6 +84,20 @@ def test_it_prints_what_the_command_line_writes(tmp_path: Path) -> None:
     assert alone == whole
 
 
+def test_another_environment_is_not_shown_what_is_installed_beside_us(tmp_path: Path) -> None:
+    subprocess.run((sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"), check=True)
+    done = subprocess.run(
+        probe_argv(mounted=False),
+        env={"PATH": f"{tmp_path / 'venv' / 'bin'}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    snapshot = json.loads(done.stdout)
+    assert snapshot["runtime_context"]["venv_path"] == str(tmp_path / "venv")
+    assert snapshot["packages"] == {}
+
+
 @pytest.mark.xdist_group("docker")
 def test_a_real_container_is_described_from_its_inside(
     docker_engine: DockerEngine, busybox_python: Rootfs

@@ -143,8 +143,10 @@ def test_local_and_default_are_the_host_itself() -> None:
         get_environment("locl")
 
 
-def test_the_shipped_workloads_are_known_by_name_without_being_imported() -> None:
-    assert {"command", "half_nan", "bad_shard"} <= set(workload_sources())
+@pytest.mark.parametrize("name", ["command", "half_nan", "bad_shard"])
+def test_the_shipped_workloads_are_classes_found_by_name(name: str) -> None:
+    assert workload_sources()[name] == "aorta"
+    assert isinstance(get_workload(name), type)
 
 
 def test_an_unknown_workload_is_answered_with_the_names_there_are() -> None:
