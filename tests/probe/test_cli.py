@@ -63,7 +63,7 @@ def test_it_writes_env_json_and_shows_a_summary(tmp_path: Path) -> None:
     assert written["partial"] == bool(written["partial_reasons"])
     assert set(FIRST_THIRTEEN) <= set(written["env_vars"])
     assert written["env_vars"]["HSA_XNACK"] == "1"
-    assert written["pytorch_version"] == written["packages"]["torch"]
+    assert written["pytorch_version"].startswith(written["packages"]["torch"])
     assert written["captured_at"].endswith("Z")
     assert list(written["rocm"]) == ["version", "version_dev", "kmd_version"]
     assert list(written["hip"]) == ["version", "platform", "compiler", "runtime", "cpp_config"]
@@ -219,7 +219,7 @@ def test_the_gpus_of_a_vendors_tool_are_in_the_snapshot_and_its_summary(tmp_path
         "index": 1,
         "name": "NVIDIA H200",
         "uuid": "GPU-b4434b79-99e2-18bd-807a-1fe6ca5173b1",
-        "pci": "00000000:01:06.0",
+        "pci": "0000:01:06.0",
         "memory_mib": 143771,
         "arch": "9.0",
         "driver": "580.1",
