@@ -44,7 +44,13 @@ def _software(snapshot: EnvSnapshot) -> Iterator[_Row]:
     context = snapshot.runtime_context or {}
     yield "rocm", _listed(rocm.get("version"), _named("driver", rocm.get("kmd_version")))
     yield "hip", _listed(hip.get("version"))
-    yield "cuda", _listed(cuda.get("toolkit_version"), _named("driver", cuda.get("driver_version")))
+    yield (
+        "cuda",
+        _listed(
+            _named("driver", cuda.get("driver_version")),
+            _named("toolkit", cuda.get("toolkit_version")),
+        ),
+    )
     yield "runs on", _listed(context.get("type"))
     yield "python", _listed(snapshot.python_version, context.get("python_env"))
     yield "torch", _listed(snapshot.pytorch_version)
