@@ -19,7 +19,7 @@ _SECRET_TEXT = re.compile(
             r"\bsk-[\w-]{8,}",
             r"\bxox[abprs]-[\w-]{8,}",
             r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}",
-            r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # a JSON web token
+            r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # a JSON web token
             r"(?i:\bbearer\s+\S+)",
             r"(?i:(?<=password=)|(?<=passwd=)|(?<=token=)|(?<=secret=)|(?<=key=))[^\s,;&]+",
         )
