@@ -145,6 +145,7 @@ def test_local_and_default_are_the_host_itself() -> None:
 
 @pytest.mark.parametrize("name", ["command", "half_nan", "bad_shard"])
 def test_the_shipped_workloads_are_classes_found_by_name(name: str) -> None:
+    assert workload_sources()[name] == "aorta"
     assert isinstance(get_workload(name), type)
 
 

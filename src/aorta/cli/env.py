@@ -19,7 +19,7 @@ _DEFAULT_FILE = Path("env.json")
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def command() -> None:
     """What exactly is this machine?"""
 
@@ -63,10 +63,10 @@ def probe(
     from aorta.probe.collect import collect_env
 
     snapshot = collect_env()
-    place = output or (None if as_json or field else _DEFAULT_FILE)
+    place = output or (None if as_json or field is not None else _DEFAULT_FILE)
     if place:
         _write(snapshot, place)
-    if field:
+    if field is not None:
         _show_field(snapshot, field, as_json=as_json)
     elif as_json:
         print_json(snapshot.schema, snapshot.to_dict())
@@ -75,7 +75,7 @@ def probe(
 
 
 def _refuse_beside_diff(output: Path | None, field: str | None) -> None:
-    if output or field:
+    if output or field is not None:
         given = "--output" if output else "--field"
         raise UsageError(f"--diff compares two files and takes no snapshot; remove {given}")
 

@@ -19,15 +19,15 @@ _SECRET_TEXT = re.compile(
             r"\bsk-[\w-]{8,}",
             r"\bxox[abprs]-[\w-]{8,}",
             r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}",
-            r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # a JSON web token
+            r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # a JSON web token
             r"(?i:\bbearer\s+\S+)",
             r"(?i:(?<=password=)|(?<=passwd=)|(?<=token=)|(?<=secret=)|(?<=key=))[^\s,;&]+",
         )
     )
 )
 
-# Long, unbroken, of all three kinds: a key, and nothing that a person wrote.
-_RANDOM_TEXT = re.compile(r"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*[0-9])[A-Za-z0-9+=]{32,}")
+_UNBROKEN = re.compile(r"[A-Za-z0-9+=]{32,}")
+_KINDS = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 
 
 def is_secret_name(name: str) -> bool:
@@ -43,4 +43,9 @@ def safe_value(name: str, value: str) -> str:
     """The value of a variable as it may be written down."""
     if is_secret_name(name):
         return REDACTED
-    return _RANDOM_TEXT.sub(REDACTED, without_secrets(value))
+    return _UNBROKEN.sub(_without_key, without_secrets(value))
+
+
+def _without_key(found: re.Match[str]) -> str:
+    """Long, unbroken, of all three kinds of characters: a key, and nothing that a person wrote."""
+    return REDACTED if all(kind.search(found[0]) for kind in _KINDS) else found[0]

@@ -40,7 +40,7 @@ def snapshot_of(
     if not environment.isolated:
         return host_snapshot(env)
     trial = TrialSpec(
-        argv=probe_argv(),
+        argv=probe_argv(mounted=environment.kind in _CONTAINERS),
         trial_dir=scratch,
         cwd=cwd,
         id="snapshot",

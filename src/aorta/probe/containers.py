@@ -7,6 +7,8 @@ from aorta.probe.finding import Finding, JsonObject, missing_in
 from aorta.probe.machine import Machine
 
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+# The engine mounts these files from a directory named after the container; other mounts may be other containers'.
+_OWN_MOUNT = re.compile(r"([0-9a-f]{64})/\S* /etc/(?:hostname|hosts|resolv\.conf) ")
 _CGROUP_TOKENS = (
     ("docker", "docker"),
     ("libpod", "podman"),
@@ -57,8 +59,6 @@ def _podman_image(machine: Machine) -> str | None:
 
 
 def _container_id(machine: Machine) -> str | None:
-    for place in ("/proc/self/cgroup", "/proc/self/mountinfo"):
-        found = _CONTAINER_ID.search(machine.text(place) or "")
-        if found:
-            return found[0]
-    return None
+    named = _CONTAINER_ID.search(machine.text("/proc/self/cgroup") or "")
+    mounted = _OWN_MOUNT.search(machine.text("/proc/self/mountinfo") or "")
+    return named[0] if named else mounted[1] if mounted else None

@@ -93,6 +93,7 @@ def _nvidia_gpu(row: dict[str, str]) -> JsonObject:
     known: JsonObject = {key: cell for key, cell in row.items() if cell.lower() not in _UNKNOWN}
     known["index"] = int(row["index"])
     known["memory_mib"] = whole_number(row["memory_mib"])
+    known["pci"] = row["pci"][-len("0000:00:00.0") :].lower()  # as the kernel writes it
     return gpu_record(vendor="nvidia", source="nvidia-smi", **known)
 
 

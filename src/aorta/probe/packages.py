@@ -7,7 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from aorta.probe.finding import Finding, JsonObject
+from aorta.probe.finding import Finding
 from aorta.probe.machine import Machine, read_text
 
 _THAT_MATTER = (
@@ -90,19 +90,25 @@ def probe_packages(_machine: Machine) -> Finding:
 
 
 def probe_pytorch_version(_machine: Machine) -> Finding:
-    version = version_of("torch")
+    """As torch itself says it: its metadata may leave out the +cu130 or +rocm7.0 that tells builds apart."""
+    version = _assigned("__version__", _torch_says() or "") or version_of("torch")
     if version is None:
         return Finding(None, ("pytorch_version: torch is not installed for this Python",))
     return Finding(version)
 
 
 def probe_pytorch_build(_machine: Machine) -> Finding:
-    """What torch was built for, read from the file in which it says so: importing it takes seconds."""
+    """What torch was built for."""
+    text = _torch_says()
+    if text is None:
+        return Finding(None)
+    return Finding({name: _assigned(name, text) for name in ("cuda", "hip", "git_version")})
+
+
+def _torch_says() -> str | None:
+    """The file in which torch describes its build; importing torch takes seconds."""
     spec = importlib.util.find_spec("torch") if version_of("torch") else None
-    text = read_text(Path(spec.origin).parent / "version.py") if spec and spec.origin else None
-    names = ("cuda", "hip", "git_version", "debug")
-    value: JsonObject = {name: _assigned(name, text or "") for name in names}
-    return Finding(value if text else None)
+    return read_text(Path(spec.origin).parent / "version.py") if spec and spec.origin else None
 
 
 def version_of(distribution: str) -> str | None:

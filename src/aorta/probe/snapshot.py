@@ -52,54 +52,7 @@ class EnvSnapshot:
         return cls(**{key: value for key, value in data.items() if key in known})
 
     def summary(self, *, verbose: bool = False) -> str:
-        """What a person wants to know first; `verbose` adds what else is set and installed."""
-        lines = [f"{label:<10} {text}" for label, text in self._headlines() if text]
-        if verbose:
-            lines += [
-                f"{'package':<10} {name} {version}" for name, version in self.packages.items()
-            ]
-        lines += [f"{'variable':<10} {name}={value}" for name, value in self._set_variables()]
-        lines += [f"{'unknown':<10} {reason}" for reason in self.partial_reasons]
-        return "\n".join(lines)
+        """What a person wants to know first; `verbose` adds the packages."""
+        from aorta.probe.summary import summary_of
 
-    def _headlines(self) -> list[tuple[str, str]]:
-        host, cpu, memory = self.host or {}, self.cpu or {}, self.memory or {}
-        return [
-            ("platform", self.platform),
-            ("host", _joined(host, "hostname", "distribution", "kernel_release", "libc")),
-            (
-                "cpu",
-                _joined(
-                    {**cpu, "n": f"{cpu.get('usable')} of {cpu.get('logical')} cores"}, "model", "n"
-                ),
-            ),
-            ("memory", f"{memory['total_mib']} MiB" if memory.get("total_mib") else ""),
-            *(("gpu", text) for text in self._gpu_lines()),
-            (
-                "rocm",
-                _joined(
-                    {**(self.rocm or {}), "hip": (self.hip or {}).get("version")}, "version", "hip"
-                ),
-            ),
-            ("cuda", _joined(self.cuda or {}, "driver_version", "toolkit_version")),
-            ("container", _joined(self.runtime_context or {}, "type")),
-            (
-                "python",
-                _joined(
-                    {"v": self.python_version, **(self.runtime_context or {})}, "v", "python_env"
-                ),
-            ),
-            ("torch", self.pytorch_version or ""),
-        ]
-
-    def _gpu_lines(self) -> list[str]:
-        """Equal GPUs on one line, with their number."""
-        texts = [_joined(gpu, "vendor", "name", "arch", "memory_mib") for gpu in self.gpus]
-        return [f"{texts.count(text)} x {text} MiB" for text in dict.fromkeys(texts)]
-
-    def _set_variables(self) -> list[tuple[str, str]]:
-        return [(name, value) for name, value in self.env_vars.items() if value is not None]
-
-
-def _joined(section: Mapping[str, object], *keys: str) -> str:
-    return ", ".join(str(section[key]) for key in keys if section.get(key) is not None)
+        return summary_of(self, verbose=verbose)
