@@ -90,6 +90,21 @@ def test_cleanup_removes_a_container_whose_client_was_killed(
     assert engine.containers() == []
 
 
+@pytest.mark.parametrize("attempt", range(4))
+def test_cleanup_removes_a_container_that_is_only_being_made_when_its_client_is_killed(
+    engine: Engine, tmp_path: Path, attempt: int
+) -> None:
+    launch = launch_for(make_trial(tmp_path, engine.environment(IMAGE), "sleep", "600"))
+    option = next(word for word in launch.argv if word.startswith("--cidfile="))
+    id_file = Path(option.partition("=")[2])
+    with started(launch) as process:
+        assert eventually(id_file.exists, every=0.0005)
+        process.kill()
+        process.wait(60)
+    assert engine.containers() == []
+    assert not id_file.exists()
+
+
 def test_a_terminated_client_lets_the_command_end_in_its_own_way(
     engine: Engine, tmp_path: Path
 ) -> None:
