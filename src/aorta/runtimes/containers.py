@@ -36,15 +36,15 @@ _DEFAULTS = (
     (("--pull",), "--pull=never"),  # the image is there already, and named by its id
 )
 
-# The client opens the file for the container's id, asks the engine to make the container, and writes the id. A file that
-# is still empty afterwards means that it was killed in between: the engine may yet make what nobody waits for.
+# The client writes the container's id once the engine has made it. Where it never did, it may have been stopped in between,
+# and the engine may yet make what nobody waits for: so look again for a while.
 _REMOVE = """
 made=$1; shift
-"$@"
+removed=$("$@")
 for again in 1 2 3 4 5 6 7 8 9 10; do
-  if [ -s "$made" ] || [ ! -e "$made" ]; then break; fi
+  if [ -n "$removed" ] || [ -s "$made" ]; then break; fi
   sleep 0.3
-  "$@"
+  removed=$("$@")
 done
 rm -f "$made"
 """
