@@ -162,6 +162,11 @@ class ExecutorContract:
         assert bench.end().cancelled
         wait_until_gone(runaway)
 
+    def test_a_trial_cancelled_before_it_could_begin_ends_too(self, bench: Bench) -> None:
+        trial = bench.start("sleep", "300")
+        bench.executor.cancel(trial.id)
+        assert bench.end().cancelled
+
     def test_garbage_output_is_kept_byte_for_byte(self, bench: Bench) -> None:
         end = bench.shell("head -c 300000 /dev/zero; printf '\\200\\r\\033[31m\\0'")
         assert end.stdout.path.read_bytes() == bytes(300000) + b"\x80\r\x1b[31m\0"

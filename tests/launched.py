@@ -58,11 +58,11 @@ def clean_up(launch: Launch) -> None:
         subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
 
 
-def eventually(is_true: Callable[[], bool]) -> bool:
+def eventually(is_true: Callable[[], bool], every: float = 0.05) -> bool:
     """True as soon as it is; False if it does not become so in a generous time."""
     deadline = time.monotonic() + PATIENCE
     while not is_true():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
+        time.sleep(every)
     return True

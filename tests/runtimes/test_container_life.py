@@ -5,6 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,23 @@ def test_cleanup_removes_a_container_whose_client_was_killed(
         process.wait(60)
         assert runs(engine, launch.container)  # nobody but the cleanup ends it
     assert engine.containers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("delay", [0.0, 0.004, 0.012, 0.03])
+def test_cleanup_removes_a_container_that_is_only_being_made_when_its_client_is_killed(
+    engine: Engine, tmp_path: Path, number: signal.Signals, delay: float
+) -> None:
+    launch = launch_for(make_trial(tmp_path, engine.environment(IMAGE), "sleep", "600"))
+    option = next(word for word in launch.argv if word.startswith("--cidfile="))
+    id_file = Path(option.partition("=")[2])
+    with started(launch) as process:
+        assert eventually(id_file.exists, every=0.0005)
+        time.sleep(delay)
+        process.send_signal(number)
+        process.wait(60)
+    assert engine.containers() == []
+    assert not id_file.exists()
 
 
 def test_a_terminated_client_lets_the_command_end_in_its_own_way(
@@ -220,13 +240,22 @@ def test_an_environment_without_an_image_is_the_users_error(engine: Engine, tmp_
         launch_for(make_trial(tmp_path, engine.environment(None), "true"))
 
 
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """One that a plain user can reach; pytest's own are root's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory
+
+
 @pytest.mark.xdist_group("docker")
 def test_files_made_in_a_container_belong_to_a_plain_user_who_started_it(
-    docker_engine: DockerEngine, busybox: Rootfs, tmp_path: Path
+    docker_engine: DockerEngine, busybox: Rootfs, open_directory: Path
 ) -> None:
     docker_engine.import_image(busybox, IMAGE)
     environment = docker_engine.environment(IMAGE, *docker_engine.argv[1:])
-    trial = make_trial(tmp_path, environment, "touch", f"{tmp_path}/trial/made")
+    trial = make_trial(open_directory, environment, "touch", f"{open_directory}/trial/made")
     trial.trial_dir.chmod(0o777)
     docker_engine.directory.chmod(0o711)
     (docker_engine.directory / "docker.sock").chmod(0o666)

@@ -76,6 +76,11 @@ class Keeper:
             os.read(self._wake, 4096)
 
     @property
+    def has_message(self) -> bool:
+        """True if a message came together with an earlier one: the socket will not announce it again."""
+        return b"\n" in self._received
+
+    @property
     def wake(self) -> int:
         return self._wake
 
@@ -144,7 +149,8 @@ class Trial:
         control = self.keeper.control.fileno()
         while True:
             watched = [control, self.keeper.wake, *open_ends]
-            ready = select.select(watched, [], [], self._until_next_deadline())[0]
+            patience = 0.0 if self.keeper.has_message else self._until_next_deadline()
+            ready = select.select(watched, [], [], patience)[0]
             for end in open_ends.intersection(ready):
                 if not self._read(end):
                     open_ends.discard(end)

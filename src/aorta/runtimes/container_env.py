@@ -78,9 +78,7 @@ def _written(variables: Mapping[str, str], directory: Path) -> Path:
                 "a variable that its own client obeys; set it inside the command instead",
                 where="env",
             )
-    private = directory / ".aorta"
-    private.mkdir(parents=True, exist_ok=True)
-    path = private / "container.env"
+    path = directory / "container.env"
     path.unlink(missing_ok=True)  # an earlier one may have wider permissions
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:

@@ -9,6 +9,7 @@ import io
 import os
 import secrets
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from aorta.core.errors import UsageError
 from aorta.core.names import slug
@@ -35,6 +36,19 @@ _DEFAULTS = (
     (("--pull",), "--pull=never"),  # the image is there already, and named by its id
 )
 
+# The client writes the container's id once the engine has made it. Where it never did, it may have been stopped in between,
+# and the engine may yet make what nobody waits for: so look again for a while.
+_REMOVE = """
+made=$1; shift
+removed=$("$@")
+for again in 1 2 3 4 5 6 7 8 9 10; do
+  if [ -n "$removed" ] || [ -s "$made" ]; then break; fi
+  sleep 0.3
+  removed=$("$@")
+done
+rm -f "$made"
+"""
+
 
 def container_launch(trial: TrialSpec) -> Launch:
     environment = trial.environment
@@ -44,13 +58,16 @@ def container_launch(trial: TrialSpec) -> Launch:
     mounts = mounts_of(trial)  # a wrong one is refused before anything is pulled
     image = image_named(client, reference)
     name = _name(trial)
+    private = _private_directory(trial)
+    id_file = private / f"{name}.id"
     variables = {**variables_of(trial), **_image_variables(reference, image)}
-    passed = passed_variables(engine, variables, trial.trial_dir)
+    passed = passed_variables(engine, variables, private)
     return Launch(
         argv=client.command(
             "run",
             "--rm",
             f"--name={name}",
+            f"--cidfile={id_file}",
             *_labels(trial),
             *_defaults(options),
             *engine.run_options,
@@ -66,7 +83,10 @@ def container_launch(trial: TrialSpec) -> Launch:
         cwd=trial.cwd,
         env=passed.client_env,
         unset=passed.client_unset,
-        cleanup=(client.remove(name), *passed.cleanup),
+        cleanup=(
+            ("sh", "-c", _REMOVE, "remove", str(id_file), *client.remove(name)),
+            *passed.cleanup,
+        ),
         container=name,
         image_digest=image.digest,
         refusals=engine.refusals,
@@ -81,6 +101,13 @@ def _reference(trial: TrialSpec) -> str:
             where=f"environment {environment.name}",
         )
     return environment.image
+
+
+def _private_directory(trial: TrialSpec) -> Path:
+    """Beside the trial's results, under the name that is never packed or shown."""
+    private = trial.trial_dir.absolute() / ".aorta"
+    private.mkdir(parents=True, exist_ok=True)
+    return private
 
 
 def _image_variables(reference: str, image: Image) -> dict[str, str]:
