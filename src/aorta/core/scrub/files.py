@@ -9,6 +9,7 @@ import yaml
 
 from aorta.core.scrub.scrubber import Scrubber, Span, count_groups
 from aorta.core.scrub.structure import ScrubError, learn_document, scrub_document
+from aorta.core.yaml_rules import Dumper, Loader
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
@@ -89,7 +90,8 @@ def _taken_apart(name: str, data: bytes) -> _Content:
         if low.endswith(_JSON_LINES):
             return _Content(text, encoding, _json_lines(text, name), _joined_lines)
         if low.endswith(_YAML):
-            return _Content(text, encoding, list(yaml.safe_load_all(text)), _joined_yaml)
+            documents = list(yaml.load_all(text, Loader=Loader))
+            return _Content(text, encoding, documents, _joined_yaml)
     except (ValueError, RecursionError, yaml.YAMLError) as wrong:
         raise ScrubError(
             f"this file should parse and does not ({_place(wrong)}); repair it, or leave it out with a policy",
@@ -124,7 +126,9 @@ def _joined_lines(documents: list[Any]) -> str:
 
 
 def _joined_yaml(documents: list[Any]) -> str:
-    text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=1000)
+    text: str = yaml.dump_all(
+        documents, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
     return text
 
 
