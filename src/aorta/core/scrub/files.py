@@ -1,6 +1,7 @@
 """Scrubbing one file's bytes by what its name says it is. It is given bytes and gives bytes: it opens nothing."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from aorta.core.yaml_rules import Dumper, Loader
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
+_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,12 @@ class ScrubbedFile:
 
 
 @dataclass(frozen=True)
-class _Content:
-    """A file taken apart: its text, and the documents in it when it is a structured one."""
+class _Structured:
+    """A file taken apart into documents. `outside` is its text that is in none of them: comments."""
 
-    text: str
-    encoding: str
-    documents: list[Any] | None
+    documents: list[Any]
     join: Callable[[list[Any]], str]
+    outside: str = ""
 
 
 def is_text(data: bytes) -> bool:
@@ -41,88 +42,85 @@ def is_text(data: bytes) -> bool:
 
 def learn_file(scrubber: Scrubber, name: str, data: bytes) -> None:
     """First pass: remember what this file gives away."""
-    content = _taken_apart(name, data)
-    scrubber.learn(content.text)
-    for document in content.documents or ():
+    text = _decoded(name, data)
+    structured = _taken_apart(name, text)
+    scrubber.learn(text if structured is None else structured.outside)
+    for document in structured.documents if structured else ():
         learn_document(scrubber, document)
 
 
 def scrub_file(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile:
     """Second pass. A file with nothing to hide comes back byte for byte."""
-    content = _taken_apart(name, data)
-    if content.documents is None:
-        scrubbed = scrubber.text(content.text)
-        return (
-            ScrubbedFile(_encoded(scrubbed.text, content), scrubbed.spans)
-            if scrubbed.spans
-            else ScrubbedFile(data, ())
-        )
+    before = _decoded(name, data)
+    structured = _taken_apart(name, before)
+    if structured is None:
+        scrubbed = scrubber.text(before)
+        after, spans = scrubbed.text, scrubbed.spans
+    else:
+        after, spans = _scrub_structured(scrubber, structured, before)
+    return ScrubbedFile(_encoded(name, after, data), spans) if spans else ScrubbedFile(data, ())
+
+
+def _scrub_structured(
+    scrubber: Scrubber, structured: _Structured, before: str
+) -> tuple[str, tuple[Span, ...]]:
     documents: list[Any] = []
-    spans: list[Span] = []
-    for document in content.documents:
+    spans = list(scrubber.text(structured.outside).spans)
+    for document in structured.documents:
         clean, found = scrub_document(scrubber, document)
         documents.append(clean)
         spans.extend(found)
-    if not spans:
-        outside = scrubber.text(
-            content.text
-        )  # comments, repeated keys: text that is in no document
-        if not outside.spans:
-            return ScrubbedFile(data, ())
-        spans.extend(outside.spans)
-    return ScrubbedFile(_encoded(content.join(documents), content), tuple(spans))
+    return (structured.join(documents), tuple(spans)) if spans else (before, ())
 
 
-def _taken_apart(name: str, data: bytes) -> _Content:
-    if not is_text(data):
-        raise ScrubError("found binary data, expected text: it cannot be scrubbed", where=name)
-    encoding = _encoding(data)
-    try:
-        text = data.decode(encoding, "strict" if encoding == "utf-16" else "surrogateescape")
-    except UnicodeDecodeError:
-        raise ScrubError(
-            "the text is cut off inside a character; it cannot be scrubbed", where=name
-        ) from None
+def _taken_apart(name: str, text: str) -> _Structured | None:
+    """None for plain text. A comment goes when the file is written anew; clean ones never cause that."""
     low = name.lower()
     try:
         if low.endswith(_JSON):
-            return _Content(text, encoding, [json.loads(text)], _json_like(text))
+            return _Structured([_from_json(text)], _json_like(text))
         if low.endswith(_JSON_LINES):
-            return _Content(text, encoding, _json_lines(text, name), _joined_lines)
+            lines = [line for line in text.split("\n") if line.strip()]
+            return _Structured([_from_json(line) for line in lines], _lines_like(text))
         if low.endswith(_YAML):
             documents = list(yaml.load_all(text, Loader=Loader))
-            return _Content(text, encoding, documents, _joined_yaml)
+            return _Structured(documents, _joined_yaml, "\n".join(_COMMENT.findall(text)))
     except (ValueError, RecursionError, yaml.YAMLError) as wrong:
         raise ScrubError(
-            f"this file should parse and does not ({_place(wrong)}); repair it, or leave it out with a policy",
+            f"should parse and does not ({_reason(wrong)}); repair it, or leave it out with a policy",
             where=name,
         ) from None
-    return _Content(text, encoding, None, _joined_lines)
+    return None
 
 
-def _json_lines(text: str, name: str) -> list[Any]:
-    documents = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            documents.append(json.loads(line))
-        except ValueError:
-            raise ScrubError(
-                f"line {number} should be JSON and is not; repair it, or leave the file out with a policy",
-                where=name,
-            ) from None
-    return documents
+def _from_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_object_of)
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A key that stands twice hides a value from whoever reads only the last one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _DoubledKeyError
+    return found
+
+
+class _DoubledKeyError(ValueError):
+    """Kept without the key: it may be private."""
 
 
 def _json_like(text: str) -> Callable[[list[Any]], str]:
     indent = 2 if "\n" in text.strip() else None
     end = "\n" if text.endswith("\n") else ""
-    return lambda documents: json.dumps(documents[0], indent=indent, ensure_ascii=False) + end
+    ascii_only = text.isascii()
+    return lambda documents: json.dumps(documents[0], indent=indent, ensure_ascii=ascii_only) + end
 
 
-def _joined_lines(documents: list[Any]) -> str:
-    return "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
+def _lines_like(text: str) -> Callable[[list[Any]], str]:
+    ascii_only = text.isascii()
+    return lambda documents: "".join(
+        json.dumps(document, ensure_ascii=ascii_only) + "\n" for document in documents
+    )
 
 
 def _joined_yaml(documents: list[Any]) -> str:
@@ -136,22 +134,30 @@ def _encoding(data: bytes) -> str:
     return next((encoding for bom, encoding in _BOMS if data.startswith(bom)), "utf-8")
 
 
-def _encoded(text: str, content: _Content) -> bytes:
-    return text.encode(
-        content.encoding, "strict" if content.encoding == "utf-16" else "surrogateescape"
-    )
+def _decoded(name: str, data: bytes) -> str:
+    if not is_text(data):
+        raise ScrubError("is not text and cannot be scrubbed", where=name)
+    encoding = _encoding(data)
+    try:
+        return data.decode(encoding, "strict" if encoding == "utf-16" else "surrogateescape")
+    except UnicodeDecodeError:
+        raise ScrubError("is cut off inside a character; repair it", where=name) from None
 
 
-def _place(wrong: Exception) -> str:
+def _encoded(name: str, text: str, like: bytes) -> bytes:
+    encoding = _encoding(like)
+    try:
+        return text.encode(encoding, "strict" if encoding == "utf-16" else "surrogateescape")
+    except UnicodeEncodeError:
+        raise ScrubError("holds half of a surrogate pair; repair it", where=name) from None
+
+
+def _reason(wrong: Exception) -> str:
     """Where it stops parsing, without a word of what stands there."""
-    line = getattr(wrong, "lineno", None)
+    if isinstance(wrong, RecursionError):
+        return "nested too deeply"
+    if isinstance(wrong, _DoubledKeyError):
+        return "a key stands twice"
     mark = getattr(wrong, "problem_mark", None)
-    if line is None and mark is not None:
-        line = mark.line + 1
-    return (
-        f"line {line}"
-        if line is not None
-        else "nested too deeply"
-        if isinstance(wrong, RecursionError)
-        else "not valid"
-    )
+    line = mark.line + 1 if mark is not None else getattr(wrong, "lineno", None)
+    return f"line {line}" if line is not None else "it holds a character that is not allowed"

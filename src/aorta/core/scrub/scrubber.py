@@ -128,7 +128,7 @@ class Scrubber:
             )
         if current == text:
             return Scrubbed(text)
-        return Scrubbed(current, tuple(_spans(pieces, text, where)))
+        return Scrubbed(current, tuple(_spans(pieces, text, current, where)))
 
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
@@ -196,21 +196,22 @@ class Scrubber:
         return after
 
 
-def _spans(pieces: list[_Piece], text: str, where: str) -> Iterator[Span]:
-    line, counted_to = 1, 0
+def _spans(pieces: list[_Piece], text: str, after: str, where: str) -> Iterator[Span]:
+    """Contexts are taken from the scrubbed text: a neighbour may be as private as the value itself."""
+    line, counted_to, at = 1, 0, 0
     for piece in pieces:
+        length = len(piece.placeholder) if piece.finding else piece.end - piece.start
+        start, end = at, at + length
+        at = end
         if piece.finding is None:
             continue
         line += text.count("\n", counted_to, piece.start)
         counted_to = piece.start
-        before = text[max(0, piece.start - _CONTEXT) : piece.start].rsplit("\n", 1)[-1]
-        after = text[piece.end : piece.end + _CONTEXT].split("\n", 1)[0]
-        place = where or f"line {line}"
         yield Span(
-            place,
-            before,
+            where or f"line {line}",
+            after[max(0, start - _CONTEXT) : start].rsplit("\n", 1)[-1],
             text[piece.start : piece.end],
-            after,
+            after[end : end + _CONTEXT].split("\n", 1)[0],
             piece.placeholder,
             piece.finding.kind,
         )
