@@ -9,10 +9,12 @@ from typing import Any
 import yaml
 
 from aorta.core.scrub.scrubber import Scrubber, Span, count_groups
+from aorta.core.scrub.shell import with_quoted_placeholders
 from aorta.core.scrub.structure import ScrubError, learn_document, scrub_document
 from aorta.core.yaml_rules import Dumper, Loader
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
+_SHELL = (".sh", ".bash")
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 
@@ -56,6 +58,8 @@ def scrub_file(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile:
     if structured is None:
         scrubbed = scrubber.text(before)
         after, spans = scrubbed.text, scrubbed.spans
+        if name.lower().endswith(_SHELL):
+            after = with_quoted_placeholders(after)
     else:
         after, spans = _scrub_structured(scrubber, structured, before)
     return ScrubbedFile(_encoded(name, after, data), spans) if spans else ScrubbedFile(data, ())
@@ -66,8 +70,9 @@ def _scrub_structured(
 ) -> tuple[str, tuple[Span, ...]]:
     documents: list[Any] = []
     spans = list(scrubber.text(structured.outside).spans)
-    for document in structured.documents:
-        clean, found = scrub_document(scrubber, document)
+    several = len(structured.documents) > 1
+    for number, document in enumerate(structured.documents, start=1):
+        clean, found = scrub_document(scrubber, document, within=f"[{number}]" if several else "")
         documents.append(clean)
         spans.extend(found)
     return (structured.join(documents), tuple(spans)) if spans else (before, ())

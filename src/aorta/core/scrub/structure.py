@@ -132,10 +132,12 @@ def learn_document(scrubber: Scrubber, document: Any) -> None:
     _Walk(scrubber, learning=True).value(document, (), None)
 
 
-def scrub_document(scrubber: Scrubber, document: Any) -> tuple[Any, tuple[Span, ...]]:
-    """The same document with private keys and values replaced."""
+def scrub_document(
+    scrubber: Scrubber, document: Any, *, within: str = ""
+) -> tuple[Any, tuple[Span, ...]]:
+    """The same document with private keys and values replaced. `within` begins each span's place."""
     walk = _Walk(scrubber, learning=False)
-    return walk.value(document, (), None), tuple(walk.spans)
+    return walk.value(document, (within,) if within else (), None), tuple(walk.spans)
 
 
 def _inner_document(value: str) -> Any:
