@@ -208,9 +208,8 @@ def test_a_link_in_the_place_of_the_top_folder_is_not_followed(tmp_path: Path) -
 
 def test_the_command_says_in_one_line_why_and_exits_1(tmp_path: Path) -> None:
     bundle = HOSTILE["symbolic link"]().write(tmp_path / "b.tar.gz")
-    for verb in (("verify",), ("show",), ("unpack",)):
-        arguments = (*verb, bundle, *([tmp_path / "t"] if verb == ("unpack",) else []))
-        done = aorta("bundle", *arguments, "--json")
+    for arguments in (["verify", bundle], ["show", bundle], ["unpack", bundle, tmp_path / "t"]):
+        done = aorta("bundle", *map(str, arguments), "--json")
         assert done.exit_code == 1
         assert done.json()["error"]["kind"] == "bundle"
         assert done.stderr.count("\n") == 1

@@ -13,7 +13,7 @@ from aorta.core.scrub.vocabulary import (
     PUBLIC_DOMAINS,
 )
 
-_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
+_IPV4 = re.compile(r"(?<![A-Za-z0-9.])(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9]|\.\d)")
 _DASHED_IPV4 = re.compile(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])")
 _VERSION_BEFORE = re.compile(
     r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?)\Z", re.IGNORECASE

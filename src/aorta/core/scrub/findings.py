@@ -1,6 +1,7 @@
 """What a detector says: here is something that may not leave, and what kind of thing it is."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,7 +72,9 @@ def _union(first: Finding, second: Finding, text: str) -> Finding:
 
 
 def _outside(finding: Finding, taken: list[tuple[int, int]], text: str) -> Iterable[Finding]:
-    inside = [(s, e) for s, e in taken if s < finding.end and e > finding.start]
+    first = max(0, bisect_left(taken, (finding.start, 0)) - 1)
+    last = bisect_left(taken, (finding.end, 0))
+    inside = [span for span in taken[first:last] if span[1] > finding.start]
     if not inside:
         yield finding
         return

@@ -20,7 +20,7 @@ _PART = r"[^\s/\\\"'`<>|:;,()\[\]{}\x00-\x1f\x7f*?!$&=]"
 _BEFORE = r"(?:(?<![\w.<>/~)\]\-])|(?<=\s-[A-Za-z])|(?<=\x1b\[0m)|(?<=file://))"
 _POSIX = re.compile(
     rf"{_BEFORE}(?P<path>(?:/(?!/)|(?<!:)//){_PART}+(?:(?:/|\\ )+{_PART}*)*[/]?)"
-    rf"|(?<![\w/])(?P<tilde>~[\w.\-]*/(?:{_PART}+/?)+)"
+    rf"|(?<![\w/])(?P<tilde>~[\w.\-]*/{_PART}+(?:/{_PART}*)*)"
     rf"|(?<=[\w.\-]:)(?P<remote>/{_PART}+/{_PART}+(?:/{_PART}*)*)"
 )
 _QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
@@ -32,7 +32,7 @@ _STORE = re.compile(
     r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|rsync|git\+ssh|lustre)"
     r"://(?P<path>[^\s\"'<>`]+)"
 )
-_CLONE = re.compile(r"(?<![\w.])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)")
+_CLONE = re.compile(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)")
 _PACKAGES = re.compile(
     rf"(?:site|dist)-packages/(?=(?:{'|'.join(sorted(PUBLIC_PACKAGES))})(?:/|\Z))"
     r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"

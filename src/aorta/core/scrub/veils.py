@@ -10,24 +10,23 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-_ESCAPED = re.compile(
-    r"[^\s\"'<>]*(?:%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};)[^\s\"'<>]*"
-)
+_TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{16,}={0,2}(?![A-Za-z0-9+/_=\-])")
 _WRAPPED = re.compile(
     r"(?:^[A-Za-z0-9+/]{60,76}\r?\n){1,200}[A-Za-z0-9+/]{1,76}={0,2}$", re.MULTILINE
 )
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
-_LONGEST = 65536
+_LONGEST = 2**20
 
 
 def unveiled(text: str) -> Iterator[tuple[int, int, str]]:
     """(start, end, what it says) of every stretch that is readable only after decoding."""
-    for match in _ESCAPED.finditer(text):
-        plain = _unescaped(match.group())
-        if plain != match.group():
-            yield match.start(), match.end(), plain
+    has_escapes = _ESCAPE.search(text) is not None
+    for match in _TOKEN.finditer(text) if has_escapes else ():
+        if _ESCAPE.search(match.group()):
+            yield match.start(), match.end(), _unescaped(match.group())
     for pattern, decode in ((_BASE64, _from_base64), (_WRAPPED, _from_base64), (_HEX, _from_hex)):
         for match in pattern.finditer(text):
             if match.end() - match.start() <= _LONGEST:
