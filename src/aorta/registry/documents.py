@@ -42,7 +42,7 @@ def dump_yaml(document: object) -> str:
     """YAML that `load_document` reads back as the same values. Keys keep their order."""
     import yaml
 
-    from aorta.registry.yaml_rules import Dumper
+    from aorta.core.yaml_rules import Dumper
 
     return yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
@@ -118,7 +118,7 @@ def _from_json(text: str, path: Path) -> object:
 def _from_yaml(text: str, path: Path) -> object:
     import yaml
 
-    from aorta.registry.yaml_rules import Loader
+    from aorta.core.yaml_rules import Loader
 
     try:
         return yaml.load(text, Loader=Loader)  # noqa: S506 - derived from SafeLoader

@@ -1,0 +1,150 @@
+"""Finds the files that ship and reads them, refusing whatever is not simply a file of this directory."""
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aorta.bundle.errors import RefusedError
+from aorta.bundle.policy import Policy, matches
+from aorta.bundle.source import Source
+from aorta.engine.rundir import PRIVATE
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file that ships. `path` is relative, with `/`, as it is called here."""
+
+    path: str
+    file: Path
+    executable: bool
+    binary: bool  # leaves as it is, because the policy says so
+    identity: tuple[int, ...]
+
+
+@dataclass
+class Collected:
+    members: list[Member] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def collect(source: Source, policy: Policy) -> Collected:
+    """Everything that ships, everything that does not, and a line for everything that must not."""
+    found = Collected()
+    links = Counter[tuple[int, int]]()
+    total = 0
+    for path, file, status in _walk(source.root, found.problems):
+        links[status.st_dev, status.st_ino] += 1
+        if not source.layout.ships(path, policy):
+            found.left_out.append(path)
+            continue
+        if status.st_size > policy.max_file_mib * 2**20:
+            found.problems.append(
+                f"{path}: is larger than {policy.max_file_mib} MiB; exclude it, or raise max_file_mib in a policy"
+            )
+        total += status.st_size
+        executable = bool(status.st_mode & stat.S_IXUSR)
+        is_binary = matches(path, policy.binary)
+        found.members.append(Member(path, file, executable, is_binary, _identity(status)))
+    found.problems.extend(_outside_links(found.members, links))
+    if total > policy.max_total_mib * 2**20:
+        found.problems.append(
+            f"the files are larger than {policy.max_total_mib} MiB together; exclude some, or raise max_total_mib in a policy"
+        )
+    if not found.members and not found.problems:
+        found.problems.append("the directory holds no file that ships")
+    return found
+
+
+def read_member(member: Member) -> bytes:
+    """The bytes of a file that did not change since it was found."""
+    try:
+        handle = os.open(member.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            before = _identity(os.fstat(handle))
+            data = file.read()
+            after = _identity(os.fstat(handle))
+    except OSError as wrong:
+        raise RefusedError([f"{member.path}: {wrong.strerror}"], where=member.path) from None
+    if not member.identity == before == after:
+        raise RefusedError(
+            [f"{member.path}: changed while it was being packed; wait for the run to end"],
+            where=member.path,
+        )
+    return data
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_result]]:
+    real_root = root.resolve()
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as wrong:
+            problems.append(f"{_inside(folder, root)}: {wrong.strerror}")
+            continue
+        for entry in entries:
+            path = Path(entry.path)
+            if folder == root and entry.name == PRIVATE:
+                continue
+            name = _inside(path, root)
+            if entry.is_symlink():
+                path = _followed(path, name, real_root, problems) or path
+                if path.is_symlink() or path.is_dir():
+                    continue  # refused above, or a second way to a folder that is packed by itself
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+            elif stat.S_ISREG(status.st_mode):
+                yield name, path, status
+            else:
+                problems.append(f"{name}: is a {_special(status.st_mode)}, expected a file")
+
+
+def _followed(link: Path, name: str, real_root: Path, problems: list[str]) -> Path | None:
+    try:
+        target = link.resolve(strict=True)
+    except (OSError, RuntimeError):
+        problems.append(f"{name}: is a link to nothing; remove it")
+        return None
+    if not target.is_relative_to(real_root):
+        problems.append(
+            f"{name}: is a link that leaves the directory; replace it by the file itself"
+        )
+        return None
+    if PRIVATE in target.relative_to(real_root).parts:
+        problems.append(f"{name}: is a link into the private state of the run; remove it")
+        return None
+    return target
+
+
+def _outside_links(members: list[Member], links: Counter[tuple[int, int]]) -> Iterator[str]:
+    for member in members:
+        device, inode, *_rest, count = member.identity
+        if count > links[device, inode]:
+            yield f"{member.path}: is a hard link to a file outside the directory; replace it by a copy"
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_nlink)
+
+
+def _inside(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _special(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "named pipe"
+    if stat.S_ISSOCK(mode):
+        return "socket"
+    return "device"

@@ -1,0 +1,51 @@
+"""`manifest.json`: what a bundle holds, with a hash of every file, and what was taken out of each."""
+
+import json
+from typing import Literal
+
+from pydantic import Field
+
+from aorta.bundle.errors import BundleError
+from aorta.core.errors import SpecError
+from aorta.core.strict import StrictModel, validated
+from aorta.version import __version__
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 32 * 2**20
+
+
+class FileEntry(StrictModel):
+    path: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+    scrubbed: dict[str, int] = Field(default_factory=dict)
+    unscrubbed: bool = False  # binary, shipped as it is by the site's own policy
+
+
+class Manifest(StrictModel):
+    schema_: Literal["aorta.bundle_manifest/1"] = Field(
+        default="aorta.bundle_manifest/1", alias="schema"
+    )
+    aorta_version: str = __version__
+    ticket: str
+    verb: str
+    created: str | None = (
+        None  # when the run began: the moment of packing would make two equal bundles differ
+    )
+    scrubbed: dict[str, int]
+    left_out: list[str] = Field(default_factory=list)
+    files: list[FileEntry]
+
+    def to_bytes(self) -> bytes:
+        document = self.model_dump(mode="json", by_alias=True)
+        return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def read_manifest(data: bytes, where: str) -> Manifest:
+    """The manifest of somebody else's archive, or one line saying that it is none."""
+    try:
+        return validated(Manifest, json.loads(data), file=MANIFEST)
+    except (ValueError, RecursionError):
+        raise BundleError(f"{MANIFEST} is not valid JSON", where=where) from None
+    except SpecError as wrong:
+        raise BundleError(f"{wrong}", where=where) from None

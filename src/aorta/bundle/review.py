@@ -1,0 +1,38 @@
+"""What `--review` shows before anything is written: every file, and every replaced stretch where it stands."""
+
+from collections.abc import Iterator
+
+from aorta.bundle.pack import PackedFile, Prepared
+from aorta.core.scrub import Kind, Span
+
+
+def review_lines(prepared: Prepared) -> Iterator[str]:
+    yield f"{len(prepared.files)} files for {prepared.source.ticket}:"
+    for file in prepared.files:
+        yield f"  {file.path}  {len(file.data)} bytes{_note(file)}"
+    if prepared.left_out:
+        yield f"{len(prepared.left_out)} files stay here:"
+        yield from (f"  {path}" for path in prepared.left_out)
+    for file in prepared.files:
+        if file.spans:
+            yield f"{file.path}:"
+            yield from (f"  {_shown(span)}" for span in file.spans)
+
+
+def _note(file: PackedFile) -> str:
+    if file.unscrubbed:
+        return "  NOT SCRUBBED (binary)"
+    return f"  {len(file.spans)} replaced" if file.spans else ""
+
+
+def _shown(span: Span) -> str:
+    """A secret is shown by its first characters only: a review may be seen by more than one pair of eyes."""
+    value = span.value.replace("\n", "\\n")
+    if span.kind is Kind.CREDENTIAL:
+        value = f"{value[:3]}... ({len(span.value)} characters)"
+    return f"{span.where}: {_plain(span.before)}[{_plain(value)} -> {span.placeholder}]{_plain(span.after)}"
+
+
+def _plain(text: str) -> str:
+    """Control characters would move the reviewer's cursor and hide what is shown."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,73 @@
+"""`SHIP.md` of a bundle: what is inside, what was removed, what to read. The run's own words stay above it."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from aorta.bundle.layouts import Layout
+
+SHIP = "SHIP.md"
+_BEGIN, _END = "<!-- aorta bundle: begin -->", "<!-- aorta bundle: end -->"
+_SECTION = re.compile(rf"\n*{re.escape(_BEGIN)}.*?{re.escape(_END)}\n*", re.DOTALL)
+_WORDS = {
+    "paths": "private paths, as `<PATH:n>`",
+    "addresses": "addresses and host names, as `<IPV4:n>`, `<IPV6:n>`, `<MAC:n>`, `<EMAIL:n>`, `<HOST:n>`",
+    "secrets": "secrets, as `<SECRET:n>`",
+    "patterns": "matches of the site's own patterns, as `<TEXT:n>`",
+    "names": "user names, as `<USER:n>`",
+}
+
+
+def updated_ship(
+    before: str | None,
+    *,
+    ticket: str,
+    layout: Layout,
+    files: Sequence[str],
+    removed: Mapping[str, int],
+    left_out: int,
+    unscrubbed: Sequence[str],
+) -> str:
+    """The same text for the same content, however often it is updated."""
+    own = _SECTION.sub("\n", before).strip("\n") if before else f"# {ticket}"
+    parts = [
+        own,
+        "",
+        _BEGIN,
+        "## This bundle",
+        "",
+        f"Ticket {ticket}, made by `aorta {layout.verb}`.",
+    ]
+    parts += ["", "### Read first", ""]
+    parts += [f"- `{path}`" for path in layout.reads if path in files] or ["- `manifest.json`"]
+    parts += ["", "### Inside", ""]
+    parts += [f"- `{folder}`: {_files(count)}" for folder, count in _by_folder(files).items()]
+    parts += ["", "### Removed", ""]
+    parts += [f"- {count} {_WORDS[group]}" for group, count in removed.items() if count]
+    parts += [] if any(removed.values()) else ["- nothing had to be replaced"]
+    parts += (
+        [f"- {_files(left_out)} of the run directory that a bundle does not carry"]
+        if left_out
+        else []
+    )
+    parts += [
+        "",
+        "The same value has the same placeholder everywhere; in file names it reads `HOST-1`.",
+    ]
+    parts += ["No list of the removed values exists. `manifest.json` counts them file by file."]
+    if unscrubbed:
+        parts += ["", "### Not scrubbed: binary files that the site's policy lets pass", ""]
+        parts += [f"- `{path}`" for path in unscrubbed]
+    parts += ["", _END, ""]
+    return "\n".join(parts)
+
+
+def _files(count: int) -> str:
+    return f"{count} file" if count == 1 else f"{count} files"
+
+
+def _by_folder(files: Sequence[str]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for path in files:
+        folder = path.split("/")[0] + "/" if "/" in path else path
+        counted[folder] = counted.get(folder, 0) + 1
+    return counted

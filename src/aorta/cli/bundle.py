@@ -1,0 +1,237 @@
+"""`aorta bundle`: what may leave this site, and what is in it?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aorta.cli.printing import print_json, say
+from aorta.core.exits import Exit
+
+if TYPE_CHECKING:
+    from aorta.bundle.pack import Prepared
+    from aorta.bundle.reading import Verified
+
+_PATH = click.Path(path_type=Path)
+_MIB = 2**20
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+_MAX_SIZE = click.option(
+    "--max-size",
+    type=click.IntRange(min=1),
+    default=4096,
+    show_default=True,
+    metavar="MIB",
+    help="Refuse a bundle that unpacks to more.",
+)
+_BUNDLE = click.argument("bundle", metavar="FILE", type=_PATH)
+
+
+class _PackByDefault(click.Group):
+    """`aorta bundle RUN_DIR` packs; the other words are its sub-commands."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = ["pack", *(args or ["--help"])]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_PackByDefault)
+def command() -> None:
+    """Pack a run directory, verify, show or unpack a bundle."""
+
+
+@command.command()
+@click.argument("run_dir", type=_PATH)
+@click.option("--output", type=_PATH, default=Path(), help="Where the bundle goes. [default: here]")
+@click.option("--ticket", metavar="T", help="Instead of the ticket that the run itself names.")
+@click.option(
+    "--scrub",
+    multiple=True,
+    metavar="P[,P]",
+    help="Take out this text too; * and ? are wildcards, re: a regex.",
+)
+@click.option(
+    "--redaction-from", type=_PATH, metavar="FILE", help="More such patterns, one a line."
+)
+@click.option(
+    "--policy",
+    type=_PATH,
+    metavar="FILE",
+    help="The site's rules: scrub, secret_names, keep, include, exclude, binary.",
+)
+@click.option("--review", is_flag=True, help="Show every file and every replacement, then ask.")
+@click.option(
+    "--sign",
+    type=_PATH,
+    metavar="KEY",
+    help="Sign with this Ed25519 SSH key (ssh-keygen); writes FILE.sig.",
+)
+@_AS_JSON
+def pack(
+    run_dir: Path,
+    output: Path,
+    ticket: str | None,
+    scrub: tuple[str, ...],
+    redaction_from: Path | None,
+    policy: Path | None,
+    review: bool,
+    sign: Path | None,
+    as_json: bool,
+) -> None:
+    """Pack RUN_DIR (of reduce, triage, bisect, run or a stopped launch) into TICKET-UTC.tar.gz.
+
+    Secrets, private paths, addresses and names are replaced by placeholders; RUN_DIR is not changed, and nothing is
+    sent anywhere. The other side uses `aorta bundle verify FILE`, `show FILE` and `unpack FILE DIR`.
+
+    Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 5 cannot write.
+    """
+    from aorta.bundle import pack as packing
+    from aorta.bundle import signing
+    from aorta.bundle.policy import read_policy, scrub_patterns
+
+    site = read_policy(policy)
+    patterns = scrub_patterns(site, scrub, redaction_from)
+    if sign is not None:
+        signing.check_signing_key(sign)
+    prepared = _prepared(run_dir, ticket, site, patterns)
+    if review and not _agreed(prepared):
+        say("Nothing was written.")
+        raise click.exceptions.Exit(Exit.FAILED)
+    path = packing.write(prepared, output)
+    signature = signing.sign(path, sign) if sign is not None else None
+    _print_packed(prepared, path, signature, as_json)
+
+
+@command.command()
+@_BUNDLE
+@click.option(
+    "--key", type=_PATH, metavar="PUB", help="Also demand a signature by this public key."
+)
+@_MAX_SIZE
+@_AS_JSON
+def verify(bundle: Path, key: Path | None, max_size: int, as_json: bool) -> None:
+    """Check every hash and every name in FILE, and that nothing else is in it.
+
+    Exit codes: 0 whole; 1 damaged, changed, hostile or not signed by --key; 2 no such file.
+    """
+    from aorta.bundle import reading, signing
+
+    verified = reading.verify(bundle, max_size * _MIB)
+    signed = signing.signature_path(bundle).is_file()
+    if key is not None:
+        signing.check_signature(bundle, key)
+    state = "good" if key else "unchecked" if signed else "none"
+    if as_json:
+        print_json("aorta.bundle_verify/1", {**_summary(verified), "signature": state})
+        return
+    click.echo(
+        f"{bundle}: whole, {len(verified.manifest.files)} files for {verified.manifest.ticket}"
+    )
+    click.echo(f"sha256 {verified.sha256}")
+    click.echo(f"signature: {state}")
+
+
+@command.command()
+@_BUNDLE
+@_MAX_SIZE
+@_AS_JSON
+def show(bundle: Path, max_size: int, as_json: bool) -> None:
+    """Say what is in FILE, after verifying it."""
+    from aorta.bundle import reading
+
+    verified = reading.verify(bundle, max_size * _MIB)
+    manifest = verified.manifest.model_dump(mode="json", by_alias=True)
+    if as_json:
+        print_json("aorta.bundle_show/1", {**_summary(verified), "manifest": manifest})
+        return
+    click.echo(
+        f"{verified.manifest.ticket}, made by aorta {verified.manifest.verb} ({manifest['created'] or 'no date'})"
+    )
+    for file in verified.manifest.files:
+        removed = ", ".join(f"{count} {group}" for group, count in file.scrubbed.items())
+        note = (
+            "not scrubbed (binary)" if file.unscrubbed else f"removed: {removed}" if removed else ""
+        )
+        click.echo(f"{file.bytes:>10}  {file.path}  {note}".rstrip())
+
+
+@command.command()
+@_BUNDLE
+@click.argument("directory", metavar="DIR", type=_PATH)
+@_MAX_SIZE
+@_AS_JSON
+def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
+    """Verify FILE and unpack it into a new folder in DIR; a bad bundle leaves nothing behind.
+
+    Exit codes: 0 unpacked; 1 the bundle is bad; 2 no such file, or already unpacked there; 5 cannot write.
+    """
+    from aorta.bundle import reading
+
+    verified, folder = reading.unpack(bundle, directory, max_size * _MIB)
+    recipes = sorted(folder.rglob("recipe.resolved.yaml"))
+    following = [f"aorta triage run --recipe {recipe}" for recipe in recipes]
+    if as_json:
+        print_json(
+            "aorta.bundle_unpack/1",
+            {**_summary(verified), "directory": str(folder), "next": following},
+        )
+        return
+    click.echo(str(folder))
+    for line in following:
+        say(f"next: {line}")
+
+
+def _prepared(
+    run_dir: Path, ticket: str | None, site: Any, patterns: tuple[str, ...]
+) -> "Prepared":
+    from aorta.bundle import pack as packing
+    from aorta.bundle.errors import RefusedError
+
+    try:
+        return packing.prepare(run_dir, ticket, site, patterns)
+    except RefusedError as refused:
+        for problem in refused.problems:
+            say(f"refused: {problem}")
+        raise
+
+
+def _agreed(prepared: "Prepared") -> bool:
+    from aorta.bundle.review import review_lines
+
+    for line in review_lines(prepared):
+        say(line)
+    try:
+        return click.confirm("Write this bundle?", default=False, err=True)
+    except click.Abort:  # the end of the input is no answer, and no answer is No
+        say()
+        return False
+
+
+def _print_packed(prepared: "Prepared", path: Path, signature: Path | None, as_json: bool) -> None:
+    from aorta.bundle.reading import verify as verified
+
+    checked = verified(path)
+    if as_json:
+        content = {**_summary(checked), "left_out": len(prepared.left_out)}
+        print_json(
+            "aorta.bundle/1", {**content, "signature": str(signature) if signature else None}
+        )
+        return
+    removed = ", ".join(f"{count} {group}" for group, count in prepared.scrubbed.items() if count)
+    click.echo(str(path))
+    say(
+        f"{len(prepared.files)} files; removed: {removed or 'nothing'}; left here: {len(prepared.left_out)} files"
+    )
+    say(f"sha256 {checked.sha256}")
+    say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")
+
+
+def _summary(verified: "Verified") -> dict[str, Any]:
+    return {
+        "path": str(verified.path),
+        "sha256": verified.sha256,
+        "ticket": verified.manifest.ticket,
+        "files": len(verified.manifest.files),
+        "bytes": sum(file.bytes for file in verified.manifest.files),
+        "scrubbed": verified.manifest.scrubbed,
+    }

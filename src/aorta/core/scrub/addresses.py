@@ -1,0 +1,133 @@
+"""Addresses and names of machines and people: IPv4, IPv6, MAC, e-mail, host names."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from aorta.core.scrub.findings import Finding, Kind
+from aorta.core.scrub.vocabulary import (
+    DOMAINS_AND_CODE,
+    DOMAINS_WITH_A_DASH,
+    NOBODY,
+    ONLY_DOMAINS,
+    PUBLIC_DOMAINS,
+)
+
+_IPV4 = re.compile(r"(?<![A-Za-z0-9.])(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9]|\.\d)")
+_DASHED_IPV4 = re.compile(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])")
+_VERSION_BEFORE = re.compile(
+    r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?)\Z", re.IGNORECASE
+)
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])"
+)
+_MAC = re.compile(
+    r"(?<![\w:\-])(?:[0-9A-Fa-f]{2}([:\-]))(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
+    r"|(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])"
+)
+_EMAIL = re.compile(
+    r"(?<![\w.+\-])[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w])"
+)
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
+_DOMAIN = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{1,8}}[A-Za-z]{{2,24}}(?![\w(\-])(?!\.\w)")
+_URL_HOST = re.compile(
+    r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
+    r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?"
+)
+_HOST_CONTEXT = re.compile(
+    r"(?<![\w.\-])(?P<nccl>[A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] (?:NCCL|RCCL)"
+    r"|\[(?P<socket>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b"
+    r"|\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<syslog>[A-Za-z][\w.\-]+) \S+:"
+    r"|\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<slurm>[A-Za-z][\w\-]*\d[\w\-]*):"
+    r"|\bSTEP \S+ ON (?P<step>[\w\-\[\],]+)"
+    r"|\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<ssh>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b"
+    r"|(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<at>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])"
+    r"|\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|master_addr|"
+    r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
+    r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<named>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)"
+)
+
+
+def addresses_in(text: str) -> Iterator[Finding]:
+    yield from _ip_addresses(text)
+    for pattern, kind in ((_MAC, Kind.MAC), (_EMAIL, Kind.EMAIL), (_DASHED_IPV4, Kind.HOST)):
+        for match in pattern.finditer(text):
+            if not match.group().startswith("git@"):
+                yield Finding(match.start(), match.end(), kind, match.group())
+
+
+def hosts_in(text: str) -> Iterator[Finding]:
+    """Names of machines and logins that their surroundings give away."""
+    for match in _URL_HOST.finditer(text):
+        host = match["host"]
+        if "." not in host and not any(c.isdigit() or c == "-" for c in host):
+            continue
+        if is_public_domain(host) or is_generic(host) or _is_ip(host):
+            continue
+        yield Finding(match.start("host"), match.end("host"), Kind.HOST, host)
+        path = match["path"]
+        if path and len(path) > 1:
+            yield Finding(match.start("path") + 1, match.end("path"), Kind.PATH, path[1:])
+    for match in _HOST_CONTEXT.finditer(text):
+        for group, value in match.groupdict().items():
+            if (
+                value
+                and not is_generic(value)
+                and not is_public_domain(value)
+                and not _is_ip(value)
+            ):
+                kind = Kind.USER if group == "user" else Kind.HOST
+                yield Finding(match.start(group), match.end(group), kind, value)
+    for match in _DOMAIN.finditer(text):
+        if _is_domain(match.group()) and not is_public_domain(match.group()):
+            yield Finding(match.start(), match.end(), Kind.HOST, match.group())
+
+
+def is_generic(name: str) -> bool:
+    """Too common a word to be anybody's name: hiding it would only make the text unreadable."""
+    return len(name) < 3 or name.lower() in NOBODY or name.isdigit()
+
+
+def is_public_domain(host: str) -> bool:
+    name = host.lower().rstrip(".")
+    return any(name == domain or name.endswith(f".{domain}") for domain in PUBLIC_DOMAINS)
+
+
+def _ip_addresses(text: str) -> Iterator[Finding]:
+    for match in _IPV4.finditer(text):
+        if _VERSION_BEFORE.search(text, max(0, match.start() - 12), match.start()):
+            continue
+        if _is_ip(match.group()) and not _says_nothing(match.group()):
+            yield Finding(match.start(), match.end(), Kind.IPV4, match.group())
+    for match in _IPV6.finditer(text):
+        value = match.group()
+        groups = [group for group in value.split(":") if group]
+        is_scope = len(groups) < 3 and not re.match(
+            r"[23fF][0-9A-Fa-f]{3}:", value
+        )  # `c10::d` is C++
+        if not is_scope and _is_ip(value) and not _says_nothing(value):
+            yield Finding(match.start(), match.end(), Kind.IPV6, value)
+
+
+def _is_domain(name: str) -> bool:
+    labels = name.lower().split(".")
+    ending = labels[-1]
+    if ending in ONLY_DOMAINS:
+        return len(labels) > 2 or labels[0] not in {"self", "np", "torch"}
+    marked = any("-" in label or label[-1:].isdigit() for label in labels[:-1])
+    if ending in DOMAINS_AND_CODE:
+        return marked or len(labels) > 2
+    return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _says_nothing(text: str) -> bool:
+    address = ipaddress.ip_address(text)
+    return address.is_loopback or address.is_unspecified or text == "255.255.255.255"

@@ -1,0 +1,69 @@
+"""Values that were once found, and are looked for everywhere from then on, with or without their context."""
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+from aorta.core.scrub.addresses import is_generic
+from aorta.core.scrub.findings import Finding, Kind
+
+_NAMES = frozenset({Kind.HOST, Kind.USER})
+_PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
+
+
+class KnownValues:
+    """Grows while content is surveyed. Spelling differences of encodings lead to one and the same value."""
+
+    def __init__(self) -> None:
+        self._spellings: dict[str, tuple[Kind, str]] = {}
+        self._tried: dict[str, re.Pattern[str]] = {}
+
+    def add(self, kind: Kind, value: str) -> None:
+        if kind in _NAMES:
+            for name in dict.fromkeys((value, value.partition(".")[0])):
+                if not is_generic(name) and not re.fullmatch(r"[\d.]+", name):
+                    self._spellings.setdefault(name, (kind, name))
+        elif kind is Kind.CREDENTIAL and (len(value) < 6 or _PLAIN_WORD.match(value)):
+            return  # hidden where it stands; too common a word to hunt for elsewhere
+        elif kind is not Kind.TEXT:
+            for spelling in _spellings(value):
+                self._spellings.setdefault(spelling, (kind, value))
+
+    def found_in(self, text: str) -> Iterator[Finding]:
+        lower = text.lower()
+        for spelling, (kind, value) in self._spellings.items():
+            if spelling.lower() not in lower:
+                continue
+            for match in self._pattern(spelling, kind).finditer(text):
+                yield Finding(match.start(), match.end(), kind, value)
+
+    def _pattern(self, spelling: str, kind: Kind) -> re.Pattern[str]:
+        pattern = self._tried.get(spelling)
+        if pattern is None:
+            body = re.escape(spelling)
+            if kind in _NAMES:
+                body = rf"(?<![A-Za-z0-9]){body}(?![A-Za-z0-9])"
+            flags = re.IGNORECASE if kind is Kind.HOST else re.NOFLAG
+            pattern = self._tried[spelling] = re.compile(body, flags)
+        return pattern
+
+
+def _spellings(value: str) -> list[str]:
+    """How the value looks inside JSON, a URL, HTML and a shell line."""
+    return list(
+        dict.fromkeys(
+            (
+                value,
+                json.dumps(value)[1:-1],
+                json.dumps(value, ensure_ascii=False)[1:-1],
+                quote(value),
+                quote(value, safe=""),
+                quote_plus(value),
+                html.escape(value),
+                value.replace("/", "\\/"),
+                value.replace(" ", "\\ "),
+            )
+        )
+    )

@@ -1,0 +1,93 @@
+"""Paths that say who and where: everything absolute that is not a part of the operating system.
+
+Relative names stay: they are what makes a log readable. A project name inside one is for the user's own patterns.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from aorta.core.scrub.findings import Finding, Kind
+from aorta.core.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
+
+_PUBLIC = re.compile(
+    r"/(?:usr|bin|sbin|lib|lib32|lib64|libx32|etc|proc|sys|dev|boot|run)(?:/|\Z)"
+    r"|/opt/(?:rocm|conda|nvidia|hpcx|amazon|venv|python|intel|ompi|ucx)[^/]*(?:/|\Z)"
+    r"|/var/(?:run|lib/dpkg|lib/docker)(?:/|\Z)"
+)
+_PERSONAL_INSIDE_PUBLIC = re.compile(r"/run/(?:user|media)/|/usr/(?:home|people)/")
+_SYSTEM_WINDOWS = re.compile(r"[A-Za-z]:\\+(?:windows|program files(?: \(x86\))?)\\", re.IGNORECASE)
+_PART = r"[^\s/\\\"'`<>|:;,()\[\]{}\x00-\x1f\x7f*?!$&=]"
+_BEFORE = r"(?:(?<![\w.<>/~)\]\-])|(?<=\s-[A-Za-z])|(?<=\x1b\[0m)|(?<=file://))"
+_POSIX = re.compile(
+    rf"{_BEFORE}(?P<path>(?:/(?!/)|(?<!:)//){_PART}+(?:(?:/|\\ )+{_PART}*)*[/]?)"
+    rf"|(?<![\w/])(?P<tilde>~[\w.\-]*/{_PART}+(?:/{_PART}*)*)"
+    rf"|(?<=[\w.\-]:)(?P<remote>/{_PART}+/{_PART}+(?:/{_PART}*)*)"
+)
+_QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
+_WINDOWS = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,4}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|:;,*?()]+)*[\\/]{1,4})*[^\s\\/\"'<>|:;,*?()]*"
+    r"|(?<![\\\w])\\{2,4}[\w.\-]+\\{1,2}[\w.$\-]+(?:\\{1,2}[^\s\\\"'<>|:;,*?]+)*"
+)
+_STORE = re.compile(
+    r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|rsync|git\+ssh|lustre)"
+    r"://(?P<path>[^\s\"'<>`]+)"
+)
+_CLONE = re.compile(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)")
+_PACKAGES = re.compile(
+    rf"(?:site|dist)-packages/(?=(?:{'|'.join(sorted(PUBLIC_PACKAGES))})(?:/|\Z))"
+    r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"
+)
+_HOME = re.compile(
+    r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)"
+)
+_TRAILING = ".,:;!?)'\""
+
+
+def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[Finding]:
+    """Absolute private paths, home-relative ones, Windows and UNC ones, object stores and clone addresses."""
+    for match in _QUOTED.finditer(text):
+        path = match["path"]
+        if " " in path and " -" not in path and path.count("/") > 1:
+            yield from _private(path, match.start("path"), private_roots)
+    for match in _POSIX.finditer(text):
+        group = match.lastgroup or "path"
+        path = match[group].rstrip(_TRAILING)
+        if group == "tilde":
+            yield Finding(match.start(), match.start() + len(path), Kind.PATH, path)
+        else:
+            yield from _private(path, match.start(group), private_roots)
+    for match in _WINDOWS.finditer(text):
+        path = match.group().rstrip(_TRAILING)
+        if len(path) > 3 and not _SYSTEM_WINDOWS.match(path):
+            yield Finding(match.start(), match.start() + len(path), Kind.PATH, path)
+    for pattern in (_STORE, _CLONE):
+        for match in pattern.finditer(text):
+            path = match["path"].rstrip(_TRAILING)
+            if path and not path.startswith("/usr/"):
+                yield Finding(match.start("path"), match.start("path") + len(path), Kind.PATH, path)
+
+
+def users_in(text: str) -> Iterator[str]:
+    """Names that own a home directory."""
+    for match in _HOME.finditer(text):
+        yield match["user"].rstrip(_TRAILING)
+
+
+def _private(path: str, at: int, private_roots: Sequence[str]) -> Iterator[Finding]:
+    plain = re.sub(r"/{2,}", "/", path)
+    if not _is_private(plain, private_roots):
+        return
+    library = max(_PACKAGES.finditer(path), key=re.Match.end, default=None)
+    end = library.end() - 1 if library else len(path)
+    yield Finding(at, at + end, Kind.PATH, path[:end])
+
+
+def _is_private(path: str, private_roots: Sequence[str]) -> bool:
+    if any(path == root or path.startswith(f"{root}/") for root in private_roots):
+        return True
+    if _PERSONAL_INSIDE_PUBLIC.match(path):
+        return True
+    if _PUBLIC.match(path):
+        return False
+    parts = [part for part in path.split("/") if part]
+    return len(parts) > 1 or (len(parts) == 1 and parts[0] in PRIVATE_ROOTS and len(path) > 4)

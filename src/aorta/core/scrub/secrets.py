@@ -1,0 +1,159 @@
+"""Secrets: what a provider's credential looks like, and what stands next to a word that announces one.
+
+Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends, sees only the
+first line of a private key, and knows no credential of the machine-learning world (see `benchmarks/scrubbing.py`,
+which counts both on one corpus). It is used in the tests as the second opinion.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from aorta.core.scrub.findings import Finding, Kind
+from aorta.core.scrub.keywords import (
+    announces_secret,
+    is_dense,
+    is_secret_value,
+    is_worth_hiding,
+    may_announce_secret,
+)
+
+_LEFT = r"(?<![A-Za-z0-9])"
+_PROVIDERS: tuple[str, ...] = (
+    r"(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z2-7]{16}(?![A-Z0-9])",  # AWS
+    r"gh[pousr]_[A-Za-z0-9]{30,}",
+    r"github_pat_[A-Za-z0-9_]{22,}",
+    r"gl(?:pat|dt|rt|soat|cbt|ptt|ft|agent|imt)-[A-Za-z0-9_\-]{16,}",
+    r"xox[a-z]-[A-Za-z0-9\-]{10,}|xapp-\d-[A-Za-z0-9\-]{10,}",  # Slack
+    r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/_\-]+",
+    r"https://[\w.]*discord(?:app)?\.com/api/webhooks/\d+/[\w\-]+",
+    r"https://[\w.\-]+\.webhook\.office\.com/webhookb2/[\w@\-/]+",
+    r"[MNO][A-Za-z\d_\-]{23,27}\.[\w\-]{6}\.[\w\-]{27,}",  # Discord
+    r"(?:sk|rk|pk)_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,}",  # Stripe
+    r"AIza[A-Za-z0-9_\-]{35}|ya29\.[A-Za-z0-9_\-]{20,}|GOCSPX-[A-Za-z0-9_\-]{20,}|1//0[\w\-]{30,}",  # Google
+    r"(?:hf|api_org)_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"sk-(?:ant|proj|svcacct|admin|or|None)?-?[A-Za-z0-9_\-]{20,}",  # OpenAI, Anthropic, OpenRouter
+    r"nvapi-[A-Za-z0-9_\-]{40,}",  # NVIDIA NGC
+    r"(?:gsk|xai|pplx|r8|fw|tgp_v1|csk|jina|wandb_v1|ntn|lsv2_[ps][kt]|pcsk|voyage)[_\-][A-Za-z0-9_\-]{28,}",
+    r"local-[0-9a-f]{40}",  # Weights & Biases, own server
+    r"dapi[0-9a-f]{32}(?:-\d)?|dkea[0-9a-f]{32}",  # Databricks
+    r"do[opr]_v1_[0-9a-f]{64}",  # DigitalOcean
+    r"npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,}|rubygems_[0-9a-f]{48}|dckr_(?:pat|oat)_[\w\-]{20,}",
+    r"SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}",  # SendGrid
+    r"(?:SK|AC)[0-9a-f]{32}(?![0-9a-f])",  # Twilio
+    r"\d{8,10}:AA[A-Za-z0-9_\-]{33}",  # Telegram
+    r"[0-9a-f]{32}-us\d{1,2}(?!\d)|key-[0-9a-f]{32}(?![0-9a-f])",  # Mailchimp, Mailgun
+    r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?",  # JWT
+    r"hv[sbr]\.[A-Za-z0-9_\-]{24,}|[a-zA-Z0-9]{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}",  # HashiCorp
+    r"gls?a_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{32,}|NRAK-[A-Z0-9]{27}",  # Grafana, New Relic
+    r"sntry[su]_[A-Za-z0-9+/=_\-]{40,}|lin_api_[A-Za-z0-9]{40}|dp\.(?:pt|st|ct|sa)\.[\w.\-]{40,}",
+    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0[a-z]{3}-[\w\-]{22,}|EAAA[\w\-]{60}",
+    r"AGE-SECRET-KEY-1[A-Z0-9]{58}",
+    r"tskey-[a-z]+-[\w\-]{16,}|sbp_[0-9a-f]{40}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|pul-[0-9a-f]{40}",
+    r"ATATT3[\w\-=]{50,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}|HRKU-[\w\-]{30,}|figd_[\w\-]{36,}",
+    r"AKC[A-Za-z0-9]{10,}(?![A-Za-z0-9])|cmVmdGtuOj[A-Za-z0-9]{30,}",  # Artifactory
+)
+_PROVIDER = re.compile(_LEFT + "(?:" + "|".join(_PROVIDERS) + ")")
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN (?P<what>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
+    r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)"
+)
+_URL_LOGIN = re.compile(
+    r"[a-z][a-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", re.IGNORECASE
+)
+_URL_SIGNATURE = re.compile(
+    r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|signature|code|"
+    r"access_token|awsaccesskeyid)=(?P<value>[^\s&\"'<>]{8,})",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(
+    r"\b(?:authorization|proxy-authorization)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|negotiate|apikey)?"
+    r"\s*(?P<value>[A-Za-z0-9+/_=.~\-]{6,})|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
+    r"|\b(?:set-)?cookie\s*:\s*(?P<cookie>[^\r\n\"]+)",
+    re.IGNORECASE,
+)
+_LOGIN_OPTION = re.compile(
+    r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+)"
+    r"[\"']?(?P<value>[^\s\"']+)"
+)
+_ANNOUNCED = re.compile(
+    r"(?P<word>pass|secret|token|key|cred|auth|dsn|cookie|bearer|session|pwd|netrc|string|url|salt|pin|nonce)"
+    r"(?P<rest>[A-Za-z0-9_.\-]{0,30})(?P<quote>(?:[\"'\\]|&quot;|&#x27;|&#39;){0,4})"
+    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:|\sis\s)[ \t]{0,4}|[ \t]{1,4})",
+    re.IGNORECASE,
+)
+_NAME_TAIL = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")
+_QUOTED = re.compile(
+    r"[bru]{0,2}(?P<quote>\\*[\"'`]|&quot;|&#x27;|&#39;)(?P<value>.*?)(?P=quote)", re.DOTALL
+)
+_BARE = re.compile(r"(?:[^\s\"'`<]|<(?![/!A-Za-z]))+")
+_LONGEST_QUOTED = 4096
+_ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials"})
+"""`unexpected token: foo` is a message, `token=foo` is not."""
+
+
+def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[Finding]:
+    """Every secret that its own shape or the words before it give away."""
+    for pattern in (_PROVIDER, _KEY_BLOCK):
+        for match in pattern.finditer(text):
+            yield Finding(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+    for pattern in (_URL_LOGIN, _URL_SIGNATURE, _LOGIN_OPTION, _HEADER):
+        for match in pattern.finditer(text):
+            group = next(name for name, value in match.groupdict().items() if value is not None)
+            if is_worth_hiding(match[group]):
+                yield Finding(match.start(group), match.end(group), Kind.CREDENTIAL, match[group])
+    yield from _announced(text)
+    if secret_names:
+        yield from _named(text, secret_names)
+
+
+def _announced(text: str) -> Iterator[Finding]:
+    for match in _ANNOUNCED.finditer(text):
+        head = _NAME_TAIL.search(text, max(0, match.start() - 64), match.start())
+        prefix = head.group() if head else ""
+        name = prefix + match["word"] + match["rest"]
+        separator = match["join"].strip()
+        if separator in {"", "is"} and not (separator == "" and prefix.startswith("-")):
+            continue  # "the password is wrong" is a sentence; `--password x` is not
+        in_list = text[match.start() - len(prefix) - 1 : match.start() - len(prefix)] in {
+            "?",
+            "&",
+            ";",
+        }
+        found = _value_at(text, match.end(), in_list)
+        if found is None:
+            continue
+        start, value = found
+        if _is_secret(name.lstrip("-"), value, certain=separator != ":" or bool(match["quote"])):
+            yield Finding(start, start + len(value), Kind.CREDENTIAL, value)
+
+
+def _named(text: str, secret_names: Sequence[str]) -> Iterator[Finding]:
+    """`NAME=value` for the names a policy adds."""
+    for match in re.finditer(
+        r"(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?\s{0,4}[=:][ \t]{0,4}", text
+    ):
+        if announces_secret(match["name"], secret_names):
+            found = _value_at(text, match.end(), False)
+            if found and is_worth_hiding(found[1]):
+                yield Finding(found[0], found[0] + len(found[1]), Kind.CREDENTIAL, found[1])
+
+
+def _is_secret(name: str, value: str, *, certain: bool) -> bool:
+    if name.lower() in _ALSO_ENGLISH and not certain:
+        return is_worth_hiding(value) and len(value) >= 8 and any(c.isdigit() for c in value)
+    if announces_secret(name):
+        return is_secret_value(name, value)
+    return may_announce_secret(name) and is_dense(value)
+
+
+def _value_at(text: str, at: int, in_list: bool) -> tuple[int, str] | None:
+    quoted = _QUOTED.match(text, at, min(len(text), at + _LONGEST_QUOTED))
+    if quoted and quoted["value"] and "\n" not in quoted["value"]:
+        return quoted.start("value"), quoted["value"]
+    bare = _BARE.match(text, at)
+    if bare is None:
+        return None
+    value = bare.group().rstrip(",;)}]\\")
+    if in_list:
+        value = re.split("[&;]", value, maxsplit=1)[0]
+    return (bare.start(), value) if value else None

@@ -1,0 +1,154 @@
+"""Scrubbing documents as documents: keys, values, nesting, JSON inside a JSON string, name and value pairs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aorta.core.errors import AortaError
+from aorta.core.scrub.addresses import is_generic, is_public_domain
+from aorta.core.scrub.findings import PLACEHOLDER, Kind
+from aorta.core.scrub.keywords import (
+    announces_secret,
+    is_dense,
+    is_secret_value,
+    may_announce_secret,
+)
+from aorta.core.scrub.scrubber import Scrubber, Span
+from aorta.core.scrub.vocabulary import HOST_NAMES, USER_NAMES
+from aorta.core.strict import path_of
+
+Path = tuple[int | str, ...]
+
+_PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
+
+
+class ScrubError(AortaError):
+    """Something that must be scrubbed cannot be; nothing is written."""
+
+    kind = "scrub"
+
+
+@dataclass
+class _Walk:
+    """One document's way through the scrubber; `learning` only looks."""
+
+    scrubber: Scrubber
+    learning: bool
+    spans: list[Span] = field(default_factory=list)
+
+    def value(self, value: Any, path: Path, named: str | None) -> Any:
+        if isinstance(value, Mapping):
+            return self._mapping(value, path)
+        if isinstance(value, list | tuple):
+            return self._sequence(list(value), path, named)
+        if isinstance(value, str):
+            return self._string(value, path, named)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._number(value, path, named)
+        return value
+
+    def _mapping(self, mapping: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
+        pair_name = next((mapping[k] for k in _PAIR_NAMES if isinstance(mapping.get(k), str)), None)
+        after: dict[Any, Any] = {}
+        for key, value in mapping.items():
+            named = pair_name if pair_name and key in _PAIR_VALUES else key
+            new_key = self._text(key, (*path, "(key)")) if isinstance(key, str) else key
+            if new_key in after:
+                raise ScrubError(
+                    f"two keys become {new_key!r} once scrubbed; rename one in the run's own files",
+                    where=path_of(path),
+                )
+            step = new_key if isinstance(new_key, str) else str(new_key)
+            after[new_key] = self.value(value, (*path, step), str(named))
+        return after
+
+    def _sequence(self, items: list[Any], path: Path, named: str | None) -> list[Any]:
+        """In `["--token", "x"]` the flag names what follows it."""
+        after = []
+        flag = named
+        for index, item in enumerate(items):
+            after.append(self.value(item, (*path, index), flag))
+            is_flag = isinstance(item, str) and item.startswith("-") and " " not in item
+            flag = item.lstrip("-") if is_flag and "=" not in item else named
+        return after
+
+    def _string(self, value: str, path: Path, named: str | None) -> str:
+        kind = self._announced(named, value) if self.scrubber.rules.detect else None
+        if (
+            kind is not None
+            and not PLACEHOLDER.fullmatch(value)
+            and not self.scrubber.is_kept(value)
+        ):
+            return self._whole(value, kind, path)
+        inner = _inner_document(value)
+        if inner is not None:
+            before = len(self.spans)
+            scrubbed = self.value(inner, (*path, "(json)"), named)
+            if len(self.spans) > before:
+                value = json.dumps(scrubbed, ensure_ascii=False)
+        return self._text(value, path)
+
+    def _number(self, value: float, path: Path, named: str | None) -> Any:
+        if named is not None and self.scrubber.rules.detect and announces_secret(named):
+            text = str(value)
+            if is_secret_value(named, text):
+                return self._whole(text, Kind.CREDENTIAL, path)
+        return value
+
+    def _announced(self, named: str | None, value: str) -> Kind | None:
+        if named is None or not value.strip():
+            return None
+        if announces_secret(named, self.scrubber.rules.secret_names):
+            return Kind.CREDENTIAL if is_secret_value(named, value) else None
+        if may_announce_secret(named) and is_dense(value):
+            return Kind.CREDENTIAL
+        low = named.lower().lstrip("_")
+        is_name = " " not in value and "/" not in value and ":" not in value
+        if not is_name or is_generic(value) or is_public_domain(value) or _is_numeric(value):
+            return None
+        if low in HOST_NAMES:
+            return Kind.HOST
+        return Kind.USER if low in USER_NAMES else None
+
+    def _whole(self, value: str, kind: Kind, path: Path) -> str:
+        if self.learning:
+            self.scrubber.remember(kind, value)
+            return value
+        scrubbed = self.scrubber.whole(value, kind, where=path_of(path))
+        self.spans.extend(scrubbed.spans)
+        return scrubbed.text
+
+    def _text(self, value: str, path: Path) -> str:
+        if self.learning:
+            self.scrubber.learn(value)
+            return value
+        scrubbed = self.scrubber.text(value, where=path_of(path))
+        self.spans.extend(scrubbed.spans)
+        return scrubbed.text
+
+
+def learn_document(scrubber: Scrubber, document: Any) -> None:
+    _Walk(scrubber, learning=True).value(document, (), None)
+
+
+def scrub_document(
+    scrubber: Scrubber, document: Any, *, within: str = ""
+) -> tuple[Any, tuple[Span, ...]]:
+    """The same document with private keys and values replaced. `within` begins each span's place."""
+    walk = _Walk(scrubber, learning=False)
+    return walk.value(document, (within,) if within else (), None), tuple(walk.spans)
+
+
+def _inner_document(value: str) -> Any:
+    stripped = value.strip()
+    if not (stripped[:1] + stripped[-1:] in {"{}", "[]"} and len(stripped) > 2):
+        return None
+    try:
+        return json.loads(stripped)
+    except ValueError:
+        return None
+
+
+def _is_numeric(value: str) -> bool:
+    return not any(c.isalpha() for c in value)

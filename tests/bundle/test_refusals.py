@@ -1,0 +1,202 @@
+"""Whatever is not simply a file of the run directory is refused, with a line that says which and why."""
+
+import base64
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aorta.bundle import collect
+from aorta.bundle.errors import RefusedError
+from aorta.bundle.pack import prepare
+from aorta.bundle.policy import Policy
+from aorta.bundle.source import open_source
+from aorta.core.scrub import Scrubber, ScrubError, learn_file
+from run_dirs import HF, reduce_dir
+
+
+def problems(run: Path, policy: Policy | None = None) -> tuple[str, ...]:
+    with pytest.raises(RefusedError) as refused:
+        prepare(run, None, policy or Policy(), ())
+    return refused.value.problems
+
+
+def _symlink_out(run: Path) -> None:
+    (run.parent / "outside.txt").write_text("secret")
+    (run / "logs" / "odd").symlink_to(run.parent / "outside.txt")
+
+
+def _symlinked_folder_out(run: Path) -> None:
+    (run / "logs" / "odd").symlink_to("/etc")
+
+
+def _broken_symlink(run: Path) -> None:
+    (run / "logs" / "odd").symlink_to("nowhere")
+
+
+def _symlink_loop(run: Path) -> None:
+    (run / "logs" / "odd").symlink_to("odd")
+
+
+def _symlink_to_private_state(run: Path) -> None:
+    (run / "logs" / "odd").symlink_to("../.aorta/journal.jsonl")
+
+
+def _hard_link_out(run: Path) -> None:
+    (run.parent / "outside.txt").write_text("secret")
+    os.link(run.parent / "outside.txt", run / "shrunken" / "odd")
+
+
+def _pipe(run: Path) -> None:
+    os.mkfifo(run / "shrunken" / "odd")
+
+
+def _device(run: Path) -> None:
+    os.mknod(run / "shrunken" / "odd", 0o600 | 0o020000, os.makedev(1, 3))
+
+
+def _name_with_colon(run: Path) -> None:
+    (run / "shrunken" / "odd:name").write_text("x")
+
+
+def _name_with_newline(run: Path) -> None:
+    (run / "shrunken" / "odd\nname").write_text("x")
+
+
+def _name_not_utf8(run: Path) -> None:
+    (Path(os.fsdecode(bytes(run / "shrunken") + b"/odd\xff"))).write_text("x")
+
+
+def _name_of_a_device(run: Path) -> None:
+    (run / "shrunken" / "odd").mkdir()
+    (run / "shrunken" / "odd" / "nul.txt").write_text("x")
+
+
+def _names_differing_by_case(run: Path) -> None:
+    (run / "shrunken" / "odd").write_text("x")
+    (run / "shrunken" / "ODD").write_text("x")
+
+
+def _very_long_path(run: Path) -> None:
+    folder = run / "shrunken" / "odd" / ("d" * 120) / ("e" * 120)
+    folder.mkdir(parents=True)
+    (folder / "f.txt").write_text("x")
+
+
+def _binary(run: Path) -> None:
+    (run / "shrunken" / "odd").write_bytes(b"\0\1")
+
+
+ODD: dict[str, tuple[Callable[[Path], None], str]] = {
+    "symlink to a file outside": (_symlink_out, "leaves the directory"),
+    "symlink to a folder outside": (_symlinked_folder_out, "leaves the directory"),
+    "symlink to nothing": (_broken_symlink, "link to nothing"),
+    "symlink to itself": (_symlink_loop, "link to nothing"),
+    "symlink into the private state": (_symlink_to_private_state, "private state"),
+    "hard link to outside": (_hard_link_out, "hard link"),
+    "named pipe": (_pipe, "named pipe"),
+    "device": (_device, "device"),
+    "colon in a name": (_name_with_colon, "some systems forbid"),
+    "newline in a name": (_name_with_newline, "some systems forbid"),
+    "name that is not utf-8": (_name_not_utf8, "not UTF-8"),
+    "name of a windows device": (_name_of_a_device, "Windows cannot hold"),
+    "names differing by case": (_names_differing_by_case, "one name on some systems"),
+    "very long path": (_very_long_path, "bytes"),
+    "binary data": (_binary, "is not text"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_file_is_refused_with_a_line_of_its_own(name: str, tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    plant, reason = ODD[name]
+    plant(run)
+    [problem] = problems(run)
+    assert "odd" in problem.lower()
+    assert reason in problem
+
+
+def test_every_odd_file_is_named_at_once(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    _symlink_out(run)
+    _pipe(run)
+    assert len(problems(run)) == 2
+
+
+def test_links_that_stay_inside_are_packed_as_the_files_they_lead_to(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    (run / "shrunken" / "also.txt").symlink_to("shapes.txt")
+    (run / "shrunken" / "here").symlink_to(".")
+    os.link(run / "shrunken" / "shapes.txt", run / "shrunken" / "twin.txt")
+    files = {file.path: file.data for file in prepare(run, None, Policy(), ()).files}
+    assert files["shrunken/also.txt"] == files["shrunken/twin.txt"] == files["shrunken/shapes.txt"]
+    assert not [path for path in files if "here" in path]
+
+
+def test_too_large_a_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    with (run / "shrunken" / "odd").open("wb") as file:
+        file.truncate(2 * 2**20)
+    policy = Policy(max_file_mib=1)
+    assert "larger than 1 MiB" in problems(run, policy)[0]
+    assert "together" in problems(run, Policy(max_total_mib=1))[0]
+
+
+def test_a_file_that_grows_while_it_is_packed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = reduce_dir(tmp_path)
+    trace = run / "reduction_trace.jsonl"
+
+    def grow_after_reading(scrubber: Scrubber, name: str, data: bytes) -> None:
+        learn_file(scrubber, name, data)
+        with trace.open("a") as file:
+            file.write("{}\n")
+
+    monkeypatch.setattr("aorta.bundle.pack.learn_file", grow_after_reading)
+    assert "changed while it was being packed" in problems(run)[0]
+
+
+def test_a_file_swapped_for_a_link_after_it_was_found_is_not_followed(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    source = open_source(run, None)
+    found = collect.collect(source, Policy())
+    member = next(member for member in found.members if member.path == "spec.yaml")
+    (run / "spec.yaml").unlink()
+    (run / "spec.yaml").symlink_to("/etc/hostname")
+    with pytest.raises(RefusedError):
+        collect.read_member(member)
+
+
+def test_a_writer_that_never_rests_is_refused_or_packed_whole(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            with (run / "reduction_trace.jsonl").open("a") as file:
+                file.write('{"candidate": 3}\n')
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert "changed while it was being packed" in problems(run)[0]
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_two_keys_that_become_one_fail_closed(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    twice = {HF: 1, base64.b64encode(HF.encode()).decode(): 2}
+    (run / "shrunken" / "env.json").write_text(json.dumps(twice))
+    with pytest.raises(ScrubError, match="two keys become"):
+        prepare(run, None, Policy(), ())
+
+
+def test_a_directory_with_nothing_to_ship_is_refused(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    assert problems(run, Policy(exclude=["*"])) == ("the directory holds no file that ships",)

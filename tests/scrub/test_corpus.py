@@ -1,0 +1,109 @@
+"""Every planted value, in every kind of file and behind every encoding, is gone."""
+
+import base64
+import html
+import json
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+import yaml
+
+from aorta.core.scrub import PLACEHOLDER, Scrubber, learn_file, scrub_file
+from planted import CORPUS, Planted
+
+EACH = pytest.mark.parametrize("planted", CORPUS, ids=lambda planted: planted.name)
+
+CARRIERS: dict[str, Callable[[str], str]] = {
+    "train.log": lambda line: f"step 1 ok\n{line}\nstep 2 ok\n",
+    "colour.log": lambda line: f"\x1b[31m{line}\x1b[0m\n",
+    "SHIP.md": lambda line: f"# Ship\n\n- `{line}`\n",
+    "run_repro.sh": lambda line: f"#!/bin/sh\n# {line}\n{line}\n",
+    "report.html": lambda line: f"<pre>{html.escape(line)}</pre>\n",
+    "result.json": lambda line: json.dumps({"tail": [{"text": line}]}, indent=2),
+    "keys.json": lambda line: json.dumps({f"said {line}": 1}),
+    "nested.json": lambda line: json.dumps(
+        {"event": json.dumps({"inner": json.dumps({"m": line})})}
+    ),
+    "reduction_trace.jsonl": lambda line: f"{json.dumps({'i': 1})}\n{json.dumps({'log': line})}\n",
+    "recipe.resolved.yaml": lambda line: yaml.safe_dump({"workload_config": {"command": line}}),
+    "comment.yaml": lambda line: "".join(f"# {part}\n" for part in line.splitlines()) + "a: 1\n",
+    "escaped.log": lambda line: f"body {json.dumps(line)} end\n",
+    "url.log": lambda line: f"GET /x?line={quote(line, safe='')} 200\n",
+    "base64.log": lambda line: f"blob {base64.b64encode(line.encode()).decode()} end\n",
+    "hex.log": lambda line: f"blob {line.encode().hex()} end\n",
+    "utf16.log": lambda line: line,
+}
+
+
+def scrubbed(name: str, text: str) -> bytes:
+    data = text.encode("utf-16" if name.startswith("utf16") else "utf-8")
+    scrubber = Scrubber()
+    learn_file(scrubber, name, data)
+    return scrub_file(scrubber, name, data).data
+
+
+def traces(value: str) -> list[str]:
+    """The value as it is, and as each encoding would leave it readable."""
+    encoded = value.encode()
+    return [
+        value,
+        json.dumps(value)[1:-1],
+        quote(value, safe=""),
+        html.escape(value),
+        encoded.hex(),
+        base64.b64encode(encoded).decode().rstrip("=")[:-1],
+    ]
+
+
+def test_the_corpus_is_large_and_every_name_is_its_own() -> None:
+    assert len(CORPUS) >= 90
+    assert len({planted.name for planted in CORPUS}) == len(CORPUS)
+
+
+@EACH
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_no_planted_value_survives_in_any_kind_of_file(planted: Planted, carrier: str) -> None:
+    after = scrubbed(carrier, CARRIERS[carrier](planted.line))
+    text = after.decode("utf-16" if carrier.startswith("utf16") else "utf-8")
+    assert not [trace for trace in traces(planted.value) if trace in text], text
+    is_dropped = carrier == "comment.yaml"  # a comment that gives something away goes as a whole
+    assert is_dropped or PLACEHOLDER.search(text), (
+        "something was planted, so something must stand in for it"
+    )
+
+
+@EACH
+def test_a_value_announced_in_one_file_is_gone_from_another_where_it_stands_alone(
+    planted: Planted,
+) -> None:
+    scrubber = Scrubber()
+    learn_file(scrubber, "a.log", planted.line.encode())
+    alone = f"and then ({planted.value}) again\n"
+    after = scrub_file(scrubber, "b.log", alone.encode()).data.decode()
+    is_relative = planted.name in {
+        "path with a space",
+        "intranet page",
+        "clone address",
+        "bucket",
+        "unc path",
+    }
+    assert is_relative or planted.value not in after
+
+
+@EACH
+def test_the_placeholder_says_what_kind_of_thing_was_there(planted: Planted) -> None:
+    scrubber = Scrubber()
+    scrubber.learn(planted.line)
+    after = scrubber.text(planted.line)
+    assert planted.kind in {span.kind for span in after.spans}
+
+
+@EACH
+def test_the_words_around_a_planted_value_stay(planted: Planted) -> None:
+    scrubber = Scrubber()
+    text = f"first line stays\n{planted.line}\nlast line stays\n"
+    scrubber.learn(text)
+    after = scrubber.text(text).text
+    assert after.startswith("first line stays\n")
+    assert after.endswith("\nlast line stays\n")

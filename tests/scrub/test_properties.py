@@ -1,0 +1,154 @@
+"""What holds for any text: scrubbing is final, exact, consistent, and never lets go of a planted value."""
+
+import json
+import re
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aorta.core.scrub import (
+    PLACEHOLDER,
+    Rules,
+    Scrubber,
+    learn_document,
+    scrub_document,
+    scrub_file,
+)
+from planted import CORPUS
+
+PLANTED = st.sampled_from([planted for planted in CORPUS if "\n" not in planted.line])
+LINES = st.sampled_from([line for planted in CORPUS for line in planted.line.splitlines()])
+ANY_TEXT = st.lists(
+    st.one_of(
+        st.text(max_size=40),
+        LINES,
+        st.sampled_from(["<PATH:1>", "<SECRET:3>", "=", "/", ":", '"', "\n"]),
+    ),
+    max_size=8,
+).map("".join)
+CLEAN_PHRASES = (
+    "step 12 loss 0.125 grad_norm=1e-4 [INFO] rank 3",
+    "2026-11-15T05:35:08 tokens/s: 812 max_tokens=4096 num_key_value_heads=8",
+    "pad_token: <pad>, keys: 8, eos_token=2, TOKENIZERS_PARALLELISM=false",
+    "torch.nn.functional.linear(x) self.net(y) threading.local() and/or",
+    "c10::Error std::vector<int> at::native 0x7f3a2c00 a::b cuda:0",
+    "src/model/layers.py:42 in forward, version 9.1.0.70, nccl==2.21.5.1",
+    "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "/usr/lib/x86_64-linux-gnu/libc.so.6 /opt/rocm-6.2.0/lib/librccl.so /dev/kfd /proc/self",
+    "127.0.0.1 0.0.0.0 ::1 localhost https://pytorch.org/docs/stable/nn.html",
+    "SyntaxError: unexpected token: foo; the password is wrong; KeyError: 'secret'",
+    "NCCL_DEBUG=INFO HSA_XNACK=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True 100% 3/4",
+    "GPU 0000:3b:00.0 temperature 65C, 12:34:56 elapsed, rocm/pytorch:nightly",
+)
+CLEAN_TEXT = st.lists(st.sampled_from(CLEAN_PHRASES), max_size=5).map(" | ".join)
+DOCUMENTS = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), ANY_TEXT),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(
+            st.sampled_from(["a", "HF_TOKEN", "password", "node", "env", "key", "user"]),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+def scrub_all(texts: list[str]) -> list[str]:
+    scrubber = Scrubber()
+    for text in texts:
+        scrubber.learn(text)
+    return [scrubber.text(text).text for text in texts]
+
+
+@given(ANY_TEXT)
+@settings(max_examples=400, deadline=None)
+def test_scrubbing_twice_changes_nothing(text: str) -> None:
+    once = scrub_all([text])
+    assert scrub_all(once) == once
+
+
+@given(ANY_TEXT)
+@settings(max_examples=300, deadline=None)
+def test_only_the_reported_spans_differ_from_the_original(text: str) -> None:
+    scrubber = Scrubber()
+    scrubber.learn(text)
+    result = scrubber.text(text)
+    rebuilt, rest = "", result.text
+    for span in result.spans:
+        before, _, rest = rest.partition(span.placeholder)
+        rebuilt += before + span.value
+    already_there = {match.group() for match in PLACEHOLDER.finditer(text)}
+    fresh = all(span.placeholder not in already_there for span in result.spans)
+    assert fresh
+    assert rebuilt + rest == text
+
+
+@given(CLEAN_TEXT)
+@settings(max_examples=300, deadline=None)
+def test_clean_text_comes_back_as_it_was(text: str) -> None:
+    assert scrub_all([text]) == [text]
+
+
+@given(CLEAN_TEXT, PLANTED, CLEAN_TEXT)
+@settings(max_examples=400, deadline=None)
+def test_clean_text_around_a_secret_is_not_damaged(before: str, planted: Any, after: str) -> None:
+    [result] = scrub_all([f"{before}\n{planted.line}\n{after}"])
+    assert planted.value not in result
+    assert result.startswith(f"{before}\n")
+    assert result.endswith(f"\n{after}")
+
+
+@given(DOCUMENTS)
+@settings(max_examples=200, deadline=None)
+def test_documents_keep_their_shape_and_are_final(document: Any) -> None:
+    once = _scrubbed_document(document)
+    assert _shape(once) == _shape(document)
+    assert _scrubbed_document(once) == once
+
+
+@given(st.lists(PLANTED, min_size=2, max_size=5))
+@settings(max_examples=150, deadline=None)
+def test_one_value_has_one_placeholder_in_every_file_and_two_values_have_two(
+    found: list[Any],
+) -> None:
+    scrubber = Scrubber()
+    for planted in found:
+        scrubber.learn(planted.line)
+    seen: dict[str, str] = {}
+    for planted in [*found, *found]:
+        for span in scrubber.text(planted.line).spans:
+            assert seen.setdefault(span.value, span.placeholder) == span.placeholder
+    assert len(set(seen.values())) == len(seen)
+
+
+@given(st.text(min_size=1, max_size=12), ANY_TEXT)
+@settings(max_examples=200, deadline=None)
+def test_no_bytes_make_the_file_scrubber_fail_on_text(name: str, text: str) -> None:
+    data = text.replace("\0", "").encode("utf-8", "surrogatepass") + b"\n\xff\xfa tail\n"
+    after = scrub_file(Scrubber(), re.sub(r"[^a-z]", "", name) + ".log", data).data
+    assert after.endswith(b"\xff\xfa tail\n")
+
+
+@given(ANY_TEXT)
+@settings(max_examples=150, deadline=None)
+def test_patterns_alone_leave_everything_else(text: str) -> None:
+    scrubber = Scrubber(Rules(patterns=("zeus-77*",), detect=False))
+    assert scrubber.text(text).text == text
+    assert "zeus-77" not in scrubber.text(f"{text} zeus-778 {text}").text
+
+
+def _scrubbed_document(document: Any) -> Any:
+    scrubber = Scrubber()
+    learn_document(scrubber, document)
+    return scrub_document(scrubber, document)[0]
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return sorted(json.dumps([key, _shape(inner)]) for key, inner in value.items())
+    if isinstance(value, list):
+        return [_shape(inner) for inner in value]
+    return "leaf"

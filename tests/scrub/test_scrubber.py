@@ -1,0 +1,274 @@
+"""The rules one by one: what a pattern is, what a name announces, what a document is, what stays."""
+
+import base64
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from aorta.core.errors import UsageError
+from aorta.core.scrub import (
+    Identity,
+    Kind,
+    Rules,
+    Scrubber,
+    ScrubError,
+    learn_document,
+    learn_file,
+    scrub_document,
+    scrub_file,
+    split_patterns,
+)
+from aorta.core.scrub.keywords import announces_secret, may_announce_secret
+from aorta.core.yaml_rules import Loader
+
+TOKEN = "a1B2c3D4e5F6g7H8i9J0"
+
+
+def scrubbed(text: str, **rules: Any) -> str:
+    scrubber = Scrubber(Rules(**rules))
+    scrubber.learn(text)
+    return scrubber.text(text).text
+
+
+def document(content: Any, **rules: Any) -> Any:
+    scrubber = Scrubber(Rules(**rules))
+    learn_document(scrubber, content)
+    return scrub_document(scrubber, content)[0]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "after"),
+    [
+        ("zeus", "on Zeus now", "on <TEXT:1> now"),
+        ("zeus-*", "zeus-v3.1, x", "<TEXT:1> x"),
+        ("z?us", "zeus zaus", "<TEXT:1> <TEXT:2>"),
+        ("re:z[ae]us", "zeus zaus Zeus", "<TEXT:1> <TEXT:2> Zeus"),
+        (r"ACME-\d+", "see ACME-17", "see <TEXT:1>"),
+        ("a(b", "x a(b y", "x <TEXT:1> y"),
+        ("/srv/acme", "at /srv/acme/x", "at <TEXT:1>/x"),
+    ],
+)
+def test_a_pattern_is_text_with_wildcards_or_a_regular_expression(
+    pattern: str, text: str, after: str
+) -> None:
+    assert scrubbed(text, patterns=(pattern,), detect=False) == after
+
+
+def test_a_pattern_is_found_behind_every_encoding() -> None:
+    blob = base64.b64encode(b"the zeus model").decode()
+    text = f'{{"m": "\\u007aeus"}} %7Aeus {blob} {b"zeus model".hex()} &#122;eus'
+    after = scrubbed(text, patterns=("zeus",), detect=False)
+    assert "eus" not in after
+    assert blob not in after
+    assert b"zeus".hex() not in after
+
+
+@pytest.mark.parametrize("pattern", ["re:(", "re:x*", "*", "??", " "])
+def test_a_pattern_that_cannot_be_meant_is_refused_in_one_line(pattern: str) -> None:
+    with pytest.raises(UsageError, match="scrub pattern"):
+        Scrubber(Rules(patterns=(pattern,)))
+
+
+def test_patterns_are_split_at_commas_but_a_regular_expression_is_one() -> None:
+    assert split_patterns("a, b,,c") == ("a", "b", "c")
+    assert split_patterns("re:a{1,2}") == ("re:a{1,2}",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN",
+        "password",
+        "dbPassword",
+        "DB_PASSWORD_2",
+        "api-key",
+        "x.apiKey",
+        "clientSecret",
+        "AWS_SECRET_ACCESS_KEY",
+        "Authorization",
+        "GITHUB_TOKEN",
+        "connection_string",
+        "SLACK_WEBHOOK_URL",
+        "client-key-data",
+        "SENTRY_DSN",
+    ],
+)
+def test_names_that_announce_a_secret(name: str) -> None:
+    assert announces_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pad_token",
+        "eos_token",
+        "max_tokens",
+        "num_key_value_heads",
+        "PWD",
+        "tokenizer",
+        "TOKENIZERS_PARALLELISM",
+        "monkey",
+        "signature",
+        "PRIVATE_KEY_FILE",
+        "keyboard",
+        "author",
+        "compass",
+        "secretary",
+    ],
+)
+def test_names_that_do_not(name: str) -> None:
+    assert not announces_secret(name)
+    assert not may_announce_secret("PRIVATE_KEY_FILE")
+
+
+def test_an_existing_placeholder_keeps_its_meaning() -> None:
+    assert scrubbed("a <PATH:3> and /home/jdoe77/x") == "a <PATH:3> and <PATH:4>"
+    assert scrubbed("password=<SECRET:1>") == "password=<SECRET:1>"
+
+
+def test_identities_of_the_site_go_wherever_they_stand() -> None:
+    identity = Identity(
+        users=("jdoe",), hosts=("hgx1.acme.example",), roots=("/usr/local/acme data",)
+    )
+    text = "jdoe ran on HGX1 (hgx1.acme.example) in /usr/local/acme data/x; jdoe_2 kept jdoes"
+    after = scrubbed(text, identity=identity)
+    assert after == "<USER:1> ran on <HOST:1> (<HOST:2>) in <PATH:1>/x; <USER:1>_2 kept jdoes"
+
+
+def test_common_words_are_nobodys_name() -> None:
+    identity = Identity(users=("root", "ubuntu"), hosts=("localhost", "gpu"))
+    assert scrubbed("root on localhost, gpu 0", identity=identity) == "root on localhost, gpu 0"
+
+
+def test_public_libraries_stay_readable_behind_a_private_prefix() -> None:
+    path = "/home/jdoe77/venv/lib/python3.11/site-packages"
+    after = scrubbed(
+        f'File "{path}/torch/nn/modules/linear.py", line 1\nFile "{path}/acme_secret/x.py"'
+    )
+    assert "<PATH:1>/torch/nn/modules/linear.py" in after
+    assert "acme_secret" not in after
+
+
+def test_what_a_policy_keeps_is_kept() -> None:
+    text = "10.0.0.9 and 10.0.0.8 under /data/public/set"
+    assert (
+        scrubbed(text, keep=("10.0.0.9", "/data/public/set"))
+        == "10.0.0.9 and <IPV4:1> under /data/public/set"
+    )
+
+
+def test_names_a_policy_adds_are_emptied_in_text_and_documents() -> None:
+    assert scrubbed("ACME_SEED=zx12 n=1", secret_names=("ACME_*",)) == "ACME_SEED=<SECRET:1> n=1"
+    assert document({"ACME_SEED": "zx12"}, secret_names=("ACME_*",)) == {"ACME_SEED": "<SECRET:1>"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"password": "hunter2!"}, {"password": "<SECRET:1>"}),
+        ({"password": 12345678}, {"password": "<SECRET:1>"}),
+        ({"max_tokens": 4096, "token": None}, {"max_tokens": 4096, "token": None}),
+        (
+            {"env": [{"name": "API_KEY", "value": "xyzzy-1"}]},
+            {"env": [{"name": "API_KEY", "value": "<SECRET:1>"}]},
+        ),
+        (
+            {"argv": ["run", "--token", "xyzzy-1", "--steps", "5"]},
+            {"argv": ["run", "--token", "<SECRET:1>", "--steps", "5"]},
+        ),
+        ({"secrets": ["one-a", "two-b"]}, {"secrets": ["<SECRET:1>", "<SECRET:2>"]}),
+        ({"nodes": ["hgx1", "hgx2"]}, {"nodes": ["<HOST:1>", "<HOST:2>"]}),
+        (
+            {"node": 3, "host": "localhost", "user": "root"},
+            {"node": 3, "host": "localhost", "user": "root"},
+        ),
+        ({"10.1.2.3": {"up": True}}, {"<IPV4:1>": {"up": True}}),
+        (
+            {"signature": "exit 1 | train.py:main > ValueError"},
+            {"signature": "exit 1 | train.py:main > ValueError"},
+        ),
+        ({"x": '{"password": "hunter2!"}'}, {"x": '{"password": "<SECRET:1>"}'}),
+    ],
+)
+def test_documents_are_scrubbed_as_documents(before: Any, after: Any) -> None:
+    assert document(before) == after
+
+
+def test_a_clean_file_comes_back_byte_for_byte() -> None:
+    for name, data in {
+        "a.yaml": b"# a comment\na:   1\non: [yes, 1.0]\n",
+        "a.json": b'{"a":1 ,\n "b": 1.0e3}',
+        "a.jsonl": b'{"a":1}\n\n{"b":2}',
+        "a.log": b"\xff\xfe is no text but \xe9 too"[2:],
+    }.items():
+        assert scrub_file(Scrubber(), name, data).data == data
+
+
+def test_yaml_keeps_its_values_when_it_is_written_anew() -> None:
+    data = b"# by jdoe77@acme-labs.com\non: yes\nwhen: 2026-01-01\nn: 010\nhome: /home/jdoe77\n"
+    after = scrub_file(Scrubber(), "a.yaml", data).data.decode()
+    assert "acme" not in after
+    assert yaml.load(after, Loader=Loader) == {
+        "on": "yes",
+        "when": "2026-01-01",
+        "n": 10,
+        "home": "<PATH:1>",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.json", b"{"),
+        ("a.json", b'{"a": 1, "a": 2}'),
+        ("a.json", b"[" * 100_000),
+        ("a.jsonl", b'{"a": 1}\n{"b": '),
+        ("a.yaml", b"a: [1"),
+        ("a.yaml", b"a: !!python/object:os.system 1"),
+        ("a.log", b"binary \0 data"),
+        ("a.log", "half".encode("utf-16")[:-1]),
+    ],
+)
+def test_what_cannot_be_understood_fails_closed(name: str, data: bytes) -> None:
+    for step in (learn_file, scrub_file):
+        with pytest.raises(ScrubError) as refused:
+            step(Scrubber(), name, data)
+        assert refused.value.where == name
+
+
+def test_a_scrubbed_shell_script_still_runs() -> None:
+    script = (
+        "#!/bin/sh\n# don't touch /home/jdoe77/a\nexport HF_TOKEN=" + TOKEN + "\n"
+        'X="/home/jdoe77/b" Y=/home/jdoe77/c\necho "$HF_TOKEN $X $Y"\n'
+    )
+    after = scrub_file(Scrubber(), "run.sh", script.encode()).data.decode()
+    done = subprocess.run(["sh", "-c", after], capture_output=True, text=True, check=True)
+    assert done.stdout == "<SECRET:1> <PATH:2> <PATH:3>\n"
+
+
+def test_file_names_lose_what_text_loses_and_stay_portable() -> None:
+    scrubber = Scrubber(Rules(patterns=("zeus",)))
+    scrubber.learn("MASTER_ADDR=hgx-head-1")
+    assert (
+        scrubber.file_name("logs/zeus/hgx-head-1_10.1.2.3.log") == "logs/TEXT-1/HOST-1_IPV4-1.log"
+    )
+
+
+def test_counts_have_every_group_and_spans_say_where() -> None:
+    scrubber = Scrubber()
+    text = f"one\ntoken={TOKEN} at 10.1.2.3\n"
+    scrubber.learn(text)
+    result = scrubber.text(text)
+    assert result.counts == {"secrets": 1, "patterns": 0, "addresses": 1, "paths": 0, "names": 0}
+    assert [(span.where, span.before, span.kind) for span in result.spans] == [
+        ("line 2", "token=", Kind.CREDENTIAL),
+        ("line 2", "token=<SECRET:1> at ", Kind.IPV4),
+    ]
+
+
+def test_a_megabyte_without_a_space_is_no_trap() -> None:
+    blob = json.dumps({"x": "A" * 2**20, "y": "/a" * 2**19, "z": "a." * 2**18})
+    assert len(scrubbed(blob)) < len(blob)

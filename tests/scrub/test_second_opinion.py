@@ -1,0 +1,28 @@
+"""Another detector looks at what is left: detect-secrets, with the plugins that know a secret by its shape."""
+
+import pytest
+from detect_secrets.core.scan import scan_line
+from detect_secrets.settings import transient_settings
+
+from aorta.core.scrub import Scrubber
+from planted import CORPUS, Planted
+
+_PLUGINS = (
+    "ArtifactoryDetector AWSKeyDetector AzureStorageKeyDetector BasicAuthDetector CloudantDetector "
+    "DiscordBotTokenDetector GitHubTokenDetector GitLabTokenDetector IbmCloudIamDetector JwtTokenDetector "
+    "MailchimpDetector NpmDetector OpenAIDetector PrivateKeyDetector PypiTokenDetector SendGridDetector "
+    "SlackDetector SoftlayerDetector SquareOAuthDetector StripeDetector TelegramBotTokenDetector TwilioKeyDetector"
+)
+
+
+@pytest.mark.parametrize("planted", CORPUS, ids=lambda planted: planted.name)
+def test_detect_secrets_finds_nothing_in_scrubbed_text(planted: Planted) -> None:
+    scrubber = Scrubber()
+    scrubber.learn(planted.line)
+    with transient_settings({"plugins_used": [{"name": name} for name in _PLUGINS.split()]}):
+        left = [
+            secret
+            for line in scrubber.text(planted.line).text.splitlines()
+            for secret in scan_line(line)
+        ]
+    assert left == []
