@@ -1,6 +1,5 @@
 """The one reader of files that users write: what it refuses, where it says the fault is, and what survives a round trip."""
 
-import json
 import os
 from pathlib import Path
 
@@ -34,6 +33,7 @@ def document(directory: Path, text: str | bytes, name: str = "spec.yaml") -> Pat
         ("a: .5\nb: -.inf", {"a": 0.5, "b": float("-inf")}),
         ("a: &x [1]\nb: *x", {"a": [1], "b": [1]}),
         ("\ufeffa: 1", {"a": 1}),
+        ("'<<': 1", {"<<": 1}),
         ("", None),
     ],
 )
@@ -165,6 +165,4 @@ def test_what_is_written_as_yaml_is_read_back_as_it_was(
     directory = tmp_path_factory.getbasetemp()
     path = directory / "round-trip.yaml"
     path.write_text(dump_yaml(value), encoding="utf-8")
-    if "<<" in json.dumps(value):  # a key that YAML 1.1 gives a meaning is refused, not misread
-        return
     assert load_document(path) == value

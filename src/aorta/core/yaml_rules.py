@@ -57,7 +57,7 @@ class Loader(yaml.SafeLoader):
 def _problem_of(key: yaml.Node, seen: set[str]) -> str | None:
     if not isinstance(key, yaml.ScalarNode):
         return "a key is a list or a mapping, expected text"
-    if key.value == "<<" or key.tag == f"{_TAG}merge":
+    if (key.value == "<<" and key.style is None) or key.tag == f"{_TAG}merge":
         return "merge keys (<<) belong to YAML 1.1; write the keys out"
     if key.value in seen:
         return f"the key {key.value!r} stands twice; keep one"
