@@ -104,6 +104,13 @@ def test_a_failure_with_another_signature_is_other_and_says_so() -> None:
     assert "ImportError" in found.why
 
 
+def test_a_signal_has_one_signature_whoever_reports_it() -> None:
+    died = signature_of(end(signal=11))
+    assert died == signature_of(end(exit_code=139))
+    assert died.text == "SIGSEGV"
+    assert signature_of(end(exit_code=200)).text == "exit 200"
+
+
 def test_colours_and_rank_prefixes_do_not_change_a_signature() -> None:
     plain = end("RuntimeError: NCCL error 5", exit_code=1)
     coloured = end("\x1b[31m[rank3]: RuntimeError: NCCL error 17\x1b[0m", exit_code=1)

@@ -31,6 +31,7 @@ _ERROR_LINE = re.compile(
     re.IGNORECASE,
 )
 _FRAMES_KEPT = 3
+_SIGNALLED = 128
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,13 @@ def normalise(line: str) -> str:
 def _status(end: TrialEnd) -> str:
     if end.hung:
         return "hang"
-    if end.signal is not None:
-        try:
-            return signal.Signals(end.signal).name
-        except ValueError:
-            return f"signal {end.signal}"
-    return f"exit {end.exit_code}"
+    number = end.signal
+    if number is None and end.exit_code is not None and end.exit_code > _SIGNALLED:
+        number = end.exit_code - _SIGNALLED  # how shells and container engines report a signal
+    try:
+        return signal.Signals(number).name if number is not None else f"exit {end.exit_code}"
+    except ValueError:
+        return f"exit {end.exit_code}" if end.signal is None else f"signal {number}"
 
 
 def _last_traceback(lines: Sequence[str]) -> str:

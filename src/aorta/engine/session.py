@@ -18,6 +18,7 @@ from aorta.engine.lock import RunLock
 from aorta.engine.records import TrialRecord
 from aorta.engine.rundir import RunDir, claim_run_dir, find_resumable
 from aorta.executors import Executor
+from aorta.runtimes import sweep
 from aorta.search import Search
 
 
@@ -65,6 +66,8 @@ class Session:
 
     def __enter__(self) -> Self:
         self._lock.take()
+        if self.resumed:
+            sweep()  # a machine that went down with the run may have left containers
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,8 @@ class Executor(Protocol):
         """How many trials may run at this moment; may change while a cluster grows or shrinks."""
 
     def start(self, trial: TrialSpec) -> None:
-        """Begin a trial without waiting for it. A trial that cannot start ends at once as `lost`."""
+        """Begin a trial without waiting for it. A trial that cannot start ends at once as `lost`; what no trial could
+        start on, such as a missing container engine, is an InfrastructureError."""
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         """Block until at least one trial ended, or the time is up (then nothing). Each end comes once."""
