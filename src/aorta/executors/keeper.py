@@ -71,6 +71,15 @@ class Keeper:
         message: dict[str, Any] = json.loads(line)
         return message
 
+    def owner_gone(self) -> bool:
+        """Whether the owner has left, without taking a message from the socket."""
+        if not select.select([self.control], [], [], 0)[0]:
+            return False
+        try:
+            return not self.control.recv(1, socket.MSG_PEEK)
+        except ConnectionError:
+            return True
+
     def drain_wakeups(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._wake, 4096)
@@ -208,7 +217,7 @@ class Trial:
 
     def _end_tree(self, grace: float) -> None:
         """A status that we caused ourselves is no fact about the command, so it is not kept."""
-        _, signalled = tree.end_all(grace)
+        signalled = tree.end_all(grace, self.keeper.owner_gone)
         self.facts["leftovers"] = signalled if self.status is not None else 0
         self._drain()
 

@@ -9,7 +9,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
@@ -97,18 +97,18 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def end_all(grace: float, patience: float = 10.0) -> tuple[dict[int, int], int]:
-    """TERM, wait up to `grace`, KILL until nothing is left. Returns what was reaped and how many were signalled."""
-    reaped = reap()
+def end_all(grace: float, hurried: Callable[[], bool], patience: float = 10.0) -> int:
+    """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
+    reap()
     signalled: set[int] = set()
     if grace > 0 and alive():
         signalled |= _signal(signal.SIGTERM)
-        _wait_until_gone(grace, reaped)
+        _wait_until_gone(grace, hurried)
     deadline = time.monotonic() + patience
     while alive() and time.monotonic() < deadline:
         signalled |= _signal(signal.SIGKILL)
-        _wait_until_gone(0.05, reaped)
-    return reaped, len(signalled)
+        _wait_until_gone(0.05)
+    return len(signalled)
 
 
 def _signal(number: signal.Signals) -> set[int]:
@@ -119,12 +119,12 @@ def _signal(number: signal.Signals) -> set[int]:
     return set(pids)
 
 
-def _wait_until_gone(seconds: float, reaped: dict[int, int]) -> None:
+def _wait_until_gone(seconds: float, hurried: Callable[[], bool] = lambda: False) -> None:
     deadline = time.monotonic() + seconds
     pause = 0.0005
     while True:
-        reaped.update(reap())
-        if not alive() or time.monotonic() >= deadline:
+        reap()
+        if not alive() or time.monotonic() >= deadline or hurried():
             return
         time.sleep(pause)
         pause = min(0.02, pause * 2)
