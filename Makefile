@@ -28,6 +28,7 @@ rooms: $(VENV)/.test
 	PYTHONPATH=src $(BIN)/lint-imports
 
 bench: $(VENV)/.test
+	$(BIN)/pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
 $(VENV)/.base: pyproject.toml

@@ -8,9 +8,14 @@ trials on average. This module knows counts and rates; it does not know points, 
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from aorta.core.outcome import Tally
 from aorta.core.stats import binomial_tail, clopper_pearson_high, clopper_pearson_low
+
+# A judge looks at the same few counts again and again.
+_low = lru_cache(maxsize=4096)(clopper_pearson_low)
+_high = lru_cache(maxsize=4096)(clopper_pearson_high)
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,14 @@ class Evidence:
 
     def low(self, alpha: float) -> float:
         """The exact one-sided lower bound of the rate; 0 when nothing was tried."""
-        return clopper_pearson_low(self.hits, self.trials, alpha) if self.trials else 0.0
+        return _low(self.hits, self.trials, alpha) if self.trials else 0.0
 
     def high(self, alpha: float) -> float:
         """The exact one-sided upper bound of the rate; 1 when nothing was tried."""
-        return clopper_pearson_high(self.hits, self.trials, alpha)
+        return _high(self.hits, self.trials, alpha)
+
+
+NOTHING = Evidence()
 
 
 @dataclass(frozen=True)

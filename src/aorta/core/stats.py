@@ -20,10 +20,15 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
     """P(at least `hits` of `trials`) at `rate`."""
     if hits <= 0:
         return 1.0
+    if rate <= 0.0 or hits > trials:
+        return 0.0
+    if rate >= 1.0:
+        return 1.0
+    hit, miss = math.log(rate), math.log1p(-rate)  # in logs: the counts of a long run overflow
     return min(
         1.0,
         math.fsum(
-            math.comb(trials, i) * rate**i * (1 - rate) ** (trials - i)
+            math.exp(_log_comb(trials, i) + i * hit + (trials - i) * miss)
             for i in range(hits, trials + 1)
         ),
     )
@@ -60,6 +65,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
         worst = max(worst, min(1.0, p_values[index] * (len(p_values) - rank)))
         adjusted[index] = worst
     return adjusted
+
+
+def _log_comb(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def _root(rising: Callable[[float], float]) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.sprt import Calibration, Evidence, Sprt
+from aorta.core.sprt import NOTHING, Calibration, Evidence, Sprt
 from aorta.engine.judge import Judge
 
 
@@ -20,7 +20,7 @@ class SequentialRules:
 
     false_rate: float = 0.0  # how often the oracle fires where the failure is absent; 0: it cannot
     alpha: float = 0.002  # 0.2 wrong acceptances expected in a hundred candidates
-    beta: float = 0.05
+    beta: float = 0.1
     recheck_beta: float = 0.002  # what minimality rests on is asked again with fresh trials
     confirm_alpha: float = 1e-4
     replay_beta: float = 1e-3  # a false alarm throws accepted work away
@@ -34,7 +34,10 @@ _LEAST_RATE = 0.03  # rarer failures would need more trials than the cap allows
 _LEARN_ALPHA = 0.2  # the learned rate is the 80 % lower bound
 _DRIFT = 0.8  # a candidate must be able to fail this often, relative to the original
 _DRIFT_ALPHA = 0.05
-_DRIFTED = 4.0  # a replayed point is told apart from one that fails this many times less often
+_DRIFTED = 4.0  # a confirmed answer is told apart from what fails this many times less often
+_DRIFTED_CANDIDATE = (
+    2.0  # after a setback candidates must do better than that, or they fail it again
+)
 _DRIFT_TEST_ALPHA = 0.02
 
 
@@ -44,7 +47,7 @@ class SequentialJudge:
 
     tests: tuple[Sprt, ...]
     cap: int
-    prior: Evidence = Evidence()
+    prior: Evidence = NOTHING
     least_rate: float = 0.0
 
     def verdict(self, tally: Tally) -> Verdict | None:
@@ -112,6 +115,7 @@ class SequentialJudges:
         self._original: str | None = None
         self._certain = False
         self._setbacks = 0
+        self._unseen_misses = 0.0
 
     def judge_for(self, point: Point) -> Judge:
         rules = self.rules
@@ -121,20 +125,22 @@ class SequentialJudges:
             return self._judge(self._tests(rules.alpha, rules.replay_beta))
         if point.purpose is Purpose.CONFIRM:
             strict = self._tests(rules.confirm_alpha, rules.replay_beta, _LEAST_FALSE_RATE)
-            return self._judge((*strict, self._drift_test(rules.replay_beta)))
+            return self._judge((*strict, self._drift_test(rules.replay_beta, _DRIFTED)))
         if point.replica == 0:
             return self._judge(self._candidate_tests(rules.beta))
-        prior = self._ledger.get(point.config_key, Evidence())
+        prior = self._ledger.get(point.config_key, NOTHING)
         return self._judge(self._candidate_tests(rules.recheck_beta), prior)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         key, fresh = point.config_key, Evidence.of(verdict.tally)
-        before = self._ledger.get(key, Evidence())
+        before = self._ledger.get(key, NOTHING)
         self._ledger[key] = before + fresh
         if point.purpose is Purpose.CALIBRATE:
             self._original = key
             self._certain = self.rules.calibration.is_certain(fresh)
         if verdict.reproduces:
+            if point.purpose is Purpose.PROBE:
+                self._unseen_misses += self._misses_of_the_wrongly_rejected()
             self._accepted.add(key)
             if self._ledger[key].misses:
                 self._certain = False
@@ -148,29 +154,46 @@ class SequentialJudges:
         """The rate at which what was accepted so far is known to fail at least."""
         if self._certain:
             return _CERTAIN
-        pooled = sum((self._ledger[key] for key in sorted(self._accepted)), Evidence())
+        pooled = sum((self._ledger[key] for key in sorted(self._accepted)), NOTHING)
+        pooled += Evidence(0, round(self._unseen_misses))
         return min(_CERTAIN, max(_LEAST_RATE, pooled.low(_LEARN_ALPHA)))
 
-    def _judge(self, tests: tuple[Sprt, ...], prior: Evidence = Evidence()) -> SequentialJudge:  # noqa: B008
+    def _misses_of_the_wrongly_rejected(self) -> float:
+        """Per acceptance, the misses that went into candidates like it and were rejected by bad luck.
+
+        Accepted candidates alone look better than they are, which would make the test hastier, which would make them look
+        better still.
+        """
+        if self._certain:
+            return 0.0
+        beta = self.rules.beta
+        (test,) = self._tests(self.rules.alpha, beta)
+        return beta / (1 - beta) * test.reject_at / test.weight(Evidence(0, 1))
+
+    def _judge(self, tests: tuple[Sprt, ...], prior: Evidence = NOTHING) -> SequentialJudge:
         return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
 
     def _candidate_tests(self, beta: float) -> tuple[Sprt, ...]:
         """Stricter after every setback; from the first one on, rarer failures no longer pass for the same one."""
         alpha = self.rules.alpha / 10**self._setbacks
         tests = self._tests(alpha, beta)
-        return (*tests, self._drift_test(beta)) if self._setbacks else tests
+        return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests
 
     def _tests(self, alpha: float, beta: float, least_false_rate: float = 0.0) -> tuple[Sprt, ...]:
         absent = max(self.rules.false_rate, least_false_rate)
         return (Sprt(max(self.rate, 2 * absent), absent, alpha, beta),)
 
-    def _drift_test(self, beta: float) -> Sprt:
-        return Sprt(self.rate, self.rate / _DRIFTED, _DRIFT_TEST_ALPHA, beta)
+    def _drift_test(self, beta: float, factor: float) -> Sprt:
+        """As often as the original, or far less often?"""
+        rate = min(self.rate, max(_LEAST_RATE, self._anchor().low(_LEARN_ALPHA)))
+        return Sprt(rate, rate / factor, _DRIFT_TEST_ALPHA, beta)
 
     def _least_rate(self) -> float:
-        if self._original is None:
-            return 0.0
-        return _DRIFT * self._ledger[self._original].low(_LEARN_ALPHA)
+        return _DRIFT * self._anchor().low(_LEARN_ALPHA)
+
+    def _anchor(self) -> Evidence:
+        """What is known of the original alone."""
+        return NOTHING if self._original is None else self._ledger[self._original]
 
 
 def _said(fresh: Evidence, prior: Evidence | None = None, decision: bool | None = True) -> str:

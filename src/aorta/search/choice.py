@@ -3,45 +3,34 @@
 from collections.abc import Sequence
 
 from aorta.core.axis import Axis, Number
-from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Value
-from aorta.search.ranked import RankedSearch
+from aorta.search.repeated import FirstThatReproduces
 
 
-class OrderedSearch(RankedSearch):
+class OrderedSearch(FirstThatReproduces):
     """Values from the most wanted on; the first that reproduces is the answer, whatever the later ones say."""
 
     monotone: bool | None = None
 
     def __init__(self, base: Point, axis: Axis, values: Sequence[Value]) -> None:
+        super().__init__([base.with_value(axis.name, value) for value in values])
         self._base = base
-        self._name = axis.name
-        self._values = tuple(values)
-        self._told: dict[Value, bool | None] = {}
-
-    def ranked(self, n: int) -> list[Point]:
-        open_values = (v for v in self._before_the_answer() if v not in self._told)
-        return [self._base.with_value(self._name, v) for v, _ in zip(open_values, range(n))]
-
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        self._told[point[self._name]] = verdict.reproduces
 
     @property
     def best(self) -> Point:
-        accepted = next((v for v in self._values if self._told.get(v)), None)
-        return self._base if accepted is None else self._base.with_value(self._name, accepted)
+        return super().best or self._base
 
     def proofs(self) -> list[Point]:
-        """The more wanted values that were rejected."""
-        return [self._base.with_value(self._name, v) for v in self._before_the_answer()]
+        """The more wanted values, all rejected."""
+        return list(self.more_wanted())
+
+    def doubts(self) -> list[Point]:
+        """None: the order of the values claims nothing about the failure."""
+        return []
 
     @property
     def unresolved(self) -> int:
-        return sum(said is None for said in self._told.values())
-
-    def _before_the_answer(self) -> list[Value]:
-        answer = next((i for i, v in enumerate(self._values) if self._told.get(v)), None)
-        return list(self._values[:answer])
+        return sum(verdict.reproduces is None for verdict in self.verdicts.values())
 
 
 def choices_of(axis: Axis, current: Value) -> list[Value]:

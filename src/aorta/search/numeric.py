@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from aorta.core.axis import Axis, Number
 from aorta.core.outcome import Verdict
@@ -89,7 +90,8 @@ class Bracket:
             return None
         if self.scale.floor not in below:
             return self.scale.floor
-        return self.scale.between(below[-1], self.accepted) or self._unseen(below)
+        middle = self.scale.between(below[-1], self.accepted)
+        return self._unseen(below) if middle is None else middle
 
     def answered(self, value: Number, reproduces: bool) -> "Bracket":
         if reproduces:
@@ -102,21 +104,21 @@ class Bracket:
         return sorted(value for value in self.rejected if value < self.accepted)
 
     @property
-    def is_broken(self) -> bool:
-        """A smaller value reproduces where a larger one does not."""
-        return any(value > self.accepted for value in self.rejected)
+    def above(self) -> list[Number]:
+        """The rejected values above the answer: a smaller value reproduces where they do not."""
+        return sorted(value for value in self.rejected if value > self.accepted)
 
     def _unseen(self, below: list[Number]) -> Number | None:
         if self.promised or len(below) < 2:
             return None
-        low, high = max(zip(below, below[1:], strict=False), key=lambda gap: self.scale.part(*gap))
+        low, high = max(pairwise(below), key=lambda gap: self.scale.part(*gap))
         if self.scale.part(low, high) <= _LARGEST_UNSEEN_GAP:
             return None
         return self.scale.inside(low, high, 0.5)
 
 
 class NumericSearch(RankedSearch):
-    """`place` turns a number into the axis's value, for axes that are more than the number itself."""
+    """`place` turns a number into the axis's value, where that is more than the number: a window of that length."""
 
     def __init__(
         self,
@@ -133,7 +135,6 @@ class NumericSearch(RankedSearch):
         self._start = current
         scale = Scale(axis.floor, current, axis.step, axis.tolerance)
         self._bracket = Bracket(scale, current, promised=bool(axis.monotone), suspect=suspect)
-        self._numbers: dict[Value, Number] = {place(current): current}
         self._unresolved: set[Number] = set()
 
     def ranked(self, n: int) -> list[Point]:
@@ -149,7 +150,7 @@ class NumericSearch(RankedSearch):
         return [self._point(number) for number in numbers]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        number = self._numbers[point[self._axis.name]]
+        number = _number_in(point[self._axis.name])
         if verdict.reproduces is None:
             self._unresolved.add(number)
         self._bracket = self._bracket.answered(number, verdict.reproduces is True)
@@ -173,7 +174,7 @@ class NumericSearch(RankedSearch):
     @property
     def monotone(self) -> bool | None:
         """False where it was seen not to be; True where nothing seen on the whole scale speaks against it."""
-        if self._bracket.is_broken:
+        if self.doubts():
             return False
         return True if self.done and not self._unresolved else None
 
@@ -182,11 +183,25 @@ class NumericSearch(RankedSearch):
         rejected = self.largest_rejected
         return [] if rejected is None else [self._point(rejected)]
 
+    def doubts(self) -> list[Point]:
+        """The rejected points above the answer."""
+        return [self._point(n) for n in self._bracket.above if n not in self._unresolved]
+
     @property
     def unresolved(self) -> int:
         return len(self._unresolved)
 
+    def covers(self, point: Point) -> bool:
+        """Whether this is one of the points that the search could have asked about."""
+        return point == self._point(_number_in(point[self._axis.name]))
+
     def _point(self, number: Number) -> Point:
-        value = self._place(number)
-        self._numbers[value] = number  # only a name for the value: asking again gives the same
-        return self._base.with_value(self._axis.name, value)
+        return self._base.with_value(self._axis.name, self._place(number))
+
+
+def _number_in(value: Value) -> Number:
+    """The number itself, or the length of a window."""
+    number = value[1] if isinstance(value, tuple) else value
+    if isinstance(number, str):
+        raise TypeError(f"expected a number, found {number!r}")
+    return number

@@ -35,9 +35,10 @@ class SubsetSearch:
         self._rejected: set[Items] = set()
         self._unresolved: set[Items] = set()
         self._one_at_a_time = False
-        self._contradicted = False
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        if n <= 0:
+            return []
         waiting = {_items(p, self._axis.name) for p in pending}
         found: list[Items] = []
         for kept in self._questions(n + len(waiting), waiting):
@@ -83,7 +84,14 @@ class SubsetSearch:
     @property
     def monotone(self) -> bool | None:
         """False when removing more brought the failure back; True is never claimed without a promise."""
-        return False if self._contradicted else self._axis.monotone
+        return False if self.doubts() else self._axis.monotone
+
+    def doubts(self) -> list[Point]:
+        """The rejected sets that hold all of the answer and more."""
+        larger = [kept for kept in self._rejected - self._unresolved if kept > self._verified]
+        return [
+            self._point(kept) for kept in sorted(larger, key=lambda kept: (len(kept), sorted(kept)))
+        ]
 
     def proofs(self) -> list[Point]:
         """The rejected points on which 1-minimality rests."""
@@ -96,9 +104,6 @@ class SubsetSearch:
         return len(self._unresolved)
 
     def _accept(self, kept: Items) -> None:
-        removed = self._assumed - kept
-        if any(bad <= removed for bad in self._bad):
-            self._contradicted = True
         if len(kept) < len(self._verified):
             self._verified = kept
         if self._one_at_a_time:
@@ -109,7 +114,7 @@ class SubsetSearch:
 
     def _fall_back(self) -> None:
         """What was clean side by side does not go together: trust only what was seen."""
-        self._one_at_a_time = self._contradicted = True
+        self._one_at_a_time = True
         self._assumed = self._verified
         self._bad = _minimal(
             self._verified - kept for kept in self._rejected if kept < self._verified
@@ -132,7 +137,11 @@ class SubsetSearch:
             yield from [assumed] if verify else self._checks()
             return
         chunks = [removed for kept in waiting if (removed := assumed - kept)]
-        yield from (assumed - chunk for chunk in self._chunks(slots, chunks))
+        room = self._removable - len(frozenset().union(*chunks))
+        for chunk in self._chunks(slots, chunks):
+            if len(chunk) <= room:  # if all of them can go, the floor still stands
+                room -= len(chunk)
+                yield assumed - chunk
         if verify:
             yield assumed
 

@@ -25,13 +25,18 @@ class WindowSearch:
         self._suspects = suspects
         start, length = _window(base, axis)
         self._parts = [self._part(base, length, lambda n: (start, int(n)), suspects[0])]
+        self._turn()
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         return self._parts[-1].ask(n, pending)
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        if self.wants(point):
+        if self._parts[-1].covers(point):
             self._parts[-1].tell(point, verdict)
+        self._turn()
+
+    def _turn(self) -> None:
+        """From the end to the start, once the end is settled."""
         if len(self._parts) == 1 and self._parts[0].done:
             base = self._parts[0].best
             start, length = _window(base, self._axis)
@@ -41,7 +46,7 @@ class WindowSearch:
             )
 
     def wants(self, point: Point) -> bool:
-        return self._parts[-1].wants(point)
+        return self._parts[-1].covers(point) and self._parts[-1].wants(point)
 
     @property
     def done(self) -> bool:
@@ -64,6 +69,9 @@ class WindowSearch:
     def proofs(self) -> list[Point]:
         """The rejected windows just shorter than the answer at its start; at its end the start has since moved."""
         return self._parts[-1].proofs()
+
+    def doubts(self) -> list[Point]:
+        return [point for part in self._parts for point in part.doubts()]
 
     @property
     def unresolved(self) -> int:

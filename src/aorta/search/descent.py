@@ -1,0 +1,393 @@
+"""Coordinate descent: every axis as small as it goes, given the others, to a fixed point.
+
+The whole reduction is a list of stages, each of them a search of its own: calibrate the original, jump to the corner
+and to the floors, search axis after axis until none moves, ask again with fresh trials for what minimality rests
+on, and confirm. The answer so far is replayed now and then; when a replay or the confirmation fails, accepted
+history is walked back in doubling steps to a point that holds, and the descent goes on from there.
+It knows points and verdicts; how strict a verdict is, and how many trials it takes, is the judge's affair.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aorta.core.axis import Axis, Shape
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point, Purpose
+from aorta.search import Search
+from aorta.search.axes import AxisSearch, search_along
+from aorta.search.reduction import AxisFacts, Reduction, Status
+from aorta.search.repeated import EveryPoint, FirstThatReproduces
+
+
+@dataclass(frozen=True)
+class DescentRules:
+    """When to look back."""
+
+    replay_after_trials: int = 60  # at 20, a tenth of all trials of a rare failure are replays
+    replay_after_rejections: int = 6
+    setbacks_allowed: int = 5
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One search of the program. A stage that `moves` makes its best point the answer so far."""
+
+    search: Search
+    base: Point
+    axis: Axis | None = None
+    moves: bool = True
+
+    def owns(self, point: Point) -> bool:
+        if self.axis is None:
+            return self.search.wants(point)
+        name = self.axis.name
+        return point == self.base.with_value(name, point[name])
+
+
+@dataclass
+class _SinceSeen:
+    """What has happened since the answer so far was last seen to reproduce."""
+
+    trials: int = 0
+    rejections: int = 0
+
+
+@dataclass
+class _Spent:
+    trials: Counter[str] = field(default_factory=Counter)
+    candidates: Counter[str] = field(default_factory=Counter)
+
+
+_Stages = Generator[_Stage, None, None]
+_SHAPES = list(Shape)
+
+
+class Descent:
+    """The search behind a reduction; `result` says at any moment what is known."""
+
+    def __init__(self, axes: Sequence[Axis], rules: DescentRules | None = None) -> None:
+        self._axes = tuple(axes)
+        self._rules = rules or DescentRules()
+        self._history = [Point.of({axis.name: axis.initial for axis in axes})]
+        self._known: dict[Point, Verdict] = {}
+        self._replicas: Counter[Point] = Counter()
+        self._rechecked: set[Point] = set()
+        self._last: dict[str, AxisSearch] = {}
+        self._doubts: dict[str, Point] = {}
+        self._order = self._axes
+        self._dirty = {axis.name for axis in axes}
+        self._since = _SinceSeen()
+        self._spent = _Spent()
+        self._flaky = False
+        self._setbacks = 0
+        self._status, self._why = Status.RUNNING, ""
+        self._calibration: Verdict | None = None
+        self._confirmation: Verdict | None = None
+        self._program: Iterator[_Stage] = self._reduce()
+        self._stage: _Stage | None = next(self._program)
+
+    # --- the contract of a search ---------------------------------------------------------------------
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        points = [replay for replay in self._due_replay() if replay not in pending][:n]
+        if self._stage is None:
+            return points
+        search, waiting = (
+            self._stage.search,
+            [p for p in map(self._plain, pending) if self._is_current(p)],
+        )
+        fresh = [p for p in search.ask(n - len(points), waiting) if p not in self._known]
+        if not fresh and not points and not pending:
+            fresh = list(search.ask(1))  # what one slot would ask next is never known already
+        return points + [self._issued(point) for point in fresh]
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        due = self._due_replay()
+        self._count(point, verdict)
+        if point in due:
+            self._replayed(verdict)
+        else:
+            self._record(self._plain(point), verdict)
+        self._advance()
+
+    def wants(self, point: Point) -> bool:
+        if point in self._due_replay():
+            return True
+        plain = self._plain(point)
+        if self._stage is None or self._issued(plain) != point or not self._is_current(plain):
+            return False
+        return self._stage.search.wants(plain)
+
+    @property
+    def done(self) -> bool:
+        return self._stage is None
+
+    @property
+    def best(self) -> Point | None:
+        """The smallest point accepted so far; None while the original has not failed."""
+        return self._history[-1] if self._calibration and self._calibration.reproduces else None
+
+    @property
+    def result(self) -> Reduction:
+        return Reduction(
+            status=self._status,
+            why=self._why,
+            original=self._history[0],
+            best=self._history[-1],
+            accepted=tuple(self._history),
+            axes=tuple(self._facts(axis) for axis in self._axes),
+            calibration=self._calibration,
+            confirmation=self._confirmation,
+            trials=self._spent.trials.total(),
+            candidates=self._spent.candidates.total(),
+            setbacks=self._setbacks,
+        )
+
+    # --- the program: what is asked, in which order ---------------------------------------------------
+
+    def _reduce(self) -> _Stages:
+        calibrate = EveryPoint([self._history[0].asked_for(Purpose.CALIBRATE)])
+        yield _Stage(calibrate, self._incumbent, moves=False)
+        self._calibration = calibrate.verdicts[calibrate.points[0]]
+        self._flaky = self._calibration.tally.against > 0
+        if not self._calibration.reproduces:
+            self._end(Status.DID_NOT_REPRODUCE, self._calibration.why)
+            return
+        yield from self._jump()
+        self._order = tuple(sorted(self._axes, key=self._urgency))
+        yield from self._settle()
+
+    def _jump(self) -> _Stages:
+        """The corner, else each axis at its floor, else as many of them together as go."""
+        base = self._incumbent
+        floors = [
+            (axis.name, axis.smallest)
+            for axis in sorted(self._axes, key=self._urgency)
+            if axis.smallest is not None and axis.smallest != axis.initial
+        ]
+        if len(floors) < 2:
+            return  # the axis's own search begins there
+
+        def at_floor(names: Collection[str]) -> Point:
+            moved = {name: value for name, value in floors if name in names}
+            return Point.of({**dict(base.values), **moved})
+
+        names = [name for name, _ in floors]
+        yield _Stage(FirstThatReproduces([at_floor(names)]), base)
+        if self._incumbent != base:
+            return
+        alone = EveryPoint([at_floor([name]) for name in names])
+        yield _Stage(alone, base)
+        good = [name for name in names if alone.verdicts[at_floor([name])].reproduces]
+        if len(good) > 1:
+            together = [at_floor(good[:size]) for size in range(len(good), 0, -1)]
+            yield _Stage(FirstThatReproduces(together), base)
+
+    def _settle(self) -> _Stages:
+        """Descend, check, confirm; and again from further back as long as that fails."""
+        while self._status is Status.RUNNING:
+            yield from self._descend()
+            before = self._incumbent
+            yield from self._recheck()
+            if self._incumbent != before:
+                self._dirty = {axis.name for axis in self._axes}
+                continue
+            yield from self._check_doubts()
+            yield from self._confirm()
+
+    def _descend(self) -> _Stages:
+        while self._dirty:
+            axis = next(axis for axis in self._order if axis.name in self._dirty)
+            before = self._incumbent
+            search = search_along(axis, before, self._last.get(axis.name))
+            yield _Stage(search, before, axis)
+            self._last[axis.name] = search
+            for point in search.doubts()[:1]:
+                self._doubts[axis.name] = point
+            if self._incumbent != before:
+                self._dirty = {other.name for other in self._axes}
+            self._dirty.discard(axis.name)
+
+    def _recheck(self) -> _Stages:
+        """Fresh trials for every rejection that the answer rests on and that may have been bad luck."""
+        proofs = (p for axis in self._order for p in self._last[axis.name].proofs())
+        thin = [p for p in proofs if self._is_thin(p)]
+        for point in thin:
+            self._forget(point)
+        self._rechecked.update(thin)
+        if thin:
+            yield _Stage(FirstThatReproduces(thin), self._incumbent)
+
+    def _check_doubts(self) -> _Stages:
+        """A point that was rejected by bad luck must not pass for an axis that is not monotone."""
+        thin = [p for p in self._doubts.values() if self._is_thin(p)]
+        for point in thin:
+            self._forget(point)
+        self._rechecked.update(thin)
+        if thin:
+            yield _Stage(EveryPoint(thin), self._incumbent, moves=False)
+
+    def _confirm(self) -> _Stages:
+        if self._incumbent == self._history[0]:
+            self._end(Status.NOT_REDUCED, "nothing smaller reproduces")
+            return
+        question = self._fresh(self._incumbent, Purpose.CONFIRM)
+        confirm = EveryPoint([question])
+        yield _Stage(confirm, self._incumbent, moves=False)
+        self._confirmation = confirm.verdicts[question]
+        if self._confirmation.reproduces:
+            self._end(Status.REDUCED, self._confirmation.why)
+        elif self._confirmation.reproduces is None:
+            self._end(Status.UNCONFIRMED, self._confirmation.why)
+        else:
+            yield from self._walk_back()
+
+    def _walk_back(self) -> _Stages:
+        """To the latest accepted point that still holds, one step back, then two more, then four."""
+        self._setbacks += 1
+        self._flaky = True
+        index, stride = len(self._history) - 1, 1
+        while True:
+            index, stride = max(0, index - stride), stride * 2
+            question = self._fresh(self._history[index], Purpose.REPLAY)
+            replay = EveryPoint([question])
+            yield _Stage(replay, self._incumbent, moves=False)
+            if replay.verdicts[question].reproduces:
+                break
+            if index == 0:
+                self._end(Status.LOST, "the original no longer reproduces")
+                return
+        for point in self._history[index + 1 :]:
+            self._forget(point)
+        del self._history[index + 1 :]
+        self._last.clear()
+        self._dirty = {axis.name for axis in self._axes}
+        self._since = _SinceSeen()
+        if self._setbacks > self._rules.setbacks_allowed:
+            self._end(Status.UNCONFIRMED, f"accepted points failed again {self._setbacks} times")
+
+    def _recover(self) -> _Stages:
+        yield from self._walk_back()
+        yield from self._settle()
+
+    def _end(self, status: Status, why: str) -> None:
+        self._status, self._why = status, why
+
+    # --- what was told --------------------------------------------------------------------------------
+
+    def _record(self, point: Point, verdict: Verdict) -> None:
+        if point.purpose is Purpose.PROBE:
+            self._known[point] = verdict
+            self._flaky |= bool(verdict.reproduces and verdict.tally.against)
+        if self._stage is not None and self._is_current(point):
+            self._hand_over(point, verdict)
+
+    def _hand_over(self, point: Point, verdict: Verdict) -> None:
+        if self._stage is None:
+            return
+        self._stage.search.tell(point, verdict)
+        best = self._stage.search.best
+        if self._stage.moves and best is not None and best != self._incumbent:
+            self._history.append(best)
+            self._since = _SinceSeen()
+
+    def _advance(self) -> None:
+        """To the next question that has no answer yet."""
+        while self._stage is not None:
+            if self._stage.search.done:
+                self._stage = next(self._program, None)
+                continue
+            question = next(iter(self._stage.search.ask(1)))
+            if question not in self._known:
+                return
+            self._hand_over(question, self._known[question])
+
+    def _replayed(self, verdict: Verdict) -> None:
+        self._since = _SinceSeen()
+        self._flaky |= verdict.tally.against > 0
+        if verdict.reproduces is False:
+            self._program = self._recover()
+            self._stage = next(self._program, None)
+
+    def _count(self, point: Point, verdict: Verdict) -> None:
+        if point.purpose is Purpose.REPLAY:
+            question = point.asked_for(Purpose.REPLAY)
+            self._replicas[question] = max(self._replicas[question], point.replica + 1)
+        name = self._stage.axis.name if self._stage and self._stage.axis else ""
+        trials = max(1, verdict.tally.trials)
+        self._spent.trials[name] += trials
+        self._spent.candidates[name] += point.purpose is Purpose.PROBE
+        self._since.trials += trials
+        self._since.rejections += not verdict.reproduces
+
+    # --- points and their replicas --------------------------------------------------------------------
+
+    @property
+    def _incumbent(self) -> Point:
+        return self._history[-1]
+
+    def _due_replay(self) -> list[Point]:
+        """The replay of the answer so far, when it is time for one."""
+        if self._stage is None or not self._stage.moves or len(self._history) == 1:
+            return []
+        due = (
+            self._since.trials >= self._rules.replay_after_trials
+            or self._since.rejections >= self._rules.replay_after_rejections
+        )
+        question = self._incumbent.asked_for(Purpose.REPLAY)
+        return [question.asked_for(Purpose.REPLAY, self._replicas[question])] if due else []
+
+    def _fresh(self, point: Point, purpose: Purpose) -> Point:
+        """A question that was never asked, so that its trials are new."""
+        question = point.asked_for(purpose)
+        self._replicas[question] += 1
+        return question.asked_for(purpose, self._replicas[question] - 1)
+
+    def _forget(self, point: Point) -> None:
+        """The next verdict of this point will rest on fresh trials too."""
+        if self._known.pop(point, None) is not None:
+            self._replicas[point] += 1
+
+    def _issued(self, point: Point) -> Point:
+        if point.purpose is not Purpose.PROBE:
+            return point
+        return point.asked_for(Purpose.PROBE, self._replicas[point])
+
+    def _plain(self, point: Point) -> Point:
+        return point.asked_for(Purpose.PROBE) if point.purpose is Purpose.PROBE else point
+
+    def _is_current(self, point: Point) -> bool:
+        return self._stage is not None and self._stage.owns(point)
+
+    def _is_thin(self, point: Point) -> bool:
+        verdict = self._known.get(point)
+        if verdict is None or verdict.reproduces is not False or point in self._rechecked:
+            return False
+        return verdict.tally.trials > 0 and (self._flaky or verdict.tally.against < 2)
+
+    # --- what is reported -----------------------------------------------------------------------------
+
+    def _urgency(self, axis: Axis) -> tuple[float, float, int]:
+        """By the user's priority, else by how long a trial takes at the axis's floor, else numbers before subsets."""
+        priority = float("inf") if axis.priority is None else axis.priority
+        seconds = None
+        if axis.smallest is not None:
+            seen = self._known.get(self._history[0].with_value(axis.name, axis.smallest))
+            seconds = seen.seconds if seen else None
+        return priority, float("inf") if seconds is None else seconds, _SHAPES.index(axis.shape)
+
+    def _facts(self, axis: Axis) -> AxisFacts:
+        last = self._last.get(axis.name)
+        monotone = last.monotone if last is not None else None
+        doubt = self._known.get(self._doubts[axis.name]) if axis.name in self._doubts else None
+        if doubt is not None:
+            monotone = False if doubt.reproduces is False else None
+        return AxisFacts(
+            axis=axis,
+            final=self._incumbent[axis.name],
+            monotone=monotone,
+            trials=self._spent.trials[axis.name],
+            candidates=self._spent.candidates[axis.name],
+            unresolved=last.unresolved if last is not None else 0,
+        )

@@ -1,0 +1,219 @@
+"""The sequential judge against exact enumeration of everything that can happen to it."""
+
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aorta.core.outcome import Tally, Verdict
+from aorta.core.point import Point, Purpose
+from aorta.core.sprt import Calibration, Evidence, Sprt
+from aorta.core.stats import binomial_tail
+from aorta.engine.judge import Judge
+from aorta.engine.sequential import (
+    CalibrationJudge,
+    SequentialJudge,
+    SequentialJudges,
+    SequentialRules,
+)
+
+ORIGINAL = Point.of({"n": 100})
+CALIBRATE = ORIGINAL.asked_for(Purpose.CALIBRATE)
+
+
+def tally(hits: int, misses: int) -> Tally:
+    return Tally(reproduced=hits, clean=misses)
+
+
+def exact(judge: Judge, rate: float) -> tuple[float, float]:
+    """The chance of acceptance and the expected number of trials, over every course that trials can take."""
+
+    @cache
+    def from_here(hits: int, misses: int) -> tuple[float, float]:
+        verdict = judge.verdict(tally(hits, misses))
+        if verdict is not None:
+            return float(verdict.reproduces is True), 0.0
+        hit, miss = from_here(hits + 1, misses), from_here(hits, misses + 1)
+        return (
+            rate * hit[0] + (1 - rate) * miss[0],
+            1 + rate * hit[1] + (1 - rate) * miss[1],
+        )
+
+    return from_here(0, 0)
+
+
+def calibrated(hits: int, misses: int, false_rate: float = 0.0) -> SequentialJudges:
+    judges = SequentialJudges(SequentialRules(false_rate=false_rate))
+    judges.learn(CALIBRATE, Verdict(True, tally(hits, misses)))
+    return judges
+
+
+@pytest.mark.parametrize("present", [0.2, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("absent", [0.0, 0.005, 0.02])
+def test_the_test_keeps_both_error_rates_it_promises(present: float, absent: float) -> None:
+    test = Sprt(present, absent, alpha=0.002, beta=0.02)
+    judge = SequentialJudge((test,), cap=400)
+    wrong_accept, _ = exact(judge, absent)
+    right_accept, _ = exact(judge, present)
+    assert wrong_accept <= 0.002 * 1.05
+    assert right_accept >= 1 - 0.02 * 1.05
+
+
+@pytest.mark.parametrize("present", [0.3, 0.5, 0.9])
+def test_it_needs_fewer_trials_than_any_fixed_number_with_the_same_errors(present: float) -> None:
+    judge = SequentialJudge((Sprt(present, 0.02, 0.002, 0.02),), cap=400)
+    _, trials = exact(judge, present)
+    assert trials < _fewest_fixed(present, 0.02, 0.002, 0.02)
+
+
+def _fewest_fixed(present: float, absent: float, alpha: float, beta: float) -> int:
+    for n in range(1, 500):
+        for k in range(1, n + 1):
+            if binomial_tail(k, n, absent) <= alpha:
+                if binomial_tail(k, n, present) >= 1 - beta:
+                    return n
+                break
+    raise AssertionError("no fixed rule")
+
+
+def test_without_false_alarms_one_hit_is_proof() -> None:
+    assert Sprt(0.3, 0.0, 0.002, 0.02).decide(Evidence(1, 40)) is True
+
+
+def test_a_certain_failure_costs_one_trial_a_candidate() -> None:
+    judge = calibrated(5, 0).judge_for(Point.of({"n": 50}))
+    assert judge.needs(Tally()) == 1
+    accepted, rejected = judge.verdict(tally(1, 0)), judge.verdict(tally(0, 1))
+    assert accepted is not None
+    assert accepted.reproduces is True
+    assert rejected is not None
+    assert rejected.reproduces is False
+
+
+def test_one_miss_of_an_accepted_point_ends_the_belief_in_certainty() -> None:
+    judges = calibrated(5, 0)
+    judges.learn(ORIGINAL.asked_for(Purpose.REPLAY), Verdict(True, tally(2, 1)))
+    assert judges.judge_for(Point.of({"n": 50})).verdict(tally(0, 1)) is None
+
+
+def test_a_rejected_point_that_hits_when_rechecked_ends_the_belief_in_certainty() -> None:
+    judges, point = calibrated(5, 0), Point.of({"n": 50})
+    judges.learn(point, Verdict(False, tally(0, 1)))
+    judges.learn(point.asked_for(Purpose.PROBE, 1), Verdict(True, tally(1, 0)))
+    assert judges.rate < 0.95
+
+
+def test_calibration_stops_at_four_hits_or_five_straight_or_forty_trials() -> None:
+    judge = CalibrationJudge(Calibration())
+    assert judge.verdict(tally(4, 0)) is None
+    assert judge.verdict(tally(3, 36)) is None
+    for hits, misses, expected in [(5, 0, True), (4, 1, True), (4, 30, True), (0, 40, False)]:
+        verdict = judge.verdict(tally(hits, misses))
+        assert verdict is not None
+        assert verdict.reproduces is expected
+
+
+def test_false_alarms_alone_do_not_pass_for_the_original_failure() -> None:
+    judge = CalibrationJudge(Calibration(absent=0.05))
+    verdict = judge.verdict(tally(2, 38))
+    assert verdict is not None
+    assert verdict.reproduces is False
+
+
+def test_the_rate_is_learned_from_the_original_and_from_what_was_accepted() -> None:
+    judges = calibrated(4, 4)
+    before = judges.rate
+    for n in range(1, 30):
+        judges.learn(Point.of({"n": n}), Verdict(True, tally(1, 1)))
+    assert before < judges.rate < 0.5
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.5])
+def test_the_learned_rate_does_not_run_away_from_the_true_one(rate: float) -> None:
+    rng, learned = random.Random(1), []
+    for _ in range(20):
+        judges = SequentialJudges()
+        _judge_once(judges, CALIBRATE, rate, rng)
+        for n in range(60):
+            _judge_once(judges, Point.of({"n": n}), rate, rng)
+        learned.append(judges.rate)
+    assert max(learned) < rate * 1.25
+    assert sum(learned) / len(learned) < rate
+
+
+def _judge_once(judges: SequentialJudges, point: Point, rate: float, rng: random.Random) -> None:
+    judge, seen = judges.judge_for(point), Tally()
+    while (verdict := judge.verdict(seen)) is None:
+        seen += tally(1, 0) if rng.random() < rate else tally(0, 1)
+    judges.learn(point, verdict)
+
+
+def test_a_candidate_that_fails_far_less_often_than_the_original_is_not_accepted() -> None:
+    judge = SequentialJudge((Sprt(0.5, 0.0, 0.002, 1e-9),), cap=80, least_rate=0.4)
+    verdict = judge.verdict(tally(1, 19))
+    assert verdict is not None
+    assert verdict.reproduces is False
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.3])
+def test_confirmation_lets_the_same_rate_pass_and_stops_one_that_drifted(rate: float) -> None:
+    judges = calibrated(4, round(4 / rate) - 4)
+    judge = judges.judge_for(Point.of({"n": 5}).asked_for(Purpose.CONFIRM))
+    assert exact(judge, rate)[0] > 0.98
+    assert exact(judge, 0.0)[0] == 0.0
+    assert exact(judge, rate / 10)[0] < 0.1
+
+
+def test_after_a_failed_replay_a_lucky_hit_is_no_longer_enough() -> None:
+    judges, point = calibrated(4, 4), Point.of({"n": 50})
+    assert exact(judges.judge_for(point), 0.05)[0] > 0.15
+    judges.learn(Point.of({"n": 60}).asked_for(Purpose.REPLAY), Verdict(False, tally(0, 12)))
+    assert exact(judges.judge_for(point), 0.05)[0] < 0.05
+
+
+def test_a_recheck_counts_what_was_seen_before() -> None:
+    judges, point = calibrated(4, 4), Point.of({"n": 50})
+    judges.learn(point, Verdict(False, tally(0, 6)))
+    again = judges.judge_for(point.asked_for(Purpose.PROBE, 1))
+    other = judges.judge_for(Point.of({"n": 51}).asked_for(Purpose.PROBE, 1))
+    assert exact(again, 0.0)[1] == pytest.approx(exact(other, 0.0)[1] - 6)
+
+
+@given(
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.sampled_from([0.0, 0.02]),
+    st.sampled_from(list(Purpose)),
+    st.integers(0, 2),
+)
+def test_needs_is_the_fewest_trials_that_can_settle_it(
+    hits: int, misses: int, false_rate: float, purpose: Purpose, replica: int
+) -> None:
+    judges = calibrated(4, 5, false_rate)
+    judge = judges.judge_for(Point.of({"n": 7}).asked_for(purpose, replica))
+    seen = tally(hits, misses)
+    needs = judge.needs(seen)
+    if judge.verdict(seen) is not None:
+        assert needs == judge.at_most(seen) == 0
+        return
+    assert 1 <= needs <= judge.at_most(seen)
+    for more in range(1, needs):
+        assert judge.verdict(tally(hits + more, misses)) is None
+        assert judge.verdict(tally(hits, misses + more)) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(0, 4), st.integers(0, 4))))
+def test_judges_told_the_same_judge_the_same(told: list[tuple[int, bool, int, int]]) -> None:
+    one, two = calibrated(4, 3), calibrated(4, 3)
+    for n, reproduces, hits, misses in told:
+        for judges in (one, two):
+            judges.learn(Point.of({"n": n}), Verdict(reproduces, tally(hits, misses)))
+    for purpose in Purpose:
+        point = Point.of({"n": 3}).asked_for(purpose, 1)
+        assert one.judge_for(point) == two.judge_for(point)
+
+
+def test_long_runs_do_not_overflow() -> None:
+    assert 0.48 < Evidence(2500, 5000).low(0.2) < 0.5
