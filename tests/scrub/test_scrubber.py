@@ -269,6 +269,6 @@ def test_counts_have_every_group_and_spans_say_where() -> None:
     ]
 
 
-def test_a_megabyte_without_a_space_is_no_trap() -> None:
-    blob = json.dumps({"x": "A" * 2**20, "y": "/a" * 2**19, "z": "a." * 2**18})
+def test_a_megabyte_without_spaces_is_no_trap() -> None:
+    blob = json.dumps({"x": "A" * 2**19, "y": "/a" * 2**18, "z": "a." * 2**17})
     assert len(scrubbed(blob)) < len(blob)

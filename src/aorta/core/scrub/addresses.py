@@ -3,48 +3,83 @@
 import ipaddress
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from aorta.core.scrub.findings import Finding, Kind
+from aorta.core.scrub.hints import hinted
 from aorta.core.scrub.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
+    MONTHS,
     NOBODY,
     ONLY_DOMAINS,
     PUBLIC_DOMAINS,
 )
 
 _IPV4 = re.compile(r"(?<![A-Za-z0-9.])(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9]|\.\d)")
-_DASHED_IPV4 = re.compile(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])")
+_DASHED_IPV4 = hinted(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
 _VERSION_BEFORE = re.compile(
     r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?)\Z", re.IGNORECASE
 )
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])"
 )
-_MAC = re.compile(
+_MAC = hinted(
     r"(?<![\w:\-])(?:[0-9A-Fa-f]{2}([:\-]))(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
-    r"|(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])"
+    r"|(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])",
+    ":",
+    "-",
+    ".",
 )
-_EMAIL = re.compile(
-    r"(?<![\w.+\-])[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w])"
+_EMAIL = hinted(
+    r"(?<![\w.+\-])[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w])",
+    "@",
+    "%40",
 )
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
-_DOMAIN = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{1,8}}[A-Za-z]{{2,24}}(?![\w(\-])(?!\.\w)")
-_URL_HOST = re.compile(
-    r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
-    r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?"
+_ENDING = re.compile(
+    rf"\.(?:{'|'.join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))})(?![\w(\-])(?!\.\w)",
+    re.IGNORECASE,
 )
-_HOST_CONTEXT = re.compile(
-    r"(?<![\w.\-])(?P<nccl>[A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] (?:NCCL|RCCL)"
-    r"|\[(?P<socket>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b"
-    r"|\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<syslog>[A-Za-z][\w.\-]+) \S+:"
-    r"|\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<slurm>[A-Za-z][\w\-]*\d[\w\-]*):"
-    r"|\bSTEP \S+ ON (?P<step>[\w\-\[\],]+)"
-    r"|\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<ssh>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b"
-    r"|(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<at>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])"
-    r"|\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|master_addr|"
-    r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
-    r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<named>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)"
+_LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
+_URL_HOST = hinted(
+    r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
+    r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?",
+    "://",
+)
+_HOST_CONTEXTS = (
+    hinted(
+        r"(?<![\w.\-])(?P<host>[A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] (?:NCCL|RCCL)", "] nccl", "] rccl"
+    ),
+    hinted(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
+    hinted(
+        r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
+        *(f"{month} " for month in sorted(MONTHS)),
+    ),
+    hinted(
+        r"\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<host>[A-Za-z][\w\-]*\d[\w\-]*):",
+        ": error: ",
+    ),
+    hinted(r"\bSTEP \S+ ON (?P<host>[\w\-\[\],]+)", "step "),
+    hinted(
+        r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
+        "ssh",
+        "scp",
+        "ping",
+        "rsync",
+    ),
+    hinted(
+        r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
+    ),
+    hinted(
+        r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|master_addr|"
+        r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
+        r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)",
+        "host",
+        "node",
+        "master_addr",
+        "rdzv",
+    ),
 )
 
 
@@ -62,25 +97,28 @@ def hosts_in(text: str) -> Iterator[Finding]:
         host = match["host"]
         if "." not in host and not any(c.isdigit() or c == "-" for c in host):
             continue
-        if is_public_domain(host) or is_generic(host) or _is_ip(host):
+        if not _names_somebody(host):
             continue
         yield Finding(match.start("host"), match.end("host"), Kind.HOST, host)
         path = match["path"]
         if path and len(path) > 1:
             yield Finding(match.start("path") + 1, match.end("path"), Kind.PATH, path[1:])
-    for match in _HOST_CONTEXT.finditer(text):
-        for group, value in match.groupdict().items():
-            if (
-                value
-                and not is_generic(value)
-                and not is_public_domain(value)
-                and not _is_ip(value)
-            ):
-                kind = Kind.USER if group == "user" else Kind.HOST
-                yield Finding(match.start(group), match.end(group), kind, value)
-    for match in _DOMAIN.finditer(text):
-        if _is_domain(match.group()) and not is_public_domain(match.group()):
-            yield Finding(match.start(), match.end(), Kind.HOST, match.group())
+    for pattern in _HOST_CONTEXTS:
+        for match in pattern.finditer(text):
+            for group, value in match.groupdict().items():
+                if _names_somebody(value):
+                    kind = Kind.USER if group == "user" else Kind.HOST
+                    yield Finding(match.start(group), match.end(group), kind, value)
+    for match in _ENDING.finditer(text):
+        labels = _LABELS.search(text, max(0, match.start() - 255), match.start())
+        if labels is not None:
+            name = text[labels.start() : match.end()]
+            if _is_domain(name) and not is_public_domain(name):
+                yield Finding(labels.start(), match.end(), Kind.HOST, name)
+
+
+def _names_somebody(name: str) -> bool:
+    return not (is_generic(name) or is_public_domain(name) or _is_ip(name))
 
 
 def is_generic(name: str) -> bool:
@@ -97,7 +135,7 @@ def _ip_addresses(text: str) -> Iterator[Finding]:
     for match in _IPV4.finditer(text):
         if _VERSION_BEFORE.search(text, max(0, match.start() - 12), match.start()):
             continue
-        if _is_ip(match.group()) and not _says_nothing(match.group()):
+        if _says_something(match.group()):
             yield Finding(match.start(), match.end(), Kind.IPV4, match.group())
     for match in _IPV6.finditer(text):
         value = match.group()
@@ -105,7 +143,7 @@ def _ip_addresses(text: str) -> Iterator[Finding]:
         is_scope = len(groups) < 3 and not re.match(
             r"[23fF][0-9A-Fa-f]{3}:", value
         )  # `c10::d` is C++
-        if not is_scope and _is_ip(value) and not _says_nothing(value):
+        if not is_scope and _says_something(value):
             yield Finding(match.start(), match.end(), Kind.IPV6, value)
 
 
@@ -120,14 +158,19 @@ def _is_domain(name: str) -> bool:
     return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])
 
 
+@lru_cache(maxsize=4096)
+def _says_something(text: str) -> bool:
+    """An address, and not one that every machine has."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified or text == "255.255.255.255")
+
+
 def _is_ip(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
         return False
     return True
-
-
-def _says_nothing(text: str) -> bool:
-    address = ipaddress.ip_address(text)
-    return address.is_loopback or address.is_unspecified or text == "255.255.255.255"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aorta.core.scrub.findings import Finding, Kind
+from aorta.core.scrub.hints import hinted
 from aorta.core.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 _PUBLIC = re.compile(
@@ -17,22 +18,25 @@ _PUBLIC = re.compile(
 _PERSONAL_INSIDE_PUBLIC = re.compile(r"/run/(?:user|media)/|/usr/(?:home|people)/")
 _SYSTEM_WINDOWS = re.compile(r"[A-Za-z]:\\+(?:windows|program files(?: \(x86\))?)\\", re.IGNORECASE)
 _PART = r"[^\s/\\\"'`<>|:;,()\[\]{}\x00-\x1f\x7f*?!$&=]"
-_BEFORE = r"(?:(?<![\w.<>/~)\]\-])|(?<=\s-[A-Za-z])|(?<=\x1b\[0m)|(?<=file://))"
-_POSIX = re.compile(
-    rf"{_BEFORE}(?P<path>(?:/(?!/)|(?<!:)//){_PART}+(?:(?:/|\\ )+{_PART}*)*[/]?)"
-    rf"|(?<![\w/])(?P<tilde>~[\w.\-]*/{_PART}+(?:/{_PART}*)*)"
-    rf"|(?<=[\w.\-]:)(?P<remote>/{_PART}+/{_PART}+(?:/{_PART}*)*)"
+_ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that is the fast order
+    rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
 )
+_REMOTE = re.compile(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*")
+_TILDE = re.compile(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*")
 _QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
-_WINDOWS = re.compile(
+_WINDOWS = hinted(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,4}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|:;,*?()]+)*[\\/]{1,4})*[^\s\\/\"'<>|:;,*?()]*"
-    r"|(?<![\\\w])\\{2,4}[\w.\-]+\\{1,2}[\w.$\-]+(?:\\{1,2}[^\s\\\"'<>|:;,*?]+)*"
+    r"|(?<![\\\w])\\{2,4}[\w.\-]+\\{1,2}[\w.$\-]+(?:\\{1,2}[^\s\\\"'<>|:;,*?]+)*",
+    ":\\",
+    ":/",
+    "\\\\",
 )
-_STORE = re.compile(
+_STORE = hinted(
     r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|rsync|git\+ssh|lustre)"
-    r"://(?P<path>[^\s\"'<>`]+)"
+    r"://(?P<path>[^\s\"'<>`]+)",
+    "://",
 )
-_CLONE = re.compile(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)")
+_CLONE = hinted(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)", "@")
 _PACKAGES = re.compile(
     rf"(?:site|dist)-packages/(?=(?:{'|'.join(sorted(PUBLIC_PACKAGES))})(?:/|\Z))"
     r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"
@@ -49,13 +53,13 @@ def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[Finding]:
         path = match["path"]
         if " " in path and " -" not in path and path.count("/") > 1:
             yield from _private(path, match.start("path"), private_roots)
-    for match in _POSIX.finditer(text):
-        group = match.lastgroup or "path"
-        path = match[group].rstrip(_TRAILING)
-        if group == "tilde":
-            yield Finding(match.start(), match.start() + len(path), Kind.PATH, path)
-        else:
-            yield from _private(path, match.start(group), private_roots)
+    for match in _ABSOLUTE.finditer(text):
+        yield from _private(match.group().rstrip(_TRAILING), match.start(), private_roots)
+    for match in _REMOTE.finditer(text):
+        yield from _private(match.group()[1:].rstrip(_TRAILING), match.start() + 1, private_roots)
+    for match in _TILDE.finditer(text):
+        path = match.group().rstrip(_TRAILING)
+        yield Finding(match.start(), match.start() + len(path), Kind.PATH, path)
     for match in _WINDOWS.finditer(text):
         path = match.group().rstrip(_TRAILING)
         if len(path) > 3 and not _SYSTEM_WINDOWS.match(path):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aorta.core.scrub.findings import Finding, Kind
+from aorta.core.scrub.hints import hinted, occurrences
 from aorta.core.scrub.keywords import (
     announces_secret,
     is_dense,
@@ -16,6 +17,7 @@ from aorta.core.scrub.keywords import (
     is_worth_hiding,
     may_announce_secret,
 )
+from aorta.core.scrub.vocabulary import words
 
 _LEFT = r"(?<![A-Za-z0-9])"
 _PROVIDERS: tuple[str, ...] = (
@@ -52,34 +54,53 @@ _PROVIDERS: tuple[str, ...] = (
     r"ATATT3[\w\-=]{50,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}|HRKU-[\w\-]{30,}|figd_[\w\-]{36,}",
     r"AKC[A-Za-z0-9]{10,}(?![A-Za-z0-9])|cmVmdGtuOj[A-Za-z0-9]{30,}",  # Artifactory
 )
+_LONG_TOKEN = re.compile(r"[A-Za-z0-9_\-.:/+=~@]{13,}")  # no credential is shorter
 _PROVIDER = re.compile(_LEFT + "(?:" + "|".join(_PROVIDERS) + ")")
-_KEY_BLOCK = re.compile(
+_KEY_BLOCK = hinted(
     r"-----BEGIN (?P<what>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
-    r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)"
+    r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)",
+    "private key",
+    "putty-user-key",
 )
-_URL_LOGIN = re.compile(
-    r"[a-z][a-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", re.IGNORECASE
+_URL_LOGIN = hinted(
+    r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"
 )
-_URL_SIGNATURE = re.compile(
+_URL_SIGNATURE = hinted(
     r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|signature|code|"
     r"access_token|awsaccesskeyid)=(?P<value>[^\s&\"'<>]{8,})",
-    re.IGNORECASE,
+    "sig",
+    "x-amz-",
+    "code=",
+    "access_token=",
+    "awsaccesskeyid",
+    flags=re.IGNORECASE,
 )
-_HEADER = re.compile(
+_HEADER = hinted(
     r"\b(?:authorization|proxy-authorization)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|negotiate|apikey)?"
     r"\s*(?P<value>[A-Za-z0-9+/_=.~\-]{6,})|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
     r"|\b(?:set-)?cookie\s*:\s*(?P<cookie>[^\r\n\"]+)",
-    re.IGNORECASE,
+    "authorization",
+    "bearer",
+    "cookie",
+    flags=re.IGNORECASE,
 )
-_LOGIN_OPTION = re.compile(
+_LOGIN_OPTION = hinted(
     r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+)"
-    r"[\"']?(?P<value>[^\s\"']+)"
+    r"[\"']?(?P<value>[^\s\"']+)",
+    "curl",
+    "sshpass",
+    "login",
+)
+_ANNOUNCING = tuple(
+    sorted(
+        words(
+            "pass secret token key cred auth dsn cookie bearer session pwd netrc string url salt pin nonce"
+        )
+    )
 )
 _ANNOUNCED = re.compile(
-    r"(?P<word>pass|secret|token|key|cred|auth|dsn|cookie|bearer|session|pwd|netrc|string|url|salt|pin|nonce)"
-    r"(?P<rest>[A-Za-z0-9_.\-]{0,30})(?P<quote>(?:[\"'\\]|&quot;|&#x27;|&#39;){0,4})"
-    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:|\sis\s)[ \t]{0,4}|[ \t]{1,4})",
-    re.IGNORECASE,
+    r"(?P<name>[A-Za-z0-9_.\-]{3,40})(?P<quote>(?:[\"'\\]|&quot;|&#x27;|&#39;){0,4})"
+    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:)[ \t]{0,4}|[ \t]{1,4})"
 )
 _NAME_TAIL = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")
 _QUOTED = re.compile(
@@ -93,9 +114,11 @@ _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials"}
 
 def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[Finding]:
     """Every secret that its own shape or the words before it give away."""
-    for pattern in (_PROVIDER, _KEY_BLOCK):
-        for match in pattern.finditer(text):
+    for token in _LONG_TOKEN.finditer(text):
+        for match in _PROVIDER.finditer(text, token.start(), token.end()):
             yield Finding(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+    for match in _KEY_BLOCK.finditer(text):
+        yield Finding(match.start(), match.end(), Kind.CREDENTIAL, match.group())
     for pattern in (_URL_LOGIN, _URL_SIGNATURE, _LOGIN_OPTION, _HEADER):
         for match in pattern.finditer(text):
             group = next(name for name, value in match.groupdict().items() if value is not None)
@@ -107,18 +130,18 @@ def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[Finding]
 
 
 def _announced(text: str) -> Iterator[Finding]:
-    for match in _ANNOUNCED.finditer(text):
+    for at in occurrences(text, _ANNOUNCING):
+        match = _ANNOUNCED.match(text, at)
+        if match is None:
+            continue
         head = _NAME_TAIL.search(text, max(0, match.start() - 64), match.start())
         prefix = head.group() if head else ""
-        name = prefix + match["word"] + match["rest"]
+        name = prefix + match["name"]
         separator = match["join"].strip()
-        if separator in {"", "is"} and not (separator == "" and prefix.startswith("-")):
+        if not separator and not name.startswith("-"):
             continue  # "the password is wrong" is a sentence; `--password x` is not
-        in_list = text[match.start() - len(prefix) - 1 : match.start() - len(prefix)] in {
-            "?",
-            "&",
-            ";",
-        }
+        begin = at - len(prefix)
+        in_list = begin > 0 and text[begin - 1] in "?&;"
         found = _value_at(text, match.end(), in_list)
         if found is None:
             continue

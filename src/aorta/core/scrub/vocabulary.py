@@ -39,6 +39,7 @@ DOMAINS_AND_CODE = words("internal local cluster")
 DOMAINS_WITH_A_DASH = words(
     "net io ai cloud dev co de uk fr eu cn jp kr in ch nl se us ca au app tech systems run"
 )
+MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
 PUBLIC_DOMAINS = words(
     "github.com githubusercontent.com gitlab.com pytorch.org pypi.org pythonhosted.org python.org huggingface.co "
     "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org debian.org ubuntu.com google.com "

@@ -1,0 +1,90 @@
+"""Which detector finds more of one corpus of secrets, which spoils clean text, and how fast each reads a log.
+
+The peer is detect-secrets with all its plugins. *Named*: it says the line holds a secret. *Removable*: what it reports covers the
+whole value, so that taking it out leaves nothing. Target for our own rules: all removable, no clean line touched.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aorta.core.scrub import Kind, Scrubber
+
+CLEAN_LINES = (
+    "step 12 loss 0.125 grad_norm=1e-4 [INFO] rank 3",
+    "max_tokens=4096 num_key_value_heads=8 pad_token=<pad>",
+    "SyntaxError: unexpected token: foo; the password is wrong",
+    "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "commit 3b18e512dba79e4c8300dd08aeb37f8e728b8dad fixed the hang",
+    "/usr/lib/x86_64-linux-gnu/libc.so.6 /opt/rocm-6.2.0/lib/librccl.so",
+    "NCCL_DEBUG=INFO PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    "image sha256:4bcff63911fcb4448bd4fdacec207030997caf25e9bea4045fa6c8c44de311d1",
+)
+LOG_LINE = (
+    "2026-11-15 05:35:08,123 [rank3] INFO step 1200 loss 2.3411 lr 1.0e-4 tokens/s 81234 "
+    "/home/someone/proj/train.py:42 from 10.1.2.3\n"
+)
+LOG_LINES = 4000
+
+
+def main() -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+    from planted import CORPUS
+
+    corpus = [planted for planted in CORPUS if planted.kind is Kind.CREDENTIAL]
+    print(f"{len(corpus)} secrets, {len(CLEAN_LINES)} clean lines, a log of {LOG_LINES} lines")
+    print(
+        f"{'detector':<16} {'named':>6} {'removable':>10} {'clean lines touched':>20} {'MB/s':>6}"
+    )
+    for name, reported in {"aorta": _aorta, "detect-secrets": _detect_secrets}.items():
+        with _ready(name):
+            found = [(planted.value, list(reported(planted.line))) for planted in corpus]
+            named = sum(bool(values) for _, values in found)
+            removable = sum(any(value in got for got in values) for value, values in found)
+            touched = sum(bool(list(reported(line))) for line in CLEAN_LINES)
+            speed = _megabytes_per_second(reported)
+        print(f"{name:<16} {named:>6} {removable:>10} {touched:>20} {speed:>6.2f}")
+
+
+def _aorta(text: str) -> Iterator[str]:
+    scrubber = Scrubber()
+    scrubber.learn(text)
+    return (span.value for span in scrubber.text(text).spans)
+
+
+def _detect_secrets(text: str) -> Iterator[str]:
+    """As it is used on files: its line-wise mode switches the entropy limit off and reports every word."""
+    from detect_secrets.core.scan import scan_file
+
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as file:
+        file.write(text)
+        file.flush()
+        for secret in scan_file(file.name):
+            if secret.type != "Public IP (ipv4)":
+                yield secret.secret_value or ""
+
+
+@contextmanager
+def _ready(name: str) -> Iterator[None]:
+    if name != "detect-secrets":
+        yield
+        return
+    from detect_secrets.settings import default_settings
+
+    with default_settings():
+        yield
+
+
+def _megabytes_per_second(reported: Callable[[str], Iterable[str]]) -> float:
+    log = LOG_LINE * LOG_LINES
+    began = time.process_time()
+    for _value in reported(log):
+        continue
+    return len(log) / 1e6 / (time.process_time() - began)
+
+
+if __name__ == "__main__":
+    main()
