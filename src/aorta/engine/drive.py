@@ -135,7 +135,7 @@ class Engine:
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
         while self._free_slots() > 0:
-            asked = self.search.ask(1, tuple(self._open))
+            asked = self.search.ask(self._free_slots(), tuple(self._open))
             if not asked:
                 break
             state = self._open_point(asked[0])
