@@ -41,11 +41,7 @@ class Kind:
     fault: str | None = None  # where several kinds share one fault
     torchrun: bool = False  # one interleaved log with rank prefixes
     hang_timeout: float | None = None  # a launcher's hang detector, for what never ends by itself
-
-    @property
-    def half(self) -> str:
-        """Kinds alternate, so each half holds about as many of every sort."""
-        return "tuning" if [kind.name for kind in KINDS].index(self.name) % 2 == 0 else "held_back"
+    ranks: int = 2
 
 
 BOTH = (0, 1)
@@ -124,13 +120,18 @@ def main() -> None:
         if not wanted or kind.name in wanted:
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
-                make_case(kind, Path(scratch), corpus / kind.name)
+                make_case(kind, Path(scratch), corpus / kind.name, half_of(kind))
             print(f"{kind.name:32} {time.monotonic() - started:5.1f} s", flush=True)
 
 
-def make_case(kind: Kind, work: Path, case: Path) -> None:
+def half_of(kind: Kind) -> str:
+    """Kinds alternate, so each half holds about as many of every sort."""
+    return "tuning" if KINDS.index(kind) % 2 == 0 else "held_back"
+
+
+def make_case(kind: Kind, work: Path, case: Path, half: str, job: Path = JOB) -> None:
     script, scratch, logs = work / "train.py", work / "scratch", work / "logs"
-    shutil.copy(JOB, script)
+    shutil.copy(job, script)
     scratch.mkdir()
     logs.mkdir()
     work.chmod(0o755)
@@ -149,7 +150,7 @@ def make_case(kind: Kind, work: Path, case: Path) -> None:
     ]
     if told:
         (logs / "kernel.log").write_text("\n".join(told) + "\n")
-    _keep(kind, logs, work, case)
+    _keep(kind, half, logs, work, case)
 
 
 def _arguments(kind: Kind, scratch: Path) -> list[str]:
@@ -157,8 +158,8 @@ def _arguments(kind: Kind, scratch: Path) -> list[str]:
 
 
 def _run_ranks(kind: Kind, argv: list[str], logs: Path, port: int) -> list[dict[str, object]]:
-    """Both ranks, a file each for their output; survivors are stopped as a launcher would stop them."""
-    processes = [_start(rank, kind, argv, logs, port) for rank in (0, 1)]
+    """Every rank, a file each for their output; survivors are stopped as a launcher would stop them."""
+    processes = [_start(rank, kind, argv, logs, port) for rank in range(kind.ranks)]
     started, stop_at, hung = time.monotonic(), None, False
     ends: dict[int, float] = {}
     while len(ends) < len(processes):
@@ -187,7 +188,7 @@ def _start(
         (logs / f"rank_{rank}.out").open("wb") as out,
         (logs / f"rank_{rank}.err").open("wb") as err,
     ):
-        process = subprocess.Popen(argv, stdout=out, stderr=err, env=_environment(rank, port))
+        process = subprocess.Popen(argv, stdout=out, stderr=err, env=_environment(rank, kind, port))
     if kind.name == "host_oom_killed" and rank == 1:
         group = MEMORY_CGROUP / "aorta-faults"
         group.mkdir(exist_ok=True)
@@ -196,8 +197,13 @@ def _start(
     return process
 
 
-def _environment(rank: int, port: int) -> dict[str, str]:
-    ours = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+def _environment(rank: int, kind: Kind, port: int) -> dict[str, str]:
+    ours = {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(kind.ranks),
+        "OMP_NUM_THREADS": "1",
+    }
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return os.environ | ours | meeting | {"LANGUAGE": "de"}
 
@@ -259,7 +265,7 @@ def _kernel_lines() -> list[str]:
     ).stdout.splitlines()
 
 
-def _keep(kind: Kind, logs: Path, work: Path, case: Path) -> None:
+def _keep(kind: Kind, half: str, logs: Path, work: Path, case: Path) -> None:
     if case.exists():
         shutil.rmtree(case)
     case.mkdir(parents=True)
@@ -269,7 +275,7 @@ def _keep(kind: Kind, logs: Path, work: Path, case: Path) -> None:
         for ours, theirs in here.items():
             text = text.replace(ours.encode(), theirs.encode())
         (case / file.name).write_bytes(text)
-    truth = asdict(kind) | {"half": kind.half, "origin": "injected: benchmarks/faults/job.py"}
+    truth = asdict(kind) | {"half": half, "origin": "injected"}
     kept = {"name", "failure_class", "root_ranks", "decision", "user_error", "half", "origin"}
     (case / "truth.json").write_text(
         json.dumps({key: truth[key] for key in truth if key in kept}, indent=1) + "\n"
