@@ -11,12 +11,12 @@ from aorta.attribution.reading import Source, ends_of
 HEAD = 64 << 10
 TAIL = 192 << 10
 _STEP = re.compile(
-    r"(?P<before>[^\n\r]{0,40}?)"
-    r"(?:(?<![A-Za-z0-9-])(?:global|train|training|optimizer|current)?[ _]?"
-    r"(?:iteration|iter|step|update)s?\b[\"']?[ \t]*[:=#]?[ \t]*\[?[ \t]*(?P<step>\d{1,12})(?![\d.]*\d*%)"
-    r"|\|[ \t]*(?P<bar>\d{1,12})/\d{1,12}[ \t]*\[\d)",
+    r"(?:iteration|iter|step|update)s?[\"']?[ \t]*[:=#]?[ \t]*\[?[ \t]*(?P<step>\d{1,12})(?![\d.]*%)"
+    r"|\|[ \t]*(?P<bar>\d{1,12})/\d{1,12}[ \t]*\[\d",
     re.IGNORECASE,
 )
+_BEFORE = 40  # characters before a step that may say it is something else
+_INSIDE_A_WORD = re.compile(r"[A-Za-z0-9-]$")
 _NOT_PROGRESS = re.compile(
     r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|for|at|skip\w*|in)"
     r"[ _=:]*\(?$",
@@ -50,15 +50,23 @@ def steps_in(text: str) -> list[int]:
     """The steps reported in `text`, in order: of the wording used most often."""
     by_wording: dict[str, list[int]] = {}
     for found in _STEP.finditer(text):
-        before = found["before"] or ""
-        if _NOT_PROGRESS.search(before.rstrip()) or _RESUMING.search(before):
+        line = text.rfind("\n", max(0, found.start() - _BEFORE), found.start()) + 1
+        before = text[line or max(0, found.start() - _BEFORE) : found.start()]
+        if found["step"] and not _is_progress(before):
             continue
-        number = found["step"] or found["bar"]
-        wording = found[0][len(before) : -len(number)].strip().lower() or "bar"
-        by_wording.setdefault(wording, []).append(int(number))
+        wording = "bar" if found["bar"] else text[found.start() : found.start("step")].lower()
+        by_wording.setdefault(wording.strip(), []).append(int(found["step"] or found["bar"]))
     if by_wording:
         return max(by_wording.values(), key=len)
     return growing_number(text)
+
+
+def _is_progress(before: str) -> bool:
+    return not (
+        _INSIDE_A_WORD.search(before)
+        or _NOT_PROGRESS.search(before.rstrip())
+        or _RESUMING.search(before)
+    )
 
 
 def growing_number(text: str) -> list[int]:

@@ -3,7 +3,6 @@
 Knows bytes, lines, colours, carriage returns and rank prefixes; knows nothing about failures.
 """
 
-import gzip
 import io
 import re
 import zlib
@@ -11,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 PIECE = 1 << 20
 MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
 LONGEST_LINE = 4000
+_PACKED = 64 << 10
 
 _GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -63,27 +63,50 @@ class Source:
         if self.path is None:
             yield io.BytesIO(self.text)
         elif self.is_compressed:
-            with gzip.open(self.path, "rb") as unpacked:
-                yield _UntilDamaged(unpacked)
+            with self.path.open("rb") as file:
+                yield _Unpacked(file)
         else:
             with self.path.open("rb") as file:
                 yield file
 
 
-class _UntilDamaged:
-    """A gzip stream that ends where it is cut off: a crashed job rarely closes its log."""
+class _Unpacked:
+    """The bytes of a gzip file up to where it ends or is damaged: a crashed job rarely closes its log."""
 
-    def __init__(self, unpacked: gzip.GzipFile) -> None:
-        self._unpacked = unpacked
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        self._packed = b""
 
-    def read(self, size: int) -> bytes:
-        try:
-            return self._unpacked.read(size)
-        except (EOFError, OSError, zlib.error):
-            return b""
+    def read(self, size: int, /) -> bytes:
+        out = bytearray()
+        while len(out) < size and (more := self._some(size - len(out))):
+            out += more
+        return bytes(out)
 
-    def seek(self, offset: int) -> int:
-        return self._unpacked.seek(offset)
+    def seek(self, offset: int, /) -> int:
+        """From the beginning, which is the only place it is ever called at."""
+        at = 0
+        while at < offset and (passed := self.read(min(PIECE, offset - at))):
+            at += len(passed)
+        return at
+
+    def _some(self, size: int) -> bytes:
+        while True:
+            if self._inflate.eof:  # another member may follow: logs are appended to
+                self._packed = self._inflate.unused_data
+                self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            self._packed = self._packed or self._file.read(_PACKED)
+            if not self._packed:
+                return b""
+            try:
+                more = self._inflate.decompress(self._packed, size)
+            except zlib.error:
+                self._packed = b""
+                return b""
+            self._packed = self._inflate.unconsumed_tail
+            if more:
+                return more
 
 
 @dataclass(frozen=True)
