@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from attribution_corpus import CORPUS
 
 

@@ -126,7 +126,8 @@ def _repeats(
             break
         same += 1
     progress_is_told = finding.last_step is not None
-    one_chance = rule.policy in {Policy.ONCE, Policy.STARTUP} and progress_is_told
+    once = rule.policy in {Policy.ONCE, Policy.STARTUP} or _is_one_node_only(finding)
+    one_chance = once and progress_is_told
     if one_chance and same >= 1:
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
     if limit > 0 and len(streak) + 1 >= limit:

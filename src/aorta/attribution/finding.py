@@ -433,9 +433,16 @@ def _advice(cause: _Cause) -> tuple[Advice, ...]:
 
 
 def _one_node_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
+    """How many nodes there are, if one alone shows the failure and another is known to have come past it."""
     nodes = set(facts.nodes.values())
     guilty = {facts.nodes[rank] for rank in suspects if rank is not None and rank in facts.nodes}
-    return len(nodes) if len(nodes) > 1 and len(guilty) == 1 else None
+    came_past = {
+        facts.nodes.get(sign.rank)
+        for sign in facts.reading.signs
+        if sign.rank is not None and sign.role in {Role.CASCADE, Role.WAITING}
+    }
+    alone = len(guilty) == 1 and bool(came_past - guilty - {None})
+    return len(nodes) if alone else None
 
 
 def _device(facts: Facts, rank: int | None) -> str | None:
