@@ -3,13 +3,14 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from aorta_cli import COMMAND, environ
 
 
 @dataclass
@@ -28,9 +29,9 @@ class Service:
 
 @contextmanager
 def running_service(root: Path, database: Path, *options: str) -> Iterator[Service]:
-    command = [sys.executable, "-m", "aorta", "attrsvc", "--port", "0", "--db", str(database)]
+    command = [*COMMAND, "attrsvc", "--port", "0", "--db", str(database)]
     command += ["--allowed-root", str(root), *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ())
     assert process.stderr is not None
     try:
         for line in process.stderr:

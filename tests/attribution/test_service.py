@@ -4,7 +4,6 @@ import concurrent.futures
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from aorta_cli import aorta
 from attribution_corpus import CORPUS
 from attribution_service import Service, running_service
 
@@ -170,9 +170,10 @@ def test_malformed_bodies_are_refused_without_being_repeated(service: Service) -
         assert client.post("/v1/cycles", content=b"{" * 9_000_000).status_code == 413
 
 
-def test_unknown_cycles_and_jobs_are_not_found(service: Service) -> None:
+def test_a_cycle_nobody_reported_is_pending_and_such_a_job_is_not_found(service: Service) -> None:
     with service.client() as client:
-        assert client.get("/v1/cycles/no/no/decision").status_code == 404
+        nobody = {"status": "pending", "decision": None, "finding": None}
+        assert client.get("/v1/cycles/no/no/decision").json() == nobody
         assert client.get("/v1/jobs/no-such-job").status_code == 404
 
 
@@ -239,9 +240,8 @@ def test_a_taken_port_and_a_bad_database_are_one_line_and_code_5(
         ["--port", port, "--db", str(tmp_path / "x")],
         ["--port", "0", "--db", database],
     ):
-        command = [sys.executable, "-m", "aorta", "attrsvc", "--allowed-root", str(tmp_path)]
-        done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 5
+        done = aorta("attrsvc", "--allowed-root", tmp_path, *options)
+        assert done.exit_code == 5
         assert "Traceback" not in done.stderr
         assert "sesame" not in done.stderr
 

@@ -58,7 +58,11 @@ def read_failures(path: Path) -> tuple[RankFailure, ...]:
         raise SpecError(
             "expected a list of {rank, exit_code, signal} or a cycle_info.json", where=str(path)
         )
-    return tuple(_failure(row, f"{path}: [{index}]") for index, row in enumerate(rows))
+    return failures_of(rows, str(path))
+
+
+def failures_of(rows: Sequence[Any], where: str) -> tuple[RankFailure, ...]:
+    return tuple(_failure(row, f"{where}: [{index}]") for index, row in enumerate(rows))
 
 
 def _failure(row: Any, where: str) -> RankFailure:

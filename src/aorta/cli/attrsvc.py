@@ -52,6 +52,7 @@ def command(
     from aorta.core.errors import InfrastructureError
 
     try:
+        from aorta.attribution.service.api import create_app
         from aorta.attribution.service.server import serve
         from aorta.attribution.service.settings import Settings, database_url, read_token
     except ImportError as missing:
@@ -62,4 +63,4 @@ def command(
     if token is None and host not in {"127.0.0.1", "::1", "localhost"}:
         say("aorta: listening beyond this machine without --token-file: anybody there can ask")
     settings = Settings(roots, database_url(db), token, rate_limit, max_no_progress_cycles)
-    serve(settings, host, port, lambda url: say(f"aorta: attribution service at {url}"))
+    serve(create_app(settings), host, port, lambda url: say(f"aorta: attribution service at {url}"))

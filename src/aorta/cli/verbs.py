@@ -16,6 +16,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
     Verb("attrsvc", "aorta.cli.attrsvc", "The same as a service for launchers."),
+    Verb("mcp", "aorta.cli.mcp", "The same as tools for an assistant."),
 )
 
 

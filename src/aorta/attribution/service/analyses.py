@@ -12,13 +12,14 @@ import time
 from collections import OrderedDict
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aorta.attribution.documents import past_cycle
+from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence, LogTail, PastCycle, RankFailure
 from aorta.attribution.service import worker
-from aorta.attribution.service.guard import PathJail
 from aorta.attribution.service.metrics import Metrics
 from aorta.attribution.service.models import CycleReport, FailureReport
 from aorta.attribution.service.store import CycleKey, Store
@@ -71,7 +72,6 @@ class Analyses:
         self._workers, self._limit = workers, no_progress_limit
         self._pool = self._new_pool()
         self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
-        self._arrivals = asyncio.Condition()
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided, and have a worker ready before it is needed."""
@@ -104,41 +104,21 @@ class Analyses:
         cycle.first_report, cycle.last_report = cycle.first_report or now, now
         if cycle.answer is None:
             self._ensure_running(key, cycle)
-        async with self._arrivals:
-            self._arrivals.notify_all()
         return cycle.answer is not None, duplicate
 
-    async def answer(self, key: CycleKey, wait: float) -> tuple[bool, dict[str, Any] | None]:
-        """(is the cycle known, its answer), waiting up to `wait` seconds for either to become true."""
-        deadline = time.monotonic() + wait
-        while (cycle := await self._known(key)) is None:
-            if not await self._arrival(deadline):
-                return False, None
-        if cycle.answer is None:
-            try:
-                await asyncio.wait_for(cycle.answered.wait(), max(0.0, deadline - time.monotonic()))
-            except TimeoutError:
-                return True, None
-        return True, cycle.answer
+    async def answer(self, key: CycleKey, wait: float = 0.0) -> dict[str, Any] | None:
+        """The answer, the moment it is known; None when `wait` seconds were not enough.
 
-    async def _arrival(self, deadline: float) -> bool:
-        """Wait for any report to come; False when the time is up."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        async with self._arrivals:
-            try:
-                await asyncio.wait_for(self._arrivals.wait(), left)
-            except TimeoutError:
-                return False
-        return True
+        A cycle that nobody has reported yet is waited for like any other: a leader may ask before its agents tell.
+        """
+        cycle = await self._cycle(key)
+        if cycle.answer is None and wait > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(cycle.answered.wait(), wait)
+        return cycle.answer
 
-    async def _known(self, key: CycleKey) -> _Cycle | None:
-        cycle = self._cycles.get(key)
-        if cycle is not None and (cycle.digests or cycle.answer or cycle.task):
-            return cycle
-        row = await asyncio.wrap_future(self._store.cycle(key))
-        return None if row is None else await self._cycle(key)
+    async def is_reported(self, key: CycleKey) -> bool:
+        return await asyncio.wrap_future(self._store.cycle(key)) is not None
 
     async def _cycle(self, key: CycleKey) -> _Cycle:
         cycle = self._cycles.get(key)
@@ -152,11 +132,13 @@ class Analyses:
         return cycle
 
     def _forget_old(self) -> None:
-        """Decided cycles can be read from the store again."""
-        if len(self._cycles) > _REMEMBERED:
-            oldest = next((key for key, cycle in self._cycles.items() if cycle.answer), None)
-            if oldest is not None:
-                del self._cycles[oldest]
+        """Decided cycles can be read from the store again; those nobody reported are only questions."""
+        while len(self._cycles) > _REMEMBERED:
+            idle = (key for key, cycle in self._cycles.items() if cycle.answer or not cycle.task)
+            oldest = next(idle, None)
+            if oldest is None:
+                return
+            del self._cycles[oldest]
 
     def _ensure_running(self, key: CycleKey, cycle: _Cycle) -> None:
         if cycle.task is None:
@@ -214,10 +196,12 @@ class Analyses:
         paths = {path for r in reports for path in r.log_paths if self._jail.allows(path)}
         real = [self._jail.admit(path) for path in sorted(paths)]
         logs = find_logs([path for path in real if path.exists()])
+        at_hand = {log.rank for log in logs if log.rank is not None}
         tails = [
-            LogTail(tail.text, tail.rank, nodes.get(tail.rank), f"tail of {r.agent}")
+            LogTail(tail.text, tail.rank, nodes.get(tail.rank), f"tail from {r.agent}")
             for r in reports
             for tail in r.tails
+            if tail.rank not in at_hand  # the log itself says more than its end
         ]
         placed = tuple(
             replace(log, node=nodes.get(log.rank)) if log.rank in nodes else log for log in logs

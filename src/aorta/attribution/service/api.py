@@ -8,8 +8,9 @@ from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
+from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.service.analyses import Analyses
-from aorta.attribution.service.guard import ApiError, Guard, PathJail, RateLimit
+from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.metrics import Metrics
 from aorta.attribution.service.models import (
     Accepted,
@@ -52,6 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.store, app.state.metrics, app.state.jail = store, metrics, jail
     app.add_middleware(Guard, token=settings.token, limit=RateLimit(settings.rate_limit))
     app.add_exception_handler(ApiError, _refused)
+    app.add_exception_handler(PathRefusedError, _path_refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.include_router(_routes())
     app.include_router(peer_routes())
@@ -81,11 +83,8 @@ def _routes() -> APIRouter:
         request: Request,
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 0.0,
     ) -> DecisionAnswer:
-        """The decision, the moment it is known or when `wait` seconds have passed."""
-        known, answer = await request.app.state.analyses.answer(CycleKey(job_id, cycle_id), wait)
-        if not known:
-            raise ApiError(404, "not_found", "nobody has reported this cycle")
-        return _answer(answer)
+        """The decision, the moment it is known; `pending` when `wait` seconds were not enough."""
+        return _answer(await request.app.state.analyses.answer(CycleKey(job_id, cycle_id), wait))
 
     @routes.get("/v1/jobs")
     async def list_jobs(
@@ -141,6 +140,12 @@ async def _from_store(future: Any) -> Any:
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return error.response()
+
+
+async def _path_refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, PathRefusedError)
+    status = 400 if error.code == "invalid_path" else 403
+    return ApiError(status, error.code, error.message).response()
 
 
 async def _malformed(_request: Request, error: Exception) -> Response:

@@ -1,12 +1,10 @@
-"""Who may ask, how much, and for which files. Nothing here ever repeats a path or a token to the caller."""
+"""Who may ask, how often and how much. Nothing here ever repeats a token to the caller."""
 
 import hmac
-import os
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -33,42 +31,6 @@ class ApiError(Exception):
             headers = {"WWW-Authenticate": "Bearer"}
         body = {"error_code": self.code, "message": self.message, "details": None}
         return JSONResponse(body, self.status, headers)
-
-
-class PathJail:
-    """Log paths are served only from under the allowed roots, by their true name."""
-
-    def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = tuple(Path(os.path.realpath(root)) for root in roots)
-
-    def admit(self, text: str) -> Path:
-        """The path, if it is absolute, holds no `..` and no link, and lies under a root."""
-        path = Path(text)
-        if "\0" in text or not path.is_absolute() or ".." in path.parts:
-            raise ApiError(400, "invalid_path", "a log path must be absolute and hold no '..'")
-        real = Path(os.path.realpath(path))
-        if not any(real.is_relative_to(root) for root in self._roots):
-            raise ApiError(403, "outside_root", "the log lies outside the allowed roots")
-        if self._has_link(path):
-            raise ApiError(403, "outside_root", "a log path may not lead through a symbolic link")
-        return real
-
-    def allows(self, text: str) -> bool:
-        try:
-            self.admit(text)
-        except ApiError:
-            return False
-        return True
-
-    def _has_link(self, path: Path) -> bool:
-        """Whether a link stands below the root; the root itself may be one, its owner chose it."""
-        inside = [
-            part
-            for part in (path, *path.parents)
-            if any(Path(os.path.realpath(part)) != root for root in self._roots)
-            and not any(root.is_relative_to(os.path.realpath(part)) for root in self._roots)
-        ]
-        return any(part.is_symlink() for part in inside)
 
 
 @dataclass

@@ -87,11 +87,9 @@ def peer_routes() -> APIRouter:
         key = await asyncio.wrap_future(request.app.state.store.owner_of(str(path)))
         if key is None:
             raise ApiError(404, "not_found", "nobody has told of this log")
-        known, answer = await request.app.state.analyses.answer(key, 0.0)
-        if not known:
+        if not await request.app.state.analyses.is_reported(key):
             await _analyse(request, path, key)
-        if answer is None and wait:
-            _, answer = await request.app.state.analyses.answer(key, _WAIT)
+        answer = await request.app.state.analyses.answer(key, _WAIT if wait else 0.0)
         return _result(answer, wl_restart or 0)
 
     return routes

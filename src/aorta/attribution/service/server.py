@@ -1,25 +1,24 @@
-"""Run the service on a socket until it is told to stop."""
+"""Run an ASGI application on a socket until it is told to stop."""
 
 import asyncio
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
-from aorta.attribution.service.api import create_app
-from aorta.attribution.service.settings import Settings
 from aorta.core.errors import InfrastructureError
 
 _BACKLOG = 4096  # a whole cluster may report at once
 
 
-def serve(settings: Settings, host: str, port: int, announce: Callable[[str], None]) -> None:
+def serve(app: Any, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Blocks. `announce` gets the URL once connections are taken (port 0 chooses a free one)."""
     listener = _listener(host, port)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         backlog=_BACKLOG,
         log_level="warning",
         access_log=False,
