@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.faults.make_corpus import Kind, make_case
 
-JOB = Path(__file__).with_name("gpu_job.py")
+JOB = "benchmarks.faults.gpu_job"
 KINDS = (
     Kind("gpu_oom_startup", "device_oom", (0, 1), "STOP", user_error=True),
     Kind("gpu_oom_late", "device_oom", (1,), "RESTART"),

@@ -21,7 +21,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-JOB = Path(__file__).with_name("job.py")
+ROOT = Path(__file__).resolve().parents[2]
+JOB = "benchmarks.faults.job"
 MEMORY_CGROUP = Path("/sys/fs/cgroup/memory")
 GIVE_UP_AFTER = 45.0
 GRACE = 1.0
@@ -113,10 +114,34 @@ KINDS: tuple[Kind, ...] = (
     Kind("value_error_interleaved", "user_exception", (1,), "RESTART", fault="value_error", torchrun=True),
 )  # fmt: skip
 
+LATER_KINDS: tuple[Kind, ...] = (
+    Kind("bad_type", "bad_arguments", BOTH, "STOP", user_error=True, arguments=("--steps", "ten")),
+    Kind("missing_library", "import_error", BOTH, "STOP", user_error=True),
+    Kind("wrong_backend", "bad_config", BOTH, "STOP", user_error=True),
+    Kind("nccl_without_gpu", "bad_config", BOTH, "STOP", user_error=True),
+    Kind("logged_and_raised", "missing_file", BOTH, "STOP", user_error=True),
+    Kind("forbidden_directory", "permission_denied", BOTH, "STOP", user_error=True),
+    Kind("attribute_error", "user_exception", BOTH, "RESTART"),
+    Kind("disk_full_numpy", "disk_full", (0,), "STOP"),
+    Kind("object_store_refused", "network_loss", (1,), "RESTART"),
+    Kind("object_store_silent", "network_loss", (0,), "RESTART"),
+    Kind("loader_out_of_memory", "host_oom", (1,), "RESTART"),
+    Kind("sigquit", "killed", (1,), "RESTART"),
+    Kind("store_host_killed", "killed", (0,), "RESTART"),
+    Kind("c_assertion", "abort", (1,), "RESTART"),
+    Kind("stack_overflow", "segfault", (0,), "RESTART"),
+    Kind("exception_group", "user_exception", (1,), "RESTART"),
+    Kind("nan_in_finally", "nan", (0,), "RESTART"),
+    Kind("index_in_embedding", "user_exception", (1,), "RESTART"),
+    Kind("skipped_barrier", "collective_timeout", (), "RESTART"),
+    Kind("noise_then_assertion", "assertion", (0,), "RESTART"),
+    Kind("optional_import_then_kill", "killed", (1,), "RESTART"),
+)  # fmt: skip
+
 
 def main() -> None:
     corpus, wanted = Path(sys.argv[1]), set(sys.argv[2:])
-    for kind in KINDS:
+    for kind in (*KINDS, *LATER_KINDS):
         if not wanted or kind.name in wanted:
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
@@ -125,13 +150,14 @@ def main() -> None:
 
 
 def half_of(kind: Kind) -> str:
-    """Kinds alternate, so each half holds about as many of every sort."""
+    """Kinds alternate, so each half holds about as many of every sort; later ones were never tuned to."""
+    if kind in LATER_KINDS:
+        return "later"
     return "tuning" if KINDS.index(kind) % 2 == 0 else "held_back"
 
 
-def make_case(kind: Kind, work: Path, case: Path, half: str, job: Path = JOB) -> None:
-    script, scratch, logs = work / "train.py", work / "scratch", work / "logs"
-    shutil.copy(job, script)
+def make_case(kind: Kind, work: Path, case: Path, half: str, job: str = JOB) -> None:
+    scratch, logs = work / "scratch", work / "logs"
     scratch.mkdir()
     logs.mkdir()
     work.chmod(0o755)
@@ -141,7 +167,7 @@ def make_case(kind: Kind, work: Path, case: Path, half: str, job: Path = JOB) ->
         if kind.name.startswith("disk_full"):
             stack.enter_context(_small_disk(scratch / "small"))
         run = _run_torchrun if kind.torchrun else _run_ranks
-        failures = run(kind, [sys.executable, str(script), *_arguments(kind, scratch)], logs, port)
+        failures = run(kind, [sys.executable, "-m", job, *_arguments(kind, scratch)], logs, port)
     (logs / "failures.json").write_text(json.dumps(failures, indent=1) + "\n")
     told = [
         line
@@ -205,7 +231,7 @@ def _environment(rank: int, kind: Kind, port: int) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
     }
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return os.environ | ours | meeting | {"LANGUAGE": "de"}
+    return os.environ | ours | meeting | {"LANGUAGE": "de", "PYTHONPATH": str(ROOT)}
 
 
 def _run_torchrun(kind: Kind, argv: list[str], logs: Path, port: int) -> list[dict[str, object]]:
@@ -219,7 +245,12 @@ def _run_torchrun(kind: Kind, argv: list[str], logs: Path, port: int) -> list[di
     ]
     with (logs / "job.log").open("wb") as log:
         subprocess.run(
-            [*command, *argv[1:]], stdout=log, stderr=subprocess.STDOUT, timeout=120, check=False
+            [*command, *argv[1:]],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+            check=False,
         )
     return []  # torchrun's own summary in the log is all there is
 
@@ -269,7 +300,12 @@ def _keep(kind: Kind, half: str, logs: Path, work: Path, case: Path) -> None:
     if case.exists():
         shutil.rmtree(case)
     case.mkdir(parents=True)
-    here = {str(work): "/srv/job", sys.prefix: "/opt/venv", sys.base_prefix: "/usr/local"}
+    here = {
+        str(work): "/srv",
+        str(ROOT): "/srv/job",
+        sys.prefix: "/opt/venv",
+        sys.base_prefix: "/usr/local",
+    }
     for file in sorted(logs.iterdir()):
         text = file.read_bytes()
         for ours, theirs in here.items():
