@@ -1,0 +1,1 @@
+"""Real failing jobs, made to order: where the attribution corpus comes from."""

@@ -1,0 +1,48 @@
+"""Failures that need a CUDA device: out of memory, device assert, illegal access, NCCL time-out with its dump.
+
+    python -m benchmarks.faults.gpu_faults OUT_DIRECTORY
+
+From the repository root, with nothing installed but torch; under three minutes on one device. Two ranks share the
+device over gloo, because NCCL refuses that (which is one of the kinds); the NCCL time-out is one rank whose stream is kept
+busy past it. Each kind becomes one directory of the same form as those of `make_corpus.py`.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.faults.make_corpus import Kind, make_case
+
+JOB = "benchmarks.faults.gpu_job"
+KINDS = (
+    Kind("gpu_oom_startup", "device_oom", (0, 1), "STOP", user_error=True),
+    Kind("gpu_oom_late", "device_oom", (1,), "RESTART"),
+    Kind("gpu_device_assert", "device_assert", (1,), "RESTART"),
+    Kind("gpu_illegal_access", "illegal_access", (0,), "RESTART"),
+    Kind("gpu_nan", "nan", (1,), "RESTART"),
+    Kind("gpu_invalid_device", "bad_config", (0, 1), "STOP", user_error=True),
+    Kind("gpu_nccl_duplicate_device", "bad_config", (0, 1), "STOP", user_error=True),
+    Kind("gpu_nccl_timeout", "collective_timeout", (), "RESTART", ranks=1),
+)
+
+
+def main() -> None:
+    corpus = Path(sys.argv[1])
+    for kind in KINDS:
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
+            make_case(kind, Path(scratch), corpus / kind.name, "held_back", JOB)
+            _keep_dumps(Path(scratch) / "scratch", corpus / kind.name)
+        print(f"{kind.name:32} {time.monotonic() - started:5.1f} s", flush=True)
+
+
+def _keep_dumps(scratch: Path, case: Path) -> None:
+    """Flight recorder dumps as the process group itself wrote them."""
+    for dump in sorted(scratch.glob("nccl_trace_rank_*")):
+        (case / "flight_recorder").mkdir(exist_ok=True)
+        (case / "flight_recorder" / dump.name).write_bytes(dump.read_bytes())
+
+
+if __name__ == "__main__":
+    main()

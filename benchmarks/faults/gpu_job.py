@@ -1,0 +1,107 @@
+"""The job behind `gpu_faults.py`: steps of a small model on a CUDA device, and at the right moment the fault."""
+
+import argparse
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+FAULT_STEP = 6
+NCCL_TIMEOUT = timedelta(seconds=6)
+GLOO_TIMEOUT = timedelta(seconds=20)
+TOO_MUCH = 1 << 42  # bytes: more than any device has
+BUSY_PRODUCTS = 500  # of 16384 x 16384 matrices: about a minute of work, queued in a moment
+
+
+class Claim:
+    """Claims a terabyte at an address that owns 64 bytes; the array interface does not check."""
+
+    def __init__(self, memory: torch.Tensor) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (1 << 38,),
+            "typestr": "<f4",
+            "data": (memory.data_ptr(), False),
+            "version": 3,
+        }
+
+
+def out_of_memory() -> None:
+    torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")
+
+
+def device_assert() -> None:
+    table = torch.nn.Embedding(10, 4, device="cuda")
+    table(torch.tensor([3, 11], device="cuda"))
+    torch.cuda.synchronize()
+
+
+def illegal_access() -> None:
+    memory = torch.zeros(16, device="cuda")
+    print(torch.as_tensor(Claim(memory), device="cuda")[-1].item())
+
+
+def not_a_number() -> None:
+    loss = torch.log(torch.tensor(-1.0, device="cuda"))
+    if not torch.isfinite(loss):
+        raise FloatingPointError(f"loss is {loss.item()} at step {FAULT_STEP}")
+
+
+def keep_the_stream_busy() -> None:
+    square = torch.randn(16384, 16384, device="cuda")
+    for _ in range(BUSY_PRODUCTS):
+        torch.mm(square, square)
+
+
+AT_STEP = {
+    ("gpu_oom_late", 1): out_of_memory,
+    ("gpu_device_assert", 1): device_assert,
+    ("gpu_illegal_access", 0): illegal_access,
+    ("gpu_nan", 1): not_a_number,
+    ("gpu_nccl_timeout", 0): keep_the_stream_busy,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="train.py")
+    parser.add_argument("--fault", required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    arguments = parser.parse_args()
+    name, rank = arguments.fault, int(os.environ["RANK"])
+    _record_flights(arguments.scratch)
+    torch.cuda.set_device(97 if name == "gpu_invalid_device" else 0)
+    over_nccl = "nccl" in name
+    dist.init_process_group(
+        "nccl" if over_nccl else "gloo", timeout=NCCL_TIMEOUT if over_nccl else GLOO_TIMEOUT
+    )
+    model = torch.nn.Linear(64, 64, device="cuda")
+    if name == "gpu_oom_startup":
+        out_of_memory()
+    train(model, AT_STEP.get((name, rank), lambda: None))
+    dist.destroy_process_group()
+
+
+def train(model: torch.nn.Linear, break_it: Callable[[], None]) -> None:
+    for step in range(1, 41):
+        if step == FAULT_STEP:
+            break_it()
+        loss = model(torch.randn(8, 64, device="cuda")).square().mean()
+        torch.autograd.backward(loss)
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                dist.all_reduce(parameter.grad)
+        print(f"step {step} loss {loss.item():.4f}", flush=True)
+
+
+def _record_flights(directory: Path) -> None:
+    os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "1"
+    for variable in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
+        os.environ[variable] = "2000"
+    for variable in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
+        os.environ[variable] = str(directory / "nccl_trace_rank_")
+
+
+if __name__ == "__main__":
+    main()

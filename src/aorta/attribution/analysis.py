@@ -1,0 +1,56 @@
+"""The way from evidence to attribution, as a list of steps."""
+
+import time
+from dataclasses import replace
+
+from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
+from aorta.attribution.finding import SURE, Facts, conclude
+from aorta.attribution.flight import read_dumps, stragglers
+from aorta.attribution.nouns import Attribution, Evidence, Finding
+from aorta.attribution.progress import progress_of
+from aorta.attribution.reading import Source
+from aorta.attribution.registry import Registry, built_in
+from aorta.attribution.signs import Reading, read_ends, read_whole
+from aorta.attribution.sources import kernel_sources, readable_sources, with_times
+
+
+def attribute(
+    evidence: Evidence,
+    *,
+    registry: Registry | None = None,
+    no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
+) -> Attribution:
+    """What killed this cycle, and whether it should restart. Never raises for what a log may hold."""
+    started = time.perf_counter()
+    finding = _find(evidence, registry or built_in())
+    decision = decide(finding, evidence.history, no_progress_limit=no_progress_limit)
+    return Attribution(finding, decision, round((time.perf_counter() - started) * 1000, 1))
+
+
+def _find(evidence: Evidence, registry: Registry) -> Finding:
+    """From the ends of the logs if they tell enough, else from all of them."""
+    logs = readable_sources(evidence)
+    everything = [*logs, *kernel_sources(evidence)]
+    reading = read_ends(everything, registry)
+    facts = _facts(evidence, logs, reading)
+    finding = conclude(facts)
+    if reading.complete or finding.confidence >= SURE:
+        return finding
+    return conclude(replace(facts, reading=read_whole(everything, registry)))
+
+
+def _facts(evidence: Evidence, logs: list[Source], reading: Reading) -> Facts:
+    failures = with_times(evidence.failures)
+    ranks = {failure.rank for failure in failures}
+    ranks |= {log.rank for log in logs if log.rank is not None}
+    ranks |= {sign.rank for sign in reading.signs if sign.rank is not None}
+    nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
+    nodes |= {failure.rank: failure.node for failure in failures if failure.node}
+    return Facts(
+        reading=reading,
+        failures=failures,
+        progress=progress_of(logs),
+        stragglers=stragglers(read_dumps(evidence.flight_recorder)),
+        ranks=tuple(sorted(ranks)),
+        nodes=nodes,
+    )

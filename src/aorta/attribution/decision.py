@@ -1,0 +1,189 @@
+"""Finding and history -> RESTART, STOP or UNKNOWN, with a reason a person accepts.
+
+A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up. So STOP needs a class that
+a restart cannot heal and a confidence of at least `SURE`, or the same failure again without progress in between.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from aorta.attribution.finding import SURE
+from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
+from aorta.attribution.taxonomy import Action, FailureClass
+
+DEFAULT_NO_PROGRESS_LIMIT = 3
+
+
+class Policy(Enum):
+    """What a first, clear occurrence of a class gets."""
+
+    STOP = "stop"
+    ONCE = "restart once"
+    RESTART = "restart"
+    FREE = "restart, never counted"
+    STARTUP = "stop before the first step, restart once after it"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Rule:
+    policy: Policy
+    why: str
+
+
+_C = FailureClass
+RULES: dict[FailureClass, Rule] = {
+    _C.IMPORT_ERROR: Rule(Policy.STOP, "the same code will fail to import again"),
+    _C.SYNTAX_ERROR: Rule(Policy.STOP, "the same source will fail to parse again"),
+    _C.BAD_ARGUMENTS: Rule(Policy.STOP, "the same command line will be refused again"),
+    _C.BAD_CONFIG: Rule(Policy.STOP, "the same configuration will be refused again"),
+    _C.SHAPE_MISMATCH: Rule(Policy.STOP, "the same tensors will not fit again"),
+    _C.CHECKPOINT_MISMATCH: Rule(Policy.STOP, "the same checkpoint will not fit the model again"),
+    _C.CHECKPOINT_CORRUPT: Rule(Policy.STOP, "the same checkpoint will be unreadable again"),
+    _C.MISSING_FILE: Rule(Policy.STOP, "the file will be missing again"),
+    _C.PERMISSION_DENIED: Rule(Policy.STOP, "permission will be denied again"),
+    _C.DISK_FULL: Rule(Policy.STOP, "the disk will be full again"),
+    _C.TIME_LIMIT: Rule(Policy.STOP, "the allocation is used up"),
+    _C.CANCELLED: Rule(Policy.STOP, "a person cancelled it"),
+    _C.DEVICE_OOM: Rule(Policy.STARTUP, "it does not fit the device memory"),
+    _C.HOST_OOM: Rule(Policy.ONCE, "host memory may have been taken by a neighbour"),
+    _C.DEVICE_ASSERT: Rule(Policy.ONCE, "it may depend on the batch"),
+    _C.ILLEGAL_ACCESS: Rule(Policy.ONCE, "it may be a faulty device or a race"),
+    _C.SEGFAULT: Rule(Policy.ONCE, "it may be a faulty host or a race"),
+    _C.ABORT: Rule(Policy.ONCE, "it may be a faulty host or a race"),
+    _C.ASSERTION: Rule(Policy.ONCE, "it may depend on the batch"),
+    _C.USER_EXCEPTION: Rule(Policy.ONCE, "it may depend on the batch"),
+    _C.DATA_ERROR: Rule(Policy.ONCE, "it may depend on the order of the data"),
+    _C.NAN: Rule(Policy.ONCE, "numbers may diverge by chance"),
+    _C.HARDWARE_FAULT: Rule(Policy.RESTART, "another node can take over"),
+    _C.LINK_FAULT: Rule(Policy.RESTART, "another node or port can take over"),
+    _C.COLLECTIVE_TIMEOUT: Rule(
+        Policy.RESTART, "stragglers and lost messages are usually transient"
+    ),
+    _C.HANG: Rule(Policy.RESTART, "hangs are usually transient"),
+    _C.RENDEZVOUS_ERROR: Rule(Policy.RESTART, "the ranks may meet at the next attempt"),
+    _C.PORT_IN_USE: Rule(Policy.RESTART, "the port is usually free at the next attempt"),
+    _C.NETWORK_LOSS: Rule(Policy.RESTART, "the network usually comes back"),
+    _C.KILLED: Rule(Policy.RESTART, "it was ended from outside"),
+    _C.PREEMPTED: Rule(Policy.FREE, "the scheduler took the nodes and will give others"),
+    _C.UNKNOWN: Rule(Policy.UNKNOWN, "the evidence does not say what happened"),
+}
+_NODE_MAY_DIFFER = {
+    _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.DISK_FULL, _C.BAD_CONFIG,
+    _C.CHECKPOINT_CORRUPT, _C.DEVICE_OOM,
+}  # fmt: skip
+
+
+def decide(
+    finding: Finding,
+    history: Sequence[PastCycle] = (),
+    *,
+    no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
+) -> Decision:
+    """The first rule that applies. `history` is oldest first and does not hold the cycle just found."""
+    rule = RULES[finding.failure_class]
+    advice = _advice(finding)
+    if rule.policy is Policy.FREE:
+        return Decision(Action.RESTART, _because(finding, rule.why), "preempted", advice)
+    stop = _stop_at_first(finding, rule)
+    if stop is not None:
+        return Decision(Action.STOP, stop, f"certain.{finding.failure_class}", advice)
+    repeated = _repeats(finding, rule, history, no_progress_limit)
+    if repeated is not None:
+        reason, name = repeated
+        return Decision(Action.STOP, reason, name, advice)
+    if rule.policy is Policy.UNKNOWN:
+        return Decision(Action.UNKNOWN, _because(finding, rule.why), "unknown", advice)
+    return Decision(
+        Action.RESTART, _restart_reason(finding, rule), _restart_rule(finding, rule), advice
+    )
+
+
+def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
+    before_first_step = rule.policy is Policy.STARTUP and finding.last_step is None
+    if rule.policy is not Policy.STOP and not before_first_step:
+        return None
+    if finding.confidence < SURE or _is_one_node_only(finding):
+        return None
+    more = " before the first step" if before_first_step else ""
+    return _because(finding, rule.why + more)
+
+
+def _is_one_node_only(finding: Finding) -> bool:
+    """One of several nodes shows what the program alone would show on all: that node is the suspect."""
+    return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
+
+
+def _repeats(
+    finding: Finding, rule: Rule, history: Sequence[PastCycle], limit: int
+) -> tuple[str, str] | None:
+    """Why repeating it is pointless by now, or None."""
+    streak = without_progress(finding, history)
+    same = 0
+    for cycle in reversed(streak):
+        if cycle.fingerprint != finding.fingerprint:
+            break
+        same += 1
+    progress_is_told = finding.last_step is not None
+    once = rule.policy in {Policy.ONCE, Policy.STARTUP} or _is_one_node_only(finding)
+    one_chance = once and progress_is_told
+    if one_chance and same >= 1:
+        return _because(finding, "it came back without progress, so it is not chance"), "repeated"
+    if limit > 0 and len(streak) + 1 >= limit:
+        times = f"{len(streak) + 1} cycles in a row ended without progress"
+        return _because(finding, f"{times} (limit {limit})"), "no_progress"
+    return None
+
+
+def without_progress(finding: Finding, history: Sequence[PastCycle]) -> list[PastCycle]:
+    """The latest cycles, oldest first, since the job last came further than ever before.
+
+    Preempted cycles are passed over: they say nothing about the program.
+    """
+    counted = [cycle for cycle in history if cycle.failure_class is not FailureClass.PREEMPTED]
+    furthest: int | None = None
+    streak: list[PastCycle] = []
+    for cycle in counted:
+        if cycle.last_step is not None and (furthest is None or cycle.last_step > furthest):
+            furthest = cycle.last_step
+            streak = [cycle]
+        else:
+            streak.append(cycle)
+    if finding.last_step is not None and (furthest is None or finding.last_step > furthest):
+        return []
+    return streak
+
+
+def _restart_reason(finding: Finding, rule: Rule) -> str:
+    if _is_one_node_only(finding):
+        return _because(
+            finding, f"only one of {finding.one_node_of} nodes shows it; leave that node out"
+        )
+    if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < SURE:
+        return _because(finding, "the evidence is not clear enough to stop for")
+    again = "; the same again without progress will stop it" if rule.policy is Policy.ONCE else ""
+    return _because(finding, rule.why + again)
+
+
+def _restart_rule(finding: Finding, rule: Rule) -> str:
+    if _is_one_node_only(finding):
+        return "one_node_only"
+    if rule.policy is Policy.STOP:
+        return "uncertain"
+    return "restart_once" if rule.policy is not Policy.RESTART else "transient"
+
+
+def _because(finding: Finding, why: str) -> str:
+    return f"{finding.summary}; {why}"
+
+
+def _advice(finding: Finding) -> tuple[Advice, ...]:
+    advice = finding.advice
+    suspicious = _is_one_node_only(finding) or finding.failure_class in {
+        _C.HARDWARE_FAULT,
+        _C.LINK_FAULT,
+    }
+    if suspicious and finding.root.node:
+        advice = (Advice("exclude_node", f"exclude node {finding.root.node}"), *advice)
+    return advice

@@ -1,0 +1,55 @@
+"""Findings and decisions as the JSON of the contracts, and back where another program hands them in."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from aorta.attribution.nouns import Attribution, Decision, Finding, PastCycle
+from aorta.attribution.taxonomy import FailureClass
+
+SCHEMA = "aorta.attribution/1"
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    return {
+        "class": finding.failure_class.value,
+        "confidence": finding.confidence,
+        "root": asdict(finding.root),
+        "suspect_ranks": list(finding.suspect_ranks),
+        "first_step": finding.first_step,
+        "last_step": finding.last_step,
+        "fingerprint": finding.fingerprint,
+        "summary": finding.summary,
+        "evidence": [asdict(line) for line in finding.evidence],
+        "cascade": [
+            {"class": follower.failure_class.value, "ranks": list(follower.ranks)}
+            for follower in finding.cascade
+        ],
+    }
+
+
+def decision_document(decision: Decision) -> dict[str, Any]:
+    return {
+        "action": decision.action.value,
+        "reason": decision.reason,
+        "rule": decision.rule,
+        "advice": [asdict(advice) for advice in decision.advice],
+    }
+
+
+def attribution_document(attribution: Attribution) -> dict[str, Any]:
+    """All of `aorta attribute --json` but its schema."""
+    return {
+        "finding": finding_document(attribution.finding),
+        "decision": decision_document(attribution.decision),
+        "elapsed_ms": attribution.elapsed_ms,
+    }
+
+
+def past_cycle(document: Mapping[str, Any], name: str = "") -> PastCycle | None:
+    """What a saved finding says about a past cycle; None where it is not one."""
+    fingerprint, kind, step = (document.get(k) for k in ("fingerprint", "class", "last_step"))
+    if not isinstance(fingerprint, str) or kind not in set(FailureClass):
+        return None
+    last_step = step if isinstance(step, int) else None
+    return PastCycle(fingerprint, FailureClass(kind), last_step, name)

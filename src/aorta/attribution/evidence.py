@@ -1,0 +1,81 @@
+"""Evidence from what lies on disk: the logs a person names, a launcher's cycle directories, the cycles before."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aorta.attribution.analysis import attribute
+from aorta.attribution.documents import past_cycle
+from aorta.attribution.flight import find_dumps
+from aorta.attribution.nouns import Evidence, LogSource, PastCycle
+from aorta.attribution.sources import find_logs, read_failures
+from aorta.core.errors import UsageError
+
+CYCLE_INFO = "cycle_info.json"
+_CYCLE = re.compile(r"cycle_(\d+)$")
+
+
+def collect(
+    logs: Sequence[Path],
+    failures: Path | None = None,
+    history: Path | None = None,
+    kernel_logs: Sequence[Path] = (),
+    flight_recorder: Path | None = None,
+) -> Evidence:
+    """Everything about one cycle. A cycle directory brings its own failures and dumps along."""
+    cycle = next((path for path in logs if (path / CYCLE_INFO).is_file()), None)
+    if failures is None and cycle is not None:
+        failures = cycle / CYCLE_INFO
+    ended = read_failures(failures) if failures else ()
+    nodes = {failure.rank: failure.node for failure in ended}
+    sources = tuple(_placed(source, nodes) for source in find_logs(logs))
+    return Evidence(
+        logs=sources,
+        failures=ended,
+        kernel_logs=tuple(LogSource(path) for path in kernel_logs),
+        flight_recorder=find_dumps(flight_recorder) if flight_recorder else (),
+        history=read_history(history, before=cycle) if history else (),
+    )
+
+
+def read_history(directory: Path, before: Path | None = None) -> tuple[PastCycle, ...]:
+    """The earlier cycles under `directory`, oldest first: by what they were found to be, or read again."""
+    cycles = sorted(
+        (int(found[1]), path)
+        for path in directory.iterdir()
+        if path.is_dir() and (found := _CYCLE.search(path.name))
+    )
+    own = _CYCLE.search(before.resolve().name) if before else None
+    limit = (
+        int(own[1]) if own and before and before.resolve().parent == directory.resolve() else None
+    )
+    earlier = [path for number, path in cycles if limit is None or number < limit]
+    read = (_read_cycle(path) for path in earlier)
+    return tuple(cycle for cycle in read if cycle is not None)
+
+
+def _read_cycle(path: Path) -> PastCycle | None:
+    info = _json(path / CYCLE_INFO)
+    saved = info.get("finding") if info else None
+    if isinstance(saved, dict):
+        return past_cycle(saved, path.name)
+    try:
+        finding = attribute(collect([path])).finding
+    except UsageError:
+        return None  # nothing in it can be read: it cannot count for or against anything
+    return PastCycle(finding.fingerprint, finding.failure_class, finding.last_step, path.name)
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _placed(source: LogSource, nodes: dict[int, str | None]) -> LogSource:
+    return replace(source, node=nodes.get(source.rank)) if source.rank in nodes else source

@@ -1,0 +1,120 @@
+"""What goes in (evidence) and what comes out (finding, decision). Frozen data; no module here reads anything."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aorta.attribution.taxonomy import Action, FailureClass
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """How one rank ended, as its launcher saw it."""
+
+    rank: int
+    exit_code: int | None = None
+    signal: int | None = None
+    error_file: Path | None = None  # what torch's `record` wrote
+    time: float | None = None  # seconds on any clock shared by the ranks of this cycle
+    node: str | None = None
+    device: str | None = None
+    hung: bool = False  # the launcher stopped it because it was silent too long
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """One log file; `rank` is None where the lines of several ranks are mixed in it."""
+
+    path: Path
+    rank: int | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True)
+class LogTail:
+    """The end of a log that was sent instead of a path."""
+
+    text: str
+    rank: int | None = None
+    node: str | None = None
+    name: str = "tail"
+
+
+@dataclass(frozen=True)
+class PastCycle:
+    """What an earlier cycle of the same job came to."""
+
+    fingerprint: str
+    failure_class: FailureClass
+    last_step: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything known about one failed cycle of a job. `history` is oldest first."""
+
+    logs: tuple[LogSource, ...] = ()
+    tails: tuple[LogTail, ...] = ()
+    failures: tuple[RankFailure, ...] = ()
+    kernel_logs: tuple[LogSource, ...] = ()
+    flight_recorder: tuple[Path, ...] = ()  # dump files, one a rank
+    history: tuple[PastCycle, ...] = ()
+
+
+@dataclass(frozen=True)
+class Root:
+    rank: int | None = None
+    node: str | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class EvidenceLine:
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Ranks whose failure only follows from the root's."""
+
+    failure_class: FailureClass
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Advice:
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    failure_class: FailureClass
+    confidence: float
+    root: Root
+    suspect_ranks: tuple[int, ...]
+    fingerprint: str
+    summary: str
+    first_step: int | None = None
+    last_step: int | None = None
+    evidence: tuple[EvidenceLine, ...] = ()
+    cascade: tuple[Cascade, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    one_node_of: int | None = None  # of how many nodes only one shows this failure
+
+
+@dataclass(frozen=True)
+class Decision:
+    action: Action
+    reason: str
+    rule: str
+    advice: tuple[Advice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attribution:
+    finding: Finding
+    decision: Decision
+    elapsed_ms: float = field(default=0.0, compare=False)

@@ -1,0 +1,220 @@
+"""Logs as bounded pieces: plain, gzipped or sent as text, of any size, read once and never held whole.
+
+Knows bytes, lines, colours, carriage returns and rank prefixes; knows nothing about failures.
+"""
+
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+PIECE = 1 << 20
+MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
+LONGEST_LINE = 4000
+_PACKED = 64 << 10
+
+_GZIP = b"\x1f\x8b"
+_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_PREFIX = re.compile(r"\s*\[[A-Za-z_]+?[ _]?(\d{1,6})\]:? ?")
+_BARE_PREFIX = re.compile(r"\s*(\d{1,6}): ")
+_FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
+_LINE_ENDS = (b"\n", b"\r")
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+    def seek(self, offset: int, /) -> int: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something that can be read as a log: a file, or text held in memory."""
+
+    name: str
+    rank: int | None = None
+    node: str | None = None
+    path: Path | None = None
+    text: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes; 0 for a file that is gone."""
+        if self.path is None:
+            return len(self.text)
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+    @property
+    def is_compressed(self) -> bool:
+        if self.path is None:
+            return False
+        with self.path.open("rb") as file:
+            return file.read(2) == _GZIP
+
+    @contextmanager
+    def opened(self) -> Iterator[Readable]:
+        if self.path is None:
+            yield io.BytesIO(self.text)
+        elif self.is_compressed:
+            with self.path.open("rb") as file:
+                yield _Unpacked(file)
+        else:
+            with self.path.open("rb") as file:
+                yield file
+
+
+class _Unpacked:
+    """The bytes of a gzip file up to where it ends or is damaged: a crashed job rarely closes its log."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        self._packed = b""
+
+    def read(self, size: int, /) -> bytes:
+        out = bytearray()
+        while len(out) < size and (more := self._some(size - len(out))):
+            out += more
+        return bytes(out)
+
+    def seek(self, offset: int, /) -> int:
+        """From the beginning, which is the only place it is ever called at."""
+        at = 0
+        while at < offset and (passed := self.read(min(PIECE, offset - at))):
+            at += len(passed)
+        return at
+
+    def _some(self, size: int) -> bytes:
+        while True:
+            if self._inflate.eof:  # another member may follow: logs are appended to
+                self._packed = self._inflate.unused_data
+                self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            self._packed = self._packed or self._file.read(_PACKED)
+            if not self._packed:
+                return b""
+            try:
+                more = self._inflate.decompress(self._packed, size)
+            except zlib.error:
+                self._packed = b""
+                return b""
+            self._packed = self._inflate.unconsumed_tail
+            if more:
+                return more
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`data[start:end]` is this piece's own part; around it lie margins that belong to its neighbours."""
+
+    data: bytes
+    offset: int  # of data[0] in the source
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    rank: int | None
+    offset: int
+
+
+def pieces(source: Source, begin: int = 0, stop: int | None = None) -> Iterator[Piece]:
+    """The pieces of `source[begin:stop]`, cut at line ends, each seen with what surrounds it."""
+    with source.opened() as stream:
+        if begin:
+            stream.seek(begin)
+        left = None if stop is None else stop - begin
+        data, offset, start = b"", begin, 0
+        while True:
+            more = stream.read(PIECE if left is None else min(PIECE, left))
+            left = None if left is None else left - len(more)
+            data += more
+            end = _cut(data, start) if more else len(data)
+            if end > start:
+                yield Piece(data, offset, start, end)
+            if not more:
+                return
+            keep = max(0, end - MARGIN)
+            data, offset, start = data[keep:], offset + keep, end - keep
+
+
+def _cut(data: bytes, start: int) -> int:
+    """Where a piece may end: at a line end that leaves a margin behind it; inside a line only if it is endless."""
+    latest = len(data) - MARGIN
+    if latest <= start:
+        return start
+    at = max(data.rfind(end, start, latest) for end in _LINE_ENDS)
+    return at + 1 if at >= 0 else (latest if latest - start >= PIECE // 2 else start)
+
+
+def line_at(data: bytes, position: int, source: Source, offset: int = 0) -> Line:
+    """The whole line around `position`, cleaned; a very long one is cut around it."""
+    low, high = max(0, position - LONGEST_LINE), min(len(data), position + LONGEST_LINE)
+    begin = max(data.rfind(end, low, position) for end in _LINE_ENDS)
+    stops = [at for at in (data.find(end, position, high) for end in _LINE_ENDS) if at >= 0]
+    begin = low if begin < 0 else begin + 1
+    return cleaned(data[begin : min(stops, default=high)], source, offset + begin)
+
+
+def lines_after(data: bytes, position: int, source: Source, offset: int = 0) -> Iterator[Line]:
+    """The lines from `position` on, which must be a line's beginning; at most one margin of them."""
+    for raw in re.split(rb"(?<=[\r\n])", data[position : position + MARGIN]):
+        yield cleaned(raw.rstrip(b"\r\n")[:LONGEST_LINE], source, offset + position)
+        position += len(raw)
+
+
+def line_start(data: bytes, position: int) -> int:
+    return max(data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
+
+
+def cleaned(raw: bytes, source: Source, offset: int) -> Line:
+    text = raw.decode("utf-8", errors="replace")
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    rank = source.rank
+    while (prefix := _PREFIX.match(text)) is not None:
+        rank = int(prefix[1]) if rank is None else rank
+        text = text[prefix.end() :]
+    if source.rank is None and rank is None and (bare := _BARE_PREFIX.match(text)) is not None:
+        rank, text = int(bare[1]), text[bare.end() :]
+    return Line(text.rstrip(), rank, offset)
+
+
+def rank_in_name(path: Path) -> int | None:
+    """The rank a file's name gives: `rank_3.err`, `job.rank3.log`."""
+    found = _FILE_RANK.search(path.name)
+    return int(found[1]) if found else None
+
+
+def line_number(source: Source, offset: int) -> int:
+    """1-based; counts the line ends before `offset` without holding them."""
+    count, left = 1, offset
+    with source.opened() as stream:
+        while left > 0 and (block := stream.read(min(PIECE, left))):
+            count += block.count(b"\n")
+            left -= len(block)
+    return count
+
+
+def ends_of(source: Source, head: int, tail: int) -> tuple[str, str]:
+    """The first `head` and last `tail` bytes as text; the same text twice where the source is short."""
+    with source.opened() as stream:
+        if source.is_compressed:
+            first, last = stream.read(head), b""
+            while block := stream.read(PIECE):
+                last = (last + block)[-tail:]
+            last = last or first
+        else:
+            size = source.size
+            first = stream.read(min(head, size))
+            stream.seek(max(0, size - tail))
+            last = stream.read(tail)
+    return first.decode("utf-8", "replace"), last.decode("utf-8", "replace")

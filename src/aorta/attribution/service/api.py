@@ -1,0 +1,158 @@
+"""The service's own wire: `/v1`, health and metrics."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from aorta.attribution.jail import PathJail, PathRefusedError
+from aorta.attribution.service.analyses import Analyses
+from aorta.attribution.service.guard import ApiError, Guard, RateLimit
+from aorta.attribution.service.metrics import Metrics
+from aorta.attribution.service.models import (
+    Accepted,
+    CycleReport,
+    CycleSummary,
+    DecisionAnswer,
+    ErrorBody,
+    Health,
+    Id,
+    JobHistory,
+    JobList,
+)
+from aorta.attribution.service.peer import peer_routes
+from aorta.attribution.service.settings import Settings
+from aorta.attribution.service.store import CycleKey, Store
+from aorta.version import __version__
+
+LONGEST_WAIT = 60.0
+_JobId = Annotated[Id, Path()]
+_CycleId = Annotated[Id, Path()]
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429)
+}
+
+
+def create_app(settings: Settings) -> FastAPI:
+    store, metrics = Store(settings.database_url), Metrics()
+    jail = PathJail(settings.allowed_roots)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        analyses = Analyses(store, jail, metrics, no_progress_limit=settings.no_progress_limit)
+        app.state.analyses = analyses
+        await analyses.start()
+        yield
+        await analyses.close()
+        store.close()
+
+    app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
+    app.state.store, app.state.metrics, app.state.jail = store, metrics, jail
+    app.add_middleware(Guard, token=settings.token, limit=RateLimit(settings.rate_limit))
+    app.add_exception_handler(ApiError, _refused)
+    app.add_exception_handler(PathRefusedError, _path_refused)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.include_router(_routes())
+    app.include_router(peer_routes())
+    return app
+
+
+def _routes() -> APIRouter:
+    routes = APIRouter(responses=_ERRORS)
+
+    @routes.post("/v1/cycles", status_code=202)
+    async def report_cycle(report: CycleReport, request: Request) -> Accepted:
+        """Report what one agent knows about a failed cycle. Repeating a report changes nothing."""
+        for path in report.log_paths:
+            request.app.state.jail.admit(path)
+        decided, duplicate = await request.app.state.analyses.report(report)
+        return Accepted(
+            job_id=report.job_id,
+            cycle_id=report.cycle_id,
+            status="decided" if decided else "pending",
+            duplicate=duplicate,
+        )
+
+    @routes.get("/v1/cycles/{job_id}/{cycle_id}/decision")
+    async def read_decision(
+        job_id: _JobId,
+        cycle_id: _CycleId,
+        request: Request,
+        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 0.0,
+    ) -> DecisionAnswer:
+        """The decision, the moment it is known; `pending` when `wait` seconds were not enough."""
+        return _answer(await request.app.state.analyses.answer(CycleKey(job_id, cycle_id), wait))
+
+    @routes.get("/v1/jobs")
+    async def list_jobs(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        after: Annotated[str, Query(max_length=200, pattern=r"^[ -~]*$")] = "",
+    ) -> JobList:
+        """Jobs by name; `after` is the last name of the page before."""
+        return JobList(jobs=await _from_store(request.app.state.store.jobs(limit, after)))
+
+    @routes.get("/v1/jobs/{job_id}")
+    async def read_job(job_id: _JobId, request: Request) -> JobHistory:
+        """All cycles of a job, oldest first."""
+        rows = await _from_store(request.app.state.store.cycles_of(job_id))
+        if not rows:
+            raise ApiError(404, "not_found", "nobody has reported a cycle of this job")
+        cycles = [
+            CycleSummary(
+                cycle_id=row.key.cycle_id,
+                created=row.created,
+                decided_at=row.decided,
+                **_answer(row.answer).model_dump(),
+            )
+            for row in rows
+        ]
+        return JobHistory(job_id=job_id, cycles=cycles)
+
+    @routes.get("/healthz")
+    async def health() -> Health:
+        return Health(status="ok", backend="lib", issues=[], version=__version__)
+
+    @routes.get("/metrics", response_class=Response)
+    async def metrics(request: Request) -> Response:
+        return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    return routes
+
+
+def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
+    if answer is None:
+        return DecisionAnswer(status="pending", decision=None, finding=None)
+    return DecisionAnswer(
+        status="decided", decision=answer["decision"], finding=answer.get("finding")
+    )
+
+
+async def _from_store(future: Any) -> Any:
+    import asyncio
+
+    return await asyncio.wrap_future(future)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _path_refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, PathRefusedError)
+    status = 400 if error.code == "invalid_path" else 403
+    return ApiError(status, error.code, error.message).response()
+
+
+async def _malformed(_request: Request, error: Exception) -> Response:
+    """FastAPI's own form, without the input: it may hold a path or a secret."""
+    assert isinstance(error, RequestValidationError)
+    details = [
+        {"loc": list(problem["loc"]), "msg": problem["msg"], "type": problem["type"]}
+        for problem in error.errors()
+    ]
+    return JSONResponse({"detail": details}, 422)

@@ -1,0 +1,111 @@
+"""Who may ask, how often and how much. Nothing here ever repeats a token to the caller."""
+
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LARGEST_BODY = 8 << 20
+OPEN_TO_ALL = frozenset({"/healthz"})
+_MOST_CLIENTS = 4096
+
+
+class ApiError(Exception):
+    """An answer other than success, in the form both wires share."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+    def response(self) -> JSONResponse:
+        headers = {"Retry-After": "1"} if self.status == 429 else None
+        if self.status == 401:
+            headers = {"WWW-Authenticate": "Bearer"}
+        body = {"error_code": self.code, "message": self.message, "details": None}
+        return JSONResponse(body, self.status, headers)
+
+
+@dataclass
+class _Allowance:
+    left: float
+    since: float
+
+
+@dataclass
+class RateLimit:
+    """A token bucket for each client address; `per_second` 0 is no limit."""
+
+    per_second: float
+    clock: Callable[[], float] = time.monotonic
+    _clients: OrderedDict[str, _Allowance] = field(default_factory=OrderedDict)
+
+    def take(self, client: str) -> bool:
+        if self.per_second <= 0:
+            return True
+        now = self.clock()
+        allowance = self._clients.pop(client, None) or _Allowance(self.per_second, now)
+        refilled = allowance.left + (now - allowance.since) * self.per_second
+        left = min(self.per_second, refilled)
+        granted = left >= 1
+        self._clients[client] = _Allowance(left - 1 if granted else left, now)
+        while len(self._clients) > _MOST_CLIENTS:
+            self._clients.popitem(last=False)
+        return granted
+
+
+class Guard:
+    """ASGI middleware: the token, the rate, and the size of bodies, before anything is parsed."""
+
+    def __init__(self, app: Any, *, token: str | None, limit: RateLimit) -> None:
+        self._app = app
+        self._token = token.encode() if token else None
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope)
+            await self._app(scope, _bounded(receive), send)
+        except ApiError as refused:
+            await refused.response()(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = dict(scope["headers"])
+        if scope["path"] not in OPEN_TO_ALL and self._token is not None:
+            given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+            if not hmac.compare_digest(given, self._token):
+                raise ApiError(401, "unauthorized", "a valid bearer token is needed")
+        if not self._limit.take((scope.get("client") or ("local", 0))[0]):
+            raise ApiError(429, "rate_limited", "too many requests; try again in a second")
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > LARGEST_BODY:
+            raise _too_large()
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Bodies without a length are counted as they come."""
+    seen = 0
+
+    async def counted() -> MutableMapping[str, Any]:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > LARGEST_BODY:
+            raise _too_large()
+        return message
+
+    return counted
+
+
+def _too_large() -> ApiError:
+    return ApiError(413, "too_large", f"the body is larger than {LARGEST_BODY} bytes")

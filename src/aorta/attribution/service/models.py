@@ -1,0 +1,96 @@
+"""The bodies of the service's own wire, strict at the door."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from aorta.attribution.nouns import RankFailure
+
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
+Rank = Annotated[int, Field(ge=0, lt=1 << 31)]
+LogPath = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FailureReport(_Body):
+    rank: Rank
+    exit_code: Annotated[int, Field(ge=-255, le=255)] | None = None
+    signal: Annotated[int, Field(ge=1, le=64)] | None = None
+    error_file: LogPath | None = None
+    time: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    node: Annotated[str, Field(max_length=200)] | None = None
+    device: Annotated[str, Field(max_length=200)] | None = None
+    hung: bool = False
+
+    def as_failure(self) -> RankFailure:
+        """Without its error file: whether that may be read is for the path jail to say."""
+        values = self.model_dump(exclude={"error_file"})
+        return RankFailure(**values)
+
+
+class TailReport(_Body):
+    rank: Rank | None = None
+    text: Annotated[str, Field(max_length=4 << 20)]
+
+
+class CycleReport(_Body):
+    """What one agent knows about a failed cycle."""
+
+    job_id: Id
+    cycle_id: Id
+    agent: Annotated[str, Field(min_length=1, max_length=200)]
+    log_paths: Annotated[list[LogPath], Field(max_length=4096)] = []
+    tails: Annotated[list[TailReport], Field(max_length=4096)] = []
+    failures: Annotated[list[FailureReport], Field(max_length=8192)] = []
+    agents_expected: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+
+
+class Accepted(BaseModel):
+    job_id: str
+    cycle_id: str
+    status: Literal["pending", "decided"]
+    duplicate: bool  # this very report was there already
+
+
+class DecisionAnswer(BaseModel):
+    status: Literal["pending", "decided"]
+    decision: dict[str, Any] | None
+    finding: dict[str, Any] | None
+
+
+class JobSummary(BaseModel):
+    job_id: str
+    cycles: int
+    decided: int
+    latest: float
+
+
+class JobList(BaseModel):
+    jobs: list[JobSummary]
+
+
+class CycleSummary(DecisionAnswer):
+    cycle_id: str
+    created: float
+    decided_at: float | None
+
+
+class JobHistory(BaseModel):
+    job_id: str
+    cycles: list[CycleSummary]
+
+
+class ErrorBody(BaseModel):
+    error_code: str
+    message: str
+    details: None = None
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+    backend: Literal["lib"]
+    issues: list[str]
+    version: str

@@ -1,0 +1,177 @@
+"""The wire of NVIDIA's resiliency extension, so that its launcher can use this service unchanged.
+
+There a cycle is known by the path of its log. `POST /logs` tells of a log, `GET /logs` asks for its result; the
+caller acts on `recommendation.action`.
+"""
+
+import asyncio
+import hashlib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field, StrictInt
+
+from aorta.attribution.service.guard import ApiError
+from aorta.attribution.service.models import CycleReport, ErrorBody, Id, LogPath
+from aorta.attribution.service.store import CycleKey
+
+SOURCE = "aorta"
+_WAIT = 60.0
+_CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429)
+}
+
+
+class LogSubmission(BaseModel):
+    log_path: LogPath
+    user: Annotated[str, Field(max_length=200)] = "unknown"
+    job_id: Id | None = None
+    cycle_id: Annotated[StrictInt, Field(ge=0, lt=1 << 31)] | None = None
+    analysis_intent: Literal["track_only", "progressive", "terminal"] = "terminal"
+
+
+class Submitted(BaseModel):
+    submitted: bool = True
+    normalized_path: str
+    mode: Literal["single", "pending"]
+    logs_dir: str | None = None
+    sched_restarts: int = 0
+    files_analyzed: int = 0
+
+
+class Recommendation(BaseModel):
+    action: str
+    reason: str
+    source: str = SOURCE
+
+
+class LogResult(BaseModel):
+    result: dict[str, Any]
+    status: Literal["pending", "in_flight", "completed", "failed"]
+    wl_restart: int = 0
+    wl_restart_count: int | None = None
+    fr_dump_path: str | None = None
+    fr_analysis: dict[str, Any] | None = None
+    llm_merged_summary: str | None = None
+    recommendation: Recommendation
+    candidate_recommendation: Recommendation
+
+
+def peer_routes() -> APIRouter:
+    routes = APIRouter(responses=_ERRORS)
+
+    @routes.post("/logs")
+    async def submit_log(submission: LogSubmission, request: Request) -> Submitted:
+        """Tell of a cycle's log. Only a `terminal` one is finished and analysed at once."""
+        path = _checked(request, submission.log_path)
+        key = await _owner(request, path, _key(path, submission.job_id, submission.cycle_id))
+        finished = submission.analysis_intent == "terminal"
+        if finished:
+            await _analyse(request, path, key)
+        mode: Literal["single", "pending"] = "single" if finished else "pending"
+        return Submitted(normalized_path=str(path), mode=mode)
+
+    @routes.get("/logs")
+    async def read_log_result(
+        request: Request,
+        log_path: Annotated[LogPath, Query()],
+        wait: Annotated[bool, Query()] = False,
+        file: Annotated[str | None, Query(max_length=4096)] = None,
+        wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
+    ) -> LogResult:
+        """The result for a log that was told of; asking for one that was only tracked starts its analysis."""
+        path = _checked(request, log_path)
+        key = await asyncio.wrap_future(request.app.state.store.owner_of(str(path)))
+        if key is None:
+            raise ApiError(404, "not_found", "nobody has told of this log")
+        if not await request.app.state.analyses.is_reported(key):
+            await _analyse(request, path, key)
+        answer = await request.app.state.analyses.answer(key, _WAIT if wait else 0.0)
+        return _result(answer, wl_restart or 0)
+
+    return routes
+
+
+def _checked(request: Request, text: str) -> Path:
+    path: Path = request.app.state.jail.admit(text)
+    if not path.exists():
+        raise ApiError(404, "not_found", "there is no such log")
+    if not path.is_file():
+        raise ApiError(400, "not_regular", "the log is not a regular file")
+    return path
+
+
+def _key(path: Path, job_id: str | None, cycle_id: int | None) -> CycleKey:
+    """Names where none are given: the logs of one job differ in their cycle number alone."""
+    number = _CYCLE_IN_NAME.search(path.name)
+    if job_id is None:
+        prefix = path.with_name(_CYCLE_IN_NAME.sub("", path.name))
+        job_id = "log-" + hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
+    if cycle_id is None:
+        cycle_id = int(number[1]) if number else 0
+    return CycleKey(job_id, str(cycle_id))
+
+
+async def _owner(request: Request, path: Path, key: CycleKey) -> CycleKey:
+    owner: CycleKey = await asyncio.wrap_future(request.app.state.store.add_log(str(path), key))
+    if owner != key:
+        raise ApiError(400, "invalid_parameter", "this log was told of under another job or cycle")
+    return owner
+
+
+async def _analyse(request: Request, path: Path, key: CycleKey) -> None:
+    report = CycleReport(
+        job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
+    )
+    await request.app.state.analyses.report(report)
+
+
+def _result(answer: dict[str, Any] | None, wl_restart: int) -> LogResult:
+    if answer is None:
+        waiting = Recommendation(action="UNKNOWN", reason="the analysis is not finished")
+        return LogResult(
+            result={},
+            status="in_flight",
+            wl_restart=wl_restart,
+            recommendation=waiting,
+            candidate_recommendation=waiting,
+        )
+    decision = answer["decision"]
+    advice = Recommendation(action=decision["action"], reason=decision["reason"])
+    return LogResult(
+        result=_restart_agent_response(answer),
+        status="completed",
+        wl_restart=wl_restart,
+        recommendation=advice,
+        candidate_recommendation=advice,
+    )
+
+
+def _restart_agent_response(answer: dict[str, Any]) -> dict[str, Any]:
+    finding, decision = answer.get("finding") or {}, answer["decision"]
+    root = finding.get("root") or {}
+    lines = finding.get("evidence") or []
+    return {
+        "schema_version": "restart_agent_response.v1",
+        "decision": decision["action"],
+        "decision_basis": decision["rule"],
+        "justification": decision["reason"],
+        "primary_failure": {
+            "failure_class": finding.get("class", "unknown"),
+            "signature": finding.get("summary"),
+            "root_fingerprint": finding.get("fingerprint"),
+            "failure_iteration": finding.get("last_step"),
+            "line": lines[0]["line"] if lines else None,
+            "rank": root.get("rank"),
+            "node": root.get("node"),
+            "gpu": root.get("device"),
+        },
+        "cascades": finding.get("cascade") or [],
+        "evidence": [
+            {"line": line["line"], "quote": line["text"], "supports": "primary_failure"}
+            for line in lines
+        ],
+    }

@@ -1,0 +1,65 @@
+"""Run an ASGI application on a socket until it is told to stop."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from aorta.core.errors import InfrastructureError
+
+_BACKLOG = 4096  # a whole cluster may report at once
+
+
+def serve(app: Any, host: str, port: int, announce: Callable[[str], None]) -> None:
+    """Blocks. `announce` gets the URL once connections are taken (port 0 chooses a free one)."""
+    listener = _listener(host, port)
+    config = uvicorn.Config(
+        app,
+        backlog=_BACKLOG,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
+    announce(f"http://{_shown(host)}:{listener.getsockname()[1]}")
+    with listener:
+        asyncio.run(_until_stopped(_Server(config), listener))
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are ours: uvicorn would raise them again after the shutdown."""
+        yield
+
+
+async def _until_stopped(server: uvicorn.Server, listener: socket.socket) -> None:
+    """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await server.serve([listener])
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as wrong:
+        listener.close()
+        raise InfrastructureError(f"cannot listen on {host}:{port}: {wrong.strerror}") from None
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

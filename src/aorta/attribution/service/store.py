@@ -1,0 +1,259 @@
+"""What survives a restart or `kill -9`: reports, decisions, and which log belongs to which cycle.
+
+One thread owns the database and commits what has queued up in one transaction, so that a thousand agents reporting at once
+cost a few commits. The statements are plain SQL for SQLite and PostgreSQL alike.
+"""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from aorta.core.errors import InfrastructureError
+
+T = TypeVar("T")
+Work = Callable[[sa.Connection], T]
+
+_LARGEST_BATCH = 256
+_METADATA = sa.MetaData()
+_CYCLES = sa.Table(
+    "aorta_cycles",
+    _METADATA,
+    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("cycle_id", sa.String(200), primary_key=True),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("decided", sa.Float),
+    sa.Column("answer", sa.Text),
+)
+_REPORTS = sa.Table(
+    "aorta_reports",
+    _METADATA,
+    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("cycle_id", sa.String(200), primary_key=True),
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("received", sa.Float, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+)
+_LOGS = sa.Table(
+    "aorta_logs",
+    _METADATA,
+    sa.Column("path", sa.String(4096), primary_key=True),
+    sa.Column("job_id", sa.String(200), nullable=False),
+    sa.Column("cycle_id", sa.String(200), nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class CycleKey:
+    job_id: str
+    cycle_id: str
+
+
+@dataclass(frozen=True)
+class CycleRow:
+    key: CycleKey
+    created: float
+    decided: float | None
+    answer: dict[str, Any] | None  # {"finding": ..., "decision": ...}, once and for all
+
+
+class Store:
+    def __init__(self, url: str) -> None:
+        self._queue: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
+        try:
+            self._engine = sa.create_engine(url)
+            if self._engine.dialect.name == "sqlite":
+                sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            _METADATA.create_all(self._engine)
+        except (SQLAlchemyError, ImportError) as wrong:
+            kind = type(wrong).__name__  # its message may hold the password of the URL
+            raise InfrastructureError(
+                f"the database cannot be opened ({kind}); check --db"
+            ) from None
+        self._thread = threading.Thread(target=self._run, name="attribution-store", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Everything handed in is committed first."""
+        self._queue.put(None)
+        self._thread.join()
+        self._engine.dispose()
+
+    # Each method returns a future: the service awaits it, tests call .result().
+
+    def add_report(self, key: CycleKey, digest: str, body: dict[str, Any]) -> Future[bool]:
+        """Keep one agent's report; False where the very same one is there already."""
+        return self._submit(lambda connection: _add_report(connection, key, digest, body))
+
+    def reports(self, key: CycleKey) -> Future[list[dict[str, Any]]]:
+        return self._submit(lambda connection: _reports(connection, key))
+
+    def decide(self, key: CycleKey, answer: dict[str, Any]) -> Future[dict[str, Any]]:
+        """Set the answer unless there is one; either way return the one that stands."""
+        return self._submit(lambda connection: _decide(connection, key, answer))
+
+    def cycle(self, key: CycleKey) -> Future[CycleRow | None]:
+        return self._submit(lambda connection: _cycle(connection, key))
+
+    def cycles_of(self, job_id: str) -> Future[list[CycleRow]]:
+        """Oldest first."""
+        where = _CYCLES.c.job_id == job_id
+        return self._submit(lambda connection: _rows(connection, where))
+
+    def undecided(self) -> Future[list[CycleRow]]:
+        return self._submit(lambda connection: _rows(connection, _CYCLES.c.decided.is_(None)))
+
+    def jobs(self, limit: int, after: str) -> Future[list[dict[str, Any]]]:
+        return self._submit(lambda connection: _jobs(connection, limit, after))
+
+    def add_log(self, path: str, key: CycleKey) -> Future[CycleKey]:
+        """Remember whose log this is; the first owner stays. Returns the owner."""
+        return self._submit(lambda connection: _add_log(connection, path, key))
+
+    def owner_of(self, path: str) -> Future[CycleKey | None]:
+        return self._submit(lambda connection: _owner(connection, path))
+
+    def _submit(self, work: Work[T]) -> Future[T]:
+        future: Future[T] = Future()
+        self._queue.put((work, future))
+        return future
+
+    def _run(self) -> None:
+        while True:
+            batch, closing = self._batch()
+            if batch and not self._commit(batch):
+                for pair in batch:
+                    self._commit([pair])
+            if closing:
+                return
+
+    def _batch(self) -> tuple[list[tuple[Work[Any], Future[Any]]], bool]:
+        first = self._queue.get()
+        if first is None:
+            return [], True
+        batch = [first]
+        while len(batch) < _LARGEST_BATCH:
+            try:
+                more = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if more is None:
+                return batch, True
+            batch.append(more)
+        return batch, False
+
+    def _commit(self, batch: Sequence[tuple[Work[Any], Future[Any]]]) -> bool:
+        """Run and commit all or none. A batch of one answers its caller in every case."""
+        try:
+            with self._engine.begin() as connection:
+                results = [work(connection) for work, _ in batch]
+        except SQLAlchemyError as wrong:
+            if len(batch) == 1:
+                batch[0][1].set_exception(wrong)
+            return False
+        for (_, future), result in zip(batch, results, strict=True):
+            future.set_result(result)
+        return True
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _same_cycle(table: sa.Table, key: CycleKey) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.job_id == key.job_id, table.c.cycle_id == key.cycle_id)
+
+
+def _insert(connection: sa.Connection, table: sa.Table, **values: object) -> bool:
+    """False where the row is there already, also when another service put it there this moment."""
+    try:
+        with connection.begin_nested():
+            connection.execute(sa.insert(table).values(**values))
+    except IntegrityError:
+        return False
+    return True
+
+
+def _add_report(
+    connection: sa.Connection, key: CycleKey, digest: str, body: dict[str, Any]
+) -> bool:
+    now, both = time.time(), {"job_id": key.job_id, "cycle_id": key.cycle_id}
+    if _cycle(connection, key) is None:
+        _insert(connection, _CYCLES, **both, created=now)
+    known = sa.select(_REPORTS.c.digest).where(
+        _same_cycle(_REPORTS, key), _REPORTS.c.digest == digest
+    )
+    if connection.execute(known).first() is not None:
+        return False
+    text = json.dumps(body)
+    return _insert(connection, _REPORTS, **both, digest=digest, received=now, body=text)
+
+
+def _reports(connection: sa.Connection, key: CycleKey) -> list[dict[str, Any]]:
+    query = sa.select(_REPORTS.c.body).where(_same_cycle(_REPORTS, key))
+    rows = connection.execute(query.order_by(_REPORTS.c.received, _REPORTS.c.digest))
+    return [json.loads(row.body) for row in rows]
+
+
+def _decide(connection: sa.Connection, key: CycleKey, answer: dict[str, Any]) -> dict[str, Any]:
+    undecided = sa.and_(_same_cycle(_CYCLES, key), _CYCLES.c.decided.is_(None))
+    values = {"decided": time.time(), "answer": json.dumps(answer)}
+    connection.execute(sa.update(_CYCLES).where(undecided).values(values))
+    row = _cycle(connection, key)
+    return row.answer if row is not None and row.answer is not None else answer
+
+
+def _cycle(connection: sa.Connection, key: CycleKey) -> CycleRow | None:
+    return next(iter(_rows(connection, _same_cycle(_CYCLES, key))), None)
+
+
+def _rows(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[CycleRow]:
+    query = sa.select(_CYCLES).where(where).order_by(_CYCLES.c.created, _CYCLES.c.cycle_id)
+    return [
+        CycleRow(
+            CycleKey(row.job_id, row.cycle_id),
+            row.created,
+            row.decided,
+            None if row.answer is None else json.loads(row.answer),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _jobs(connection: sa.Connection, limit: int, after: str) -> list[dict[str, Any]]:
+    query = (
+        sa.select(
+            _CYCLES.c.job_id,
+            sa.func.count().label("cycles"),
+            sa.func.count(_CYCLES.c.decided).label("decided"),
+            sa.func.max(_CYCLES.c.created).label("latest"),
+        )
+        .where(_CYCLES.c.job_id > after)
+        .group_by(_CYCLES.c.job_id)
+        .order_by(_CYCLES.c.job_id)
+        .limit(limit)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _add_log(connection: sa.Connection, path: str, key: CycleKey) -> CycleKey:
+    owner = _owner(connection, path)
+    if owner is not None:
+        return owner
+    _insert(connection, _LOGS, path=path, job_id=key.job_id, cycle_id=key.cycle_id)
+    return _owner(connection, path) or key
+
+
+def _owner(connection: sa.Connection, path: str) -> CycleKey | None:
+    row = connection.execute(sa.select(_LOGS).where(_LOGS.c.path == path)).first()
+    return None if row is None else CycleKey(row.job_id, row.cycle_id)

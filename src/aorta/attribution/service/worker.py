@@ -1,0 +1,29 @@
+"""One analysis in a process of its own, so that a large log never slows the answers to agents."""
+
+import ctypes
+import signal
+import sys
+
+from aorta.attribution.analysis import attribute
+from aorta.attribution.documents import decision_document, finding_document
+from aorta.attribution.nouns import Evidence
+from aorta.attribution.registry import built_in
+
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+def prepare() -> None:
+    """Load what every analysis needs, leave Ctrl-C to the parent, and never outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    built_in()
+
+
+def analyse(evidence: Evidence, no_progress_limit: int) -> dict[str, object]:
+    """The answer as it is stored and sent."""
+    result = attribute(evidence, no_progress_limit=no_progress_limit)
+    return {
+        "finding": finding_document(result.finding),
+        "decision": decision_document(result.decision),
+    }

@@ -1,0 +1,265 @@
+"""One pass over the logs of a cycle: every sign of a failure, with who showed it and where it stands.
+
+A sign is a fact with a class and a role; which sign is the cause is decided in `finding`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from aorta.attribution.reading import (
+    Line,
+    Piece,
+    Source,
+    line_at,
+    line_start,
+    lines_after,
+    pieces,
+)
+from aorta.attribution.registry import Pattern, Registry
+from aorta.attribution.scanning import Scanner, fastest_scanner
+from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.tracebacks import HEADER, Traceback, read_traceback
+from aorta.core.signature import normalise
+
+TAIL_FIRST = 50 << 20
+_MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
+_KEPT_AT_EACH_END = 3  # signs of one pattern, rank and source
+_FRAMES_IN_SIGNATURE = 3
+_HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
+_DIGITS = re.compile(r"\d+")
+_TORCHRUN_ROOT = "Root Cause (first observed failure):"
+_TORCHRUN_RANK = re.compile(r"rank\s*: (\d+)")
+_TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
+
+
+@dataclass(frozen=True)
+class Sign:
+    failure_class: FailureClass
+    role: Role
+    certainty: Certainty
+    pattern: str
+    text: str
+    signature: (
+        str  # what stays the same when the same bug comes back on another host at another step
+    )
+    rank: int | None
+    source: Source
+    offset: int
+    advice: tuple[str, str] | None = None
+    node: str | None = None
+    device: str | None = None
+    file: str | None = None
+    sequence: int | None = None  # of a collective, where the sign tells
+    is_exception: bool = False
+    survived: bool = False  # the program reported it and went on
+    leads_on: bool = False  # the next traceback of this rank was printed because of this one
+
+
+@dataclass(frozen=True)
+class Summary:
+    """torchrun's own word on who failed first."""
+
+    rank: int
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    signs: tuple[Sign, ...] = ()
+    summaries: tuple[Summary, ...] = ()
+    complete: bool = True  # False: only the ends of the logs were read
+
+    def __add__(self, more: "Reading") -> "Reading":
+        return Reading(
+            self.signs + more.signs,
+            self.summaries + more.summaries,
+            self.complete and more.complete,
+        )
+
+
+def read_ends(sources: Iterable[Source], registry: Registry) -> Reading:
+    """What the last `TAIL_FIRST` bytes of all sources together show; compressed ones are read whole."""
+    sources = [source for source in sources if source.size]
+    share = TAIL_FIRST // max(1, len(sources))
+    total = Reading()
+    for source in sources:
+        begin = 0 if source.is_compressed else max(0, source.size - share)
+        total += replace(_read(source, registry, begin, None), complete=begin == 0)
+    return total
+
+
+def read_whole(sources: Iterable[Source], registry: Registry) -> Reading:
+    total = Reading()
+    for source in sources:
+        if source.size:
+            total += _read(source, registry, 0, None)
+    return total
+
+
+def _read(source: Source, registry: Registry, begin: int, stop: int | None) -> Reading:
+    literals, scanner = _scanner_for(registry)
+    kept: dict[tuple[str, int | None, str], list[Sign]] = {}
+    summaries: list[Summary] = []
+    for piece in pieces(source, begin, stop):
+        present = scanner.present(piece.data)
+        if not present:
+            continue
+        found = [literals[index] for index in sorted(present)]
+        for sign in sorted(_signs(piece, found, source, registry), key=lambda sign: sign.offset):
+            _keep(kept, sign)
+        if _SUMMARY in found:
+            summaries += _summaries(piece, source)
+    signs = sorted((sign for group in kept.values() for sign in group), key=lambda s: s.offset)
+    return Reading(_chained(signs), tuple(summaries))
+
+
+_SUMMARY = _TORCHRUN_ROOT.encode()
+
+
+@lru_cache(maxsize=8)
+def _scanner_for(registry: Registry) -> tuple[tuple[bytes, ...], Scanner]:
+    literals = (HEADER, _SUMMARY, *(trigger.encode() for trigger in registry.by_trigger))
+    return literals, fastest_scanner(literals)
+
+
+def _keep(kept: dict[tuple[str, int | None, str], list[Sign]], sign: Sign) -> None:
+    """Bounded memory: the first and the last few of a kind say all that a thousand between them would."""
+    group = kept.setdefault((sign.pattern, sign.rank, sign.signature[:80]), [])
+    if any(sign.offset == other.offset for other in group):
+        return
+    if len(group) >= 2 * _KEPT_AT_EACH_END:
+        del group[_KEPT_AT_EACH_END]
+    group.append(sign)
+
+
+def _signs(
+    piece: Piece, literals: Iterable[bytes], source: Source, registry: Registry
+) -> Iterator[Sign]:
+    in_traceback: set[int] = set()
+    wanted = list(literals)
+    if HEADER in wanted:
+        for position in _occurrences(piece, HEADER):
+            traceback = _traceback_at(piece, position, source)
+            sign = None if traceback is None else _exception_sign(traceback, source, registry)
+            if sign is not None:
+                in_traceback.add(sign.offset)
+                yield sign
+    for literal in wanted:
+        for row in registry.by_trigger.get(literal.decode(), ()):
+            for position in _occurrences(piece, literal):
+                line = line_at(piece.data, position, source, piece.offset)
+                match = None if line.offset in in_traceback else row.match(line.text)
+                if match is not None:
+                    yield _line_sign(row, match, line, source)
+
+
+def _occurrences(piece: Piece, literal: bytes) -> list[int]:
+    """Where `literal` stands in the piece's own part: all of them, or the outermost ones if there are many."""
+    forward: list[int] = []
+    position = piece.data.find(literal, piece.start, piece.end)
+    while position >= 0 and len(forward) < _MOST_OCCURRENCES:
+        forward.append(position)
+        position = piece.data.find(literal, position + len(literal), piece.end)
+    backward: list[int] = []
+    end = piece.end
+    while position >= 0 and len(backward) < _MOST_OCCURRENCES:
+        end = piece.data.rfind(literal, position, end)
+        if end < 0:
+            break
+        backward.append(end)
+    return forward + backward[::-1]
+
+
+def _traceback_at(piece: Piece, position: int, source: Source) -> Traceback | None:
+    begin = line_start(piece.data, position)
+    before = None
+    if begin > 1:
+        before = line_at(piece.data, begin - 2, source, piece.offset)
+    return read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
+
+
+def _exception_sign(traceback: Traceback, source: Source, registry: Registry) -> Sign | None:
+    known = registry.exception(traceback.exception, traceback.innermost)
+    if known is None:
+        return None
+    row, match = known
+    frames = " > ".join(frame.name for frame in traceback.frames[-_FRAMES_IN_SIGNATURE:])
+    first_line = traceback.exception.split("\n", 1)[0]
+    kind, _, message = first_line.partition(":")
+    words = f"{kind}: {stable(message)}"
+    return replace(
+        _sign(row, match, first_line, source, traceback.rank, traceback.offset),
+        signature=f"{frames} > {words}" if frames else words,
+        is_exception=True,
+        survived=traceback.survived,
+        leads_on=traceback.link is not None,
+    )
+
+
+def _chained(signs: Iterable[Sign]) -> tuple[Sign, ...]:
+    """One sign for each chain of exceptions: the one that says most, the first of them where several do."""
+    settled: list[Sign] = []
+    open_chains: dict[int | None, list[Sign]] = {}
+    for sign in signs:
+        if not sign.is_exception:
+            settled.append(sign)
+            continue
+        chain = open_chains.setdefault(sign.rank, [])
+        chain.append(sign)
+        if not sign.leads_on:
+            settled.append(_told_by(open_chains.pop(sign.rank)))
+    settled += [_told_by(chain) for chain in open_chains.values()]
+    return tuple(sorted(settled, key=lambda sign: sign.offset))
+
+
+def _told_by(chain: list[Sign]) -> Sign:
+    best = max(chain, key=lambda sign: (sign.role is not Role.CASCADE, sign.certainty.weight))
+    return replace(best, survived=chain[0].survived)
+
+
+def _line_sign(row: Pattern, match: re.Match[str], line: Line, source: Source) -> Sign:
+    return _sign(row, match, line.text, source, line.rank, line.offset)
+
+
+def _sign(
+    row: Pattern, match: re.Match[str], text: str, source: Source, rank: int | None, offset: int
+) -> Sign:
+    groups = {name: value for name, value in match.groupdict().items() if value}
+    number = groups.get("enqueued") or groups.get("seq")
+    return Sign(
+        failure_class=row.failure_class,
+        role=row.role,
+        certainty=row.certainty,
+        pattern=row.id,
+        text=text[:500],
+        signature=f"{row.id} {stable(groups.get('key', ''))}".strip(),
+        rank=int(groups["rank"]) if "rank" in groups else rank,
+        source=source,
+        offset=offset,
+        advice=(row.advice.kind, row.advice.text) if row.advice else None,
+        node=groups.get("node") or source.node,
+        device=groups.get("device"),
+        file=groups.get("file"),
+        sequence=int(number) if number else None,
+    )
+
+
+def _summaries(piece: Piece, source: Source) -> Iterator[Summary]:
+    for position in _occurrences(piece, _SUMMARY):
+        begin = line_start(piece.data, position)
+        block = "\n".join(
+            line.text
+            for line, _ in zip(
+                lines_after(piece.data, begin, source, piece.offset), range(8), strict=False
+            )
+        )
+        rank, code = _TORCHRUN_RANK.search(block), _TORCHRUN_EXIT.search(block)
+        if rank and code:
+            yield Summary(int(rank[1]), int(code[1]))
+
+
+def stable(text: str) -> str:
+    """A message without what differs between hosts, ranks and steps."""
+    return _DIGITS.sub("<n>", normalise(_HOST.sub("<host>", text)))

@@ -1,0 +1,63 @@
+"""The classes of failure and the three answers: the vocabulary every other module of this room speaks."""
+
+from enum import StrEnum
+
+
+class FailureClass(StrEnum):
+    IMPORT_ERROR = "import_error"
+    SYNTAX_ERROR = "syntax_error"
+    BAD_ARGUMENTS = "bad_arguments"
+    BAD_CONFIG = "bad_config"
+    SHAPE_MISMATCH = "shape_mismatch"
+    CHECKPOINT_MISMATCH = "checkpoint_mismatch"
+    CHECKPOINT_CORRUPT = "checkpoint_corrupt"
+    MISSING_FILE = "missing_file"
+    PERMISSION_DENIED = "permission_denied"
+    DISK_FULL = "disk_full"
+    DEVICE_OOM = "device_oom"
+    HOST_OOM = "host_oom"
+    DEVICE_ASSERT = "device_assert"
+    ILLEGAL_ACCESS = "illegal_access"
+    HARDWARE_FAULT = "hardware_fault"
+    LINK_FAULT = "link_fault"
+    SEGFAULT = "segfault"
+    ABORT = "abort"
+    ASSERTION = "assertion"
+    USER_EXCEPTION = "user_exception"
+    DATA_ERROR = "data_error"
+    NAN = "nan"
+    COLLECTIVE_TIMEOUT = "collective_timeout"
+    HANG = "hang"
+    RENDEZVOUS_ERROR = "rendezvous_error"
+    PORT_IN_USE = "port_in_use"
+    NETWORK_LOSS = "network_loss"
+    PREEMPTED = "preempted"
+    KILLED = "killed"
+    TIME_LIMIT = "time_limit"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+class Action(StrEnum):
+    RESTART = "RESTART"
+    STOP = "STOP"
+    UNKNOWN = "UNKNOWN"  # acts as RESTART
+
+
+class Role(StrEnum):
+    """What a sign says about the rank that shows it."""
+
+    ROOT = "root"  # this can kill a job
+    CASCADE = "cascade"  # only follows from another rank's failure
+    WAITING = "waiting"  # waited in vain; the blame is on a rank that does not say so
+    CONFIRM = "confirm"  # names the cause of a death that another fact reports
+
+
+class Certainty(StrEnum):
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    WEAK = "weak"
+
+    @property
+    def weight(self) -> int:
+        return {"certain": 3, "likely": 2, "weak": 1}[self.value]

@@ -1,0 +1,110 @@
+"""Python tracebacks as they stand in logs: prefixed, interleaved, coloured, boxed, chained, or merely logged."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+
+from aorta.attribution.reading import Line
+
+HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
+_HEADER = "Traceback (most recent call last)"
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
+_BOXED_FRAME = re.compile(r"(?P<file>[^\s│]+\.py):(?P<line>\d+) in (?P<function>\S+)")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
+_BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
+_GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
+_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG)\b|^[EWI]\d{4} ")
+_IN_THREAD = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
+_MOST_LINES = 400
+_CONTINUATION = 6
+
+
+class Link(Enum):
+    """How a traceback is tied to the one printed after it."""
+
+    CAUSE = "The above exception was the direct cause of the following exception:"
+    HANDLING = "During handling of the above exception, another exception occurred:"
+    WORKER = "Original Traceback (most recent call last):"
+
+
+@dataclass(frozen=True)
+class Frame:
+    file: str
+    line: int
+    function: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.function}"
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """One exception with its frames. `survived` means the program itself reported it and went on."""
+
+    exception: str  # "Type: message" and a few lines of what follows
+    frames: tuple[Frame, ...]
+    rank: int | None
+    offset: int  # of the exception line
+    begins: int  # of the header
+    link: Link | None = None
+    survived: bool = False
+
+    @property
+    def innermost(self) -> str | None:
+        return self.frames[-1].name if self.frames else None
+
+
+def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | None:
+    """The traceback whose header is the first of `lines`; lines of other ranks in between are passed over."""
+    reader = iter(lines)
+    header = next(reader, None)
+    if header is None or _HEADER not in header.text:
+        return None
+    own = (line for line in islice(reader, _MOST_LINES) if line.rank == header.rank)
+    frames: list[Frame] = []
+    for line in own:
+        text = _GROUP_MARGIN.sub("", line.text)
+        frame = _FRAME.match(text) or _BOXED_FRAME.search(text)
+        if frame:
+            function = frame["function"] or "<module>"
+            frames.append(Frame(frame["file"], int(frame["line"]), function))
+        elif _HEADER in text:
+            return None  # cut off: another traceback begins before this one has ended
+        elif text and not _BOX.match(text) and _EXCEPTION.match(text):
+            rest, link = _after(own)
+            return Traceback(
+                exception="\n".join([text, *rest]),
+                frames=tuple(frames),
+                rank=header.rank,
+                offset=line.offset,
+                begins=header.offset,
+                link=link,
+                survived=_survived(header, before),
+            )
+    return None
+
+
+def _after(lines: Iterable[Line]) -> tuple[list[str], Link | None]:
+    """What belongs to the message, and whether another traceback follows from this one."""
+    message: list[str] = []
+    blank = 0
+    for line in islice(lines, 40):
+        text = _GROUP_MARGIN.sub("", line.text)
+        link = next((link for link in Link if text.strip() == link.value), None)
+        if link is not None or _HEADER in text:
+            return message, link
+        blank += not text.strip()
+        if blank > 1:
+            break
+        if not blank and len(message) < _CONTINUATION:
+            message.append(text)
+    return message, None
+
+
+def _survived(header: Line, before: Line | None) -> bool:
+    if before is None or before.rank != header.rank:
+        return False
+    return bool(_LOGGED.search(before.text) or _IN_THREAD.match(before.text))

@@ -1,0 +1,71 @@
+"""`aorta attribute`: what killed this cycle, and should it restart?"""
+
+from pathlib import Path
+
+import click
+
+from aorta.cli.printing import print_json
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command("attribute")
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
+@click.option(
+    "--failures", type=_FILE, help='JSON: [{"rank", "exit_code", "signal"}], or a cycle_info.json.'
+)
+@click.option(
+    "--history", type=_DIRECTORY, help="Directory of the job's earlier cycle_<n> directories."
+)
+@click.option(
+    "--kernel-log",
+    type=_FILE,
+    multiple=True,
+    help="Kernel messages of a node (dmesg, journalctl -k).",
+)
+@click.option(
+    "--flight-recorder", type=_DIRECTORY, help="Directory of flight recorder dumps, JSON or pickle."
+)
+@click.option(
+    "--patterns", type=_FILE, help="Your own patterns (TOML), read before the built-in ones."
+)
+@click.option(
+    "--max-no-progress-cycles",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Stop after this many cycles in a row without progress; 0: never for that.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(
+    logs: tuple[Path, ...],
+    failures: Path | None,
+    history: Path | None,
+    kernel_log: tuple[Path, ...],
+    flight_recorder: Path | None,
+    patterns: Path | None,
+    max_no_progress_cycles: int,
+    as_json: bool,
+) -> None:
+    """Say what failed, who began it, how sure that is, and whether a restart can help.
+
+    LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle directory of
+    `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3 the evidence does not tell.
+    """
+    from aorta.attribution.analysis import attribute
+    from aorta.attribution.documents import SCHEMA, attribution_document
+    from aorta.attribution.evidence import collect
+    from aorta.attribution.registry import built_in, with_user_file
+    from aorta.attribution.words import described
+    from aorta.core.exits import Exit
+
+    evidence = collect(logs, failures, history, kernel_log, flight_recorder)
+    registry = with_user_file(patterns) if patterns else built_in()
+    result = attribute(evidence, registry=registry, no_progress_limit=max_no_progress_cycles)
+    if as_json:
+        print_json(SCHEMA, attribution_document(result))
+    else:
+        click.echo(described(result))
+    if result.finding.failure_class == "unknown":
+        raise click.exceptions.Exit(Exit.NO_ANSWER)

@@ -1,0 +1,66 @@
+"""`aorta attrsvc`: the attribution service."""
+
+from pathlib import Path
+
+import click
+
+from aorta.cli.printing import say
+
+
+@click.command("attrsvc")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=50050, show_default=True)
+@click.option(
+    "--allowed-root",
+    "roots",
+    multiple=True,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory that logs may be read from (repeatable).",
+)
+@click.option(
+    "--db", default="attrsvc.sqlite", show_default=True, help="SQLite file, or a database URL."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File holding the bearer token every request must carry.",
+)
+@click.option(
+    "--rate-limit",
+    type=click.FloatRange(min=0),
+    default=5000.0,
+    show_default=True,
+    help="Requests a second from one address; 0: no limit.",
+)
+@click.option("--max-no-progress-cycles", type=click.IntRange(min=0), default=3, show_default=True)
+def command(
+    host: str,
+    port: int,
+    roots: tuple[Path, ...],
+    db: str,
+    token_file: Path | None,
+    rate_limit: float,
+    max_no_progress_cycles: int,
+) -> None:
+    """Take reports of failed cycles and answer with one decision each, over HTTP.
+
+    POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /v1/jobs, /healthz, /metrics, /docs; and the
+    /logs wire of NVIDIA's resiliency extension. Exit codes: 0 stopped, 2 the command line is wrong, 5 the
+    database cannot be opened, the port is taken, or the extra `service` is missing.
+    """
+    from aorta.core.errors import InfrastructureError
+
+    try:
+        from aorta.attribution.service.api import create_app
+        from aorta.attribution.service.server import serve
+        from aorta.attribution.service.settings import Settings, database_url, read_token
+    except ImportError as missing:
+        raise InfrastructureError(
+            f"{missing.name} is not installed; install aorta-triage[service]"
+        ) from None
+    token = read_token(token_file)
+    if token is None and host not in {"127.0.0.1", "::1", "localhost"}:
+        say("aorta: listening beyond this machine without --token-file: anybody there can ask")
+    settings = Settings(roots, database_url(db), token, rate_limit, max_no_progress_cycles)
+    serve(create_app(settings), host, port, lambda url: say(f"aorta: attribution service at {url}"))

@@ -1,0 +1,64 @@
+"""`aorta mcp`: attribution as tools for an assistant."""
+
+from pathlib import Path
+
+import click
+
+from aorta.cli.printing import say
+
+
+@click.command("mcp")
+@click.option(
+    "--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on (http).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=50052, show_default=True, help="(http)"
+)
+@click.option(
+    "--allowed-root",
+    "roots",
+    multiple=True,
+    default=[Path()],
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory that logs may be read from (repeatable; default: the current one).",
+)
+@click.option(
+    "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Bearer token: asked of callers (http) and shown to the service.",
+)
+def command(
+    transport: str,
+    host: str,
+    port: int,
+    roots: tuple[Path, ...],
+    service_url: str | None,
+    token_file: Path | None,
+) -> None:
+    """Offer attribute_log, get_decision, explain_finding and list_patterns over MCP.
+
+    Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
+    extra `mcp` is missing.
+    """
+    from aorta.core.errors import InfrastructureError
+
+    try:
+        from aorta.attribution.mcp_server import ServiceAddress, create_server
+        from aorta.attribution.service.guard import Guard, RateLimit
+        from aorta.attribution.service.server import serve
+        from aorta.attribution.service.settings import read_token
+    except ImportError as missing:
+        raise InfrastructureError(
+            f"{missing.name} is not installed; install aorta-triage[mcp]"
+        ) from None
+    token = read_token(token_file)
+    server = create_server(roots, ServiceAddress(service_url, token) if service_url else None)
+    if transport == "stdio":
+        server.run("stdio")
+        return
+    app = Guard(server.streamable_http_app(host=host), token=token, limit=RateLimit(0))
+    serve(app, host, port, lambda url: say(f"aorta: MCP server at {url}/mcp"))

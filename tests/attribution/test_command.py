@@ -1,0 +1,133 @@
+"""`aorta attribute` as its users meet it: a command line and a document."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aorta_cli import aorta
+from attribution_corpus import CORPUS
+
+
+def attributed(*arguments: str | Path) -> Any:
+    done = aorta("attribute", "--json", *arguments)
+    assert done.exit_code == 0, done.stderr
+    return done.json()
+
+
+def test_a_full_disk_is_named_with_its_rank_its_line_and_a_stop() -> None:
+    case = CORPUS / "disk_full_write"
+    document = attributed("--failures", case / "failures.json", case)
+    finding, decision = document["finding"], document["decision"]
+    assert document["schema"] == "aorta.attribution/1"
+    assert (finding["class"], finding["root"]["rank"]) == ("disk_full", 1)
+    assert finding["evidence"][0]["file"].endswith("rank_1.err")
+    assert "No space left" in finding["evidence"][0]["text"]
+    assert finding["cascade"] == [{"class": "network_loss", "ranks": [0]}]
+    assert decision["action"] == "STOP"
+    assert decision["advice"][0]["kind"] == "fix"
+
+
+def test_words_for_people_say_the_action_first() -> None:
+    done = aorta("attribute", CORPUS / "import_error")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("STOP  rank 0: import_error: ModuleNotFoundError")
+
+
+def test_a_gzipped_log_is_read_as_it_is(tmp_path: Path) -> None:
+    packed = tmp_path / "rank_0.err.gz"
+    packed.write_bytes(gzip.compress((CORPUS / "import_error" / "rank_0.err").read_bytes()))
+    finding = attributed(packed)["finding"]
+    assert (finding["class"], finding["root"]["rank"]) == ("import_error", 0)
+
+
+def test_a_gzipped_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    packed = tmp_path / "rank_0.err.gz"
+    text = (CORPUS / "import_error" / "rank_0.err").read_bytes() + bytes(range(256)) * 4000
+    packed.write_bytes(gzip.compress(text)[:-2000])
+    finding = attributed(packed)["finding"]
+    assert finding["class"] == "import_error"
+
+
+def test_the_evidence_that_tells_nothing_leaves_with_code_3(tmp_path: Path) -> None:
+    quiet = tmp_path / "rank_0.out"
+    quiet.write_text("hello\n")
+    done = aorta("attribute", "--json", quiet)
+    assert done.exit_code == 3
+    assert done.json()["decision"]["action"] == "UNKNOWN"
+
+
+def test_a_cycle_directory_brings_its_failures_along(tmp_path: Path) -> None:
+    cycle = cycle_directory(tmp_path, 0, "sigkill")
+    document = attributed(cycle)
+    finding = document["finding"]
+    assert (finding["class"], finding["root"]) == (
+        "killed",
+        {"rank": 1, "node": "node-1", "device": None},
+    )
+
+
+def test_the_same_failure_again_without_progress_stops(tmp_path: Path) -> None:
+    for number in (0, 1):
+        cycle_directory(tmp_path, number, "value_error")
+    first = attributed("--history", tmp_path, tmp_path / "cycle_0")["decision"]
+    second = attributed("--history", tmp_path, tmp_path / "cycle_1")["decision"]
+    assert (first["action"], second["action"]) == ("RESTART", "STOP")
+    assert second["rule"] == "repeated"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/no/such/log"], "there is no log at /no/such/log"),
+        (["--failures", CORPUS / "import_error" / "rank_0.err", CORPUS], "is not readable JSON"),
+        ([], "Missing argument"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_code_2(
+    arguments: list[str | Path], said: str
+) -> None:
+    done = aorta("attribute", *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_users_own_pattern_comes_before_the_built_in_ones(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        '[[pattern]]\nid = "site.licence"\nclass = "bad_config"\non = "line"\n'
+        'triggers = ["licence server"]\ncertainty = "certain"\n'
+        "regex = 'licence server .* refused'\norigin = \"our site\"\n"
+        'hits = ["licence server lic7 refused"]\nmisses = ["licence server is up"]\n'
+    )
+    log = tmp_path / "rank_0.err"
+    log.write_text("licence server lic7 refused the seat\n")
+    finding = attributed("--patterns", own, log)["finding"]
+    assert finding["class"] == "bad_config"
+
+
+def test_a_users_pattern_that_fails_its_own_test_is_refused_with_its_place(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        '[[pattern]]\nid = "x"\nclass = "bad_config"\non = "line"\ntriggers = ["licence"]\n'
+        'certainty = "certain"\nregex = "refused"\norigin = "o"\nhits = ["licence granted"]\nmisses = ["y"]\n'
+    )
+    done = aorta("attribute", "--patterns", own, CORPUS / "import_error")
+    assert done.exit_code == 2
+    assert "pattern[0]: pattern 'x' does not match its hit 'licence granted'" in done.stderr
+
+
+def cycle_directory(log_dir: Path, number: int, case: str) -> Path:
+    """What `aorta launch` leaves behind for one cycle, with real logs in it."""
+    cycle = log_dir / f"cycle_{number}"
+    cycle.mkdir()
+    for log in (CORPUS / case).glob("rank_*"):
+        (cycle / log.name).write_bytes(log.read_bytes())
+    failures = json.loads((CORPUS / case / "failures.json").read_text())
+    ranks = [failure | {"node": f"node-{failure['rank']}"} for failure in failures]
+    info = {"schema": "aorta.cycle/1", "job_id": "j", "cycle": number, "ranks": ranks}
+    (cycle / "cycle_info.json").write_text(json.dumps(info))
+    return cycle

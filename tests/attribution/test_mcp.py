@@ -1,0 +1,101 @@
+"""The MCP server through the SDK's own client, over both transports."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+
+from aorta_cli import COMMAND, environ
+from attribution_corpus import CORPUS
+from attribution_service import running_service
+
+LOGS = str(CORPUS / "disk_full_write")
+
+
+def stdio(*options: str) -> StdioServerParameters:
+    arguments = ["-m", "aorta", "mcp", "--allowed-root", str(CORPUS), *options]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=environ())
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    structured = result.structured_content or {}
+    return structured.get("result", structured)
+
+
+def test_every_tool_answers_over_stdio(tmp_path: Path) -> None:
+    async def talk(url: str) -> None:
+        async with Client(stdio("--service-url", url)) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            assert tools == {"attribute_log", "get_decision", "explain_finding", "list_patterns"}
+            failures = [{"rank": 1, "exit_code": 1}]
+            found = await call(client, "attribute_log", log_paths=[LOGS], failures=failures)
+            assert found["decision"]["action"] == "STOP"
+            assert found["finding"]["root"]["rank"] == 1
+            why = await call(client, "explain_finding", failure_class="disk_full")
+            assert why["because"] == "the disk will be full again"
+            rows = await call(client, "list_patterns", failure_class="nan")
+            assert [row["id"] for row in rows] == ["numeric.nan"]
+            decision = await call(client, "get_decision", job_id="j", cycle_id="j:0", wait=30)
+            assert decision["decision"]["action"] == "STOP"
+
+    with running_service(CORPUS, tmp_path / "s.sqlite") as service, service.client() as http:
+        report = {"job_id": "j", "cycle_id": "j:0", "agent": "a", "log_paths": [LOGS]}
+        http.post("/v1/cycles", json=report)
+        asyncio.run(talk(service.url))
+
+
+def test_every_tool_is_there_over_streamable_http(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with http_server() as url, Client(url) as client:
+            found = await call(client, "attribute_log", log_paths=[LOGS])
+            assert found["finding"]["class"] == "disk_full"
+            assert len(await call(client, "list_patterns")) > 50
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("attribute_log", {"log_paths": ["/etc/passwd"]}, "outside the allowed roots"),
+        ("attribute_log", {"log_paths": [f"{CORPUS}/../x"]}, "hold no '..'"),
+        ("explain_finding", {"failure_class": "gremlins"}, "is no failure class"),
+        ("get_decision", {"job_id": "j", "cycle_id": "0"}, "no attribution service is configured"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    async def talk() -> str:
+        async with Client(stdio()) as client:
+            try:
+                result = await client.call_tool(tool, arguments)
+            except MCPError as wrong:
+                return str(wrong)
+            assert result.is_error
+            return str(result.content)
+
+    assert said in asyncio.run(talk())
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[str]:
+    command = [*COMMAND, "mcp", "--transport", "http", "--port", "0"]
+    command += ["--allowed-root", str(CORPUS)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ())
+    assert process.stderr is not None
+    try:
+        line = await asyncio.to_thread(process.stderr.readline)
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stderr.close()
