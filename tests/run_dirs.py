@@ -169,7 +169,9 @@ def launch_dir(root: Path, ticket: str | None = "GPU-7") -> Path:
             "cycle_0/rank_0.err": LOG,
             "cycle_0/cycle_info.json": info,
             "case/aorta.yaml": {"command": f"python /home/{USER}/proj/train.py", "ticket": ticket},
-            "case/rank_0.err": LOG,
+            "case/finding.json": {"schema": "aorta.attribution/1", "finding": {"summary": LOG}},
+            "case/env.json": ENV,
+            "case/logs/rank_0.err": LOG,
             "case/cycle_info.json": info,
         },
     )

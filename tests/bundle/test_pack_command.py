@@ -292,6 +292,22 @@ def test_a_file_that_should_parse_and_does_not_fails_closed(
     assert not (tmp_path / "out").exists()
 
 
+def test_the_case_of_a_stopped_launch_is_packed_by_itself_too(tmp_path: Path) -> None:
+    case = MAKERS["launch"](tmp_path) / "case"
+    (case / "logs" / "trace_3").write_bytes(b"\x80\0pickle")
+    done, bundle = packed(case, tmp_path / "out", "--ticket", "GPU-8")
+    assert done.json()["left_out"] == 1
+    names = {entry["path"] for entry in manifest_of(bundle)["files"]}
+    assert names == {
+        "SHIP.md",
+        "aorta.yaml",
+        "cycle_info.json",
+        "env.json",
+        "finding.json",
+        "logs/rank_0.err",
+    }
+
+
 def test_the_archive_carries_no_user_no_host_and_no_time_but_the_runs(tmp_path: Path) -> None:
     _, bundle = packed(reduce_dir(tmp_path), tmp_path / "out")
     with tarfile.open(bundle) as archive:

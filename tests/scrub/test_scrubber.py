@@ -190,6 +190,8 @@ def test_names_a_policy_adds_are_emptied_in_text_and_documents() -> None:
             {"signature": "exit 1 | train.py:main > ValueError"},
             {"signature": "exit 1 | train.py:main > ValueError"},
         ),
+        ({"command": "HF_TOKEN=xyzzy-1 sh x.sh"}, {"command": "HF_TOKEN='<SECRET:1>' sh x.sh"}),
+        ({"command": ["sh", "HF_TOKEN=xyzzy-1"]}, {"command": ["sh", "HF_TOKEN=<SECRET:1>"]}),
         ({"x": '{"password": "hunter2!"}'}, {"x": '{"password": "<SECRET:1>"}'}),
     ],
 )

@@ -31,7 +31,7 @@ class Layout:
     """`files` ship whatever they hold; below `trees` only files that are text by their name do."""
 
     verb: str
-    schema: str  # of the document that tells this verb's directories, when nothing else does
+    schemas: tuple[str, ...]  # of the document that gives this verb away, when nothing else does
     documents: tuple[str, ...]  # where that document is
     files: tuple[str, ...]
     trees: tuple[str, ...] = ()
@@ -47,16 +47,16 @@ class Layout:
         return matches(path, self.trees) and PurePosixPath(path).suffix.lower() in _TEXT_ENDINGS
 
 
-_CASE_FILES = ("aorta.yaml", "spec.yaml", "case.json", "cycle_info.json", "env.json", "*.sh")
+_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
-        "reduce",
-        "aorta.reduce/",
-        ("result.json",),
-        ("spec.yaml", "reduction_trace.jsonl", "shrunken/*"),
-        ("logs/*",),
-        (
+        verb="reduce",
+        schemas=("aorta.reduce/",),
+        documents=("result.json",),
+        files=("spec.yaml", "reduction_trace.jsonl", "shrunken/*"),
+        trees=("logs/*",),
+        reads=(
             "SHIP.md",
             "shrunken/run_repro.sh",
             "shrunken/recipe.resolved.yaml",
@@ -64,10 +64,10 @@ LAYOUTS: tuple[Layout, ...] = (
         ),
     ),
     Layout(
-        "triage",
-        "aorta.triage/",
-        ("matrix.json", "optimize.json"),
-        (
+        verb="triage",
+        schemas=("aorta.triage/", "aorta.matrix/", "aorta.optimize/"),
+        documents=("matrix.json", "optimize.json"),
+        files=(
             "matrix.md",
             "matrix.json",
             "optimize.md",
@@ -78,31 +78,41 @@ LAYOUTS: tuple[Layout, ...] = (
             "environments/*/env.json",
             "sidecars/*",
         ),
-        ("cells/*", "points/*"),
-        ("matrix.md", "optimize.md", "recipe.resolved.yaml"),
+        trees=("cells/*", "points/*"),
+        reads=("matrix.md", "optimize.md", "recipe.resolved.yaml"),
     ),
     Layout(
-        "bisect",
-        "aorta.bisect/",
-        ("result.json",),
-        ("info.log", "debug.log", "first-known-bad", "last-known-good", "bisect.yaml", "spec.yaml"),
-        ("probes/*", "first-known-bad/*", "last-known-good/*", "logs/*"),
-        ("report.md", "result.json"),
+        verb="bisect",
+        schemas=("aorta.bisect/",),
+        documents=("result.json",),
+        files=(
+            "info.log",
+            "debug.log",
+            "first-known-bad",
+            "last-known-good",
+            "bisect.yaml",
+            "spec.yaml",
+        ),
+        trees=("probes/*", "first-known-bad/*", "last-known-good/*", "logs/*"),
+        reads=("report.md", "result.json"),
     ),
     Layout(
-        "launch",
-        "aorta.cycle/",
-        ("cycle_info.json", "case/cycle_info.json", "cycle_*/cycle_info.json"),
-        ("case/*", *_CASE_FILES, "cycle_*/cycle_info.json"),
-        ("cycle_*/*", "logs/*", "rank_*"),
-        ("SHIP.md", "aorta.yaml", "case/aorta.yaml"),
+        verb="launch",
+        schemas=("aorta.cycle/",),
+        documents=("cycle_info.json", "case/cycle_info.json", "cycle_*/cycle_info.json"),
+        files=(
+            *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
+            "cycle_*/cycle_info.json",
+        ),
+        trees=("case/logs/*", "cycle_*/*", "logs/*"),
+        reads=("finding.json", "case/finding.json", "aorta.yaml", "case/aorta.yaml"),
     ),
     Layout(
-        "run",
-        "aorta.run/",
-        ("result.json",),
-        ("env.json", "host_env.json"),
-        ("*",),
-        ("result.json",),
+        verb="run",
+        schemas=("aorta.run/",),
+        documents=("result.json",),
+        files=("env.json", "host_env.json"),
+        trees=("*",),
+        reads=("result.json",),
     ),
 )

@@ -49,7 +49,7 @@ def _layout_of(root: Path, about: dict[str, Any]) -> tuple[Layout, dict[str, Any
     for layout in LAYOUTS:
         documents = [found for name in layout.documents for found in sorted(root.glob(name))]
         for document in map(_read_object, documents):
-            if verb == [layout.verb] or _text(document, "schema").startswith(layout.schema):
+            if verb == [layout.verb] or _text(document, "schema").startswith(layout.schemas):
                 return layout, document
         if verb == [layout.verb]:
             return layout, {}

@@ -15,11 +15,13 @@ from aorta.core.scrub.keywords import (
     may_announce_secret,
 )
 from aorta.core.scrub.scrubber import Scrubber, Span
+from aorta.core.scrub.shell import with_quoted_placeholders
 from aorta.core.scrub.vocabulary import HOST_NAMES, USER_NAMES
 from aorta.core.strict import path_of
 
 Path = tuple[int | str, ...]
 
+_RUN_BY_A_SHELL = ("command", "build")
 _PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
 
 
@@ -87,7 +89,8 @@ class _Walk:
             scrubbed = self.value(inner, (*path, "(json)"), named)
             if len(self.spans) > before:
                 value = json.dumps(scrubbed, ensure_ascii=False)
-        return self._text(value, path)
+        text = self._text(value, path)
+        return with_quoted_placeholders(text) if path and path[-1] in _RUN_BY_A_SHELL else text
 
     def _number(self, value: float, path: Path, named: str | None) -> Any:
         if named is not None and self.scrubber.rules.detect and announces_secret(named):
