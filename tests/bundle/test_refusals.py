@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,24 +168,6 @@ def test_a_file_swapped_for_a_link_after_it_was_found_is_not_followed(tmp_path: 
     (run / "spec.yaml").symlink_to("/etc/hostname")
     with pytest.raises(RefusedError):
         collect.read_member(member)
-
-
-def test_a_writer_that_never_rests_is_refused_or_packed_whole(tmp_path: Path) -> None:
-    run = reduce_dir(tmp_path)
-    stop = threading.Event()
-
-    def write() -> None:
-        while not stop.is_set():
-            with (run / "reduction_trace.jsonl").open("a") as file:
-                file.write('{"candidate": 3}\n')
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        assert "changed while it was being packed" in problems(run)[0]
-    finally:
-        stop.set()
-        writer.join()
 
 
 def test_two_keys_that_become_one_fail_closed(tmp_path: Path) -> None:

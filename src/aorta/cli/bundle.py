@@ -10,6 +10,7 @@ from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
     from aorta.bundle.pack import Prepared
+    from aorta.bundle.policy import Policy
     from aorta.bundle.reading import Verified
 
 _PATH = click.Path(path_type=Path)
@@ -182,7 +183,7 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
 
 
 def _prepared(
-    run_dir: Path, ticket: str | None, site: Any, patterns: tuple[str, ...]
+    run_dir: Path, ticket: str | None, site: "Policy", patterns: tuple[str, ...]
 ) -> "Prepared":
     from aorta.bundle import pack as packing
     from aorta.bundle.errors import RefusedError
