@@ -21,7 +21,7 @@ from aorta.core.scrub import (
     scrub_file,
     split_patterns,
 )
-from aorta.core.scrub.keywords import announces_secret, may_announce_secret
+from aorta.core.secrets.keywords import announces_secret, may_announce_secret
 from aorta.core.yaml_rules import Loader
 
 TOKEN = "a1B2c3D4e5F6g7H8i9J0"

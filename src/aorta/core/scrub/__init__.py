@@ -5,10 +5,10 @@ A detector finds stretches of text; findings are settled into non-overlapping on
 """
 
 from aorta.core.scrub.files import ScrubbedFile, is_text, learn_file, scrub_file
-from aorta.core.scrub.findings import PLACEHOLDER, Kind
 from aorta.core.scrub.patterns import split_patterns
 from aorta.core.scrub.scrubber import Identity, Rules, Scrubbed, Scrubber, Span, count_groups
 from aorta.core.scrub.structure import ScrubError, learn_document, scrub_document
+from aorta.core.secrets.findings import PLACEHOLDER, Kind
 
 __all__ = [
     "PLACEHOLDER",

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.core.scrub.findings import Finding, Kind
-from aorta.core.scrub.hints import hinted
-from aorta.core.scrub.vocabulary import (
+from aorta.core.secrets.findings import Finding, Kind
+from aorta.core.secrets.hints import hinted
+from aorta.core.secrets.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
     MONTHS,

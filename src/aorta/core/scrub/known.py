@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 from aorta.core.scrub.addresses import is_generic
-from aorta.core.scrub.findings import Finding, Kind
+from aorta.core.secrets.findings import Finding, Kind
 
 _NAMES = frozenset({Kind.HOST, Kind.USER})
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")

@@ -1,6 +1,6 @@
 """Stable stand-ins: one value has one placeholder wherever it appears, and nothing maps back."""
 
-from aorta.core.scrub.findings import PLACEHOLDER, Kind
+from aorta.core.secrets.findings import PLACEHOLDER, Kind
 
 
 class Placeholders:
