@@ -16,18 +16,6 @@ TOO_MUCH = 1 << 42  # bytes: more than any device has
 BUSY_PRODUCTS = 500  # of 16384 x 16384 matrices: about a minute of work, queued in a moment
 
 
-class Claim:
-    """Claims a terabyte at an address that owns 64 bytes; the array interface does not check."""
-
-    def __init__(self, memory: torch.Tensor) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (1 << 38,),
-            "typestr": "<f4",
-            "data": (memory.data_ptr(), False),
-            "version": 3,
-        }
-
-
 def out_of_memory() -> None:
     torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")
 
@@ -39,8 +27,11 @@ def device_assert() -> None:
 
 
 def illegal_access() -> None:
+    """A kernel that writes a terabyte behind the 64 bytes it was given."""
+    source = "__global__ void stray(float* here) { here[1ull << 38] = 1.0f; }"
     memory = torch.zeros(16, device="cuda")
-    print(torch.as_tensor(Claim(memory), device="cuda")[-1].item())
+    torch.cuda._compile_kernel(source, "stray")((1, 1, 1), (1, 1, 1), (memory,))
+    torch.cuda.synchronize()
 
 
 def not_a_number() -> None:
