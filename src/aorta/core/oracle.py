@@ -11,7 +11,7 @@ import signal
 import statistics
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -37,6 +37,16 @@ class Classified:
     outcome: Outcome
     why: str
     signature: Signature | None = None
+
+
+class Deciding(Protocol):
+    """What the engine needs of an oracle. Those below are what a file can say; a verb may wrap one in further rules."""
+
+    def watch(self) -> Watch:
+        """What to look for while the trial runs."""
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        """The outcome where it is known, or None to leave it to the rules for every oracle."""
 
 
 class _Oracle(StrictModel, ABC):
@@ -256,7 +266,7 @@ Oracle = Annotated[
 ]
 
 
-def classify(oracle: Oracle, end: TrialEnd, expected: Signature | None = None) -> Classified:
+def classify(oracle: Deciding, end: TrialEnd, expected: Signature | None = None) -> Classified:
     """The outcome of one trial. With `expected`, a failure that looks different is `other`."""
     if end.lost is not None:
         return _error(end.lost)

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Protocol
 
-from aorta.core.oracle import Oracle
+from aorta.core.oracle import Deciding
 from aorta.core.point import Point
 from aorta.core.trial import TrialSpec
 
 
 class Experiment(Protocol):
     @property
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Deciding:
         """What counts as the failure."""
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:

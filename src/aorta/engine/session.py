@@ -33,6 +33,7 @@ class Question:
     budget: Budget = field(default_factory=Budget)
     guard_signature: bool = True
     keep: Keep | None = None
+    private_trials: bool = False  # trial directories lie in the private state: nothing of them ships
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Session:
             question.experiment,
             executor,
             journal,
-            self.path,
+            self.run.private if question.private_trials else self.path,
             budget=question.budget,
             listeners=listeners,
             guard_signature=question.guard_signature,
