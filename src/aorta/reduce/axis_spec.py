@@ -1,0 +1,263 @@
+"""The axes of a reduction spec as they are written, kind by kind. What they stand for on disk is `materials`' affair."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+
+from aorta.core.axis import Strategy
+from aorta.core.errors import UsageError
+from aorta.core.names import is_variable
+from aorta.core.strict import StrictModel
+
+Number = int | float
+Count = Annotated[int, Field(ge=1)]
+
+
+def _tuple_of(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _strategy(value: object) -> object:
+    if isinstance(value, str) and value in {known.value for known in Strategy}:
+        return Strategy(value)
+    raise UsageError(f"found {value!r}, expected one of: {', '.join(Strategy)}")
+
+
+class _Axis(StrictModel):
+    name: str
+    strategy: Annotated[Strategy, BeforeValidator(_strategy)] = Strategy.AUTO
+    monotone: bool | None = None
+    priority: int | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if not name.strip() or len(name) > 200:
+            raise UsageError("found no usable name, expected a short text")
+        return name
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables this axis sets."""
+        return (self.name,)
+
+    def only(self, *fitting: Strategy) -> None:
+        if self.strategy not in (Strategy.AUTO, *fitting):
+            names = ", ".join((Strategy.AUTO, *fitting))
+            raise UsageError(f"strategy {self.strategy} does not fit this axis; expected {names}")
+
+
+def _variable(name: str) -> str:
+    if not is_variable(name):
+        raise UsageError(
+            f"{name!r} is not a variable name; expected letters, digits and _, not starting with a digit"
+        )
+    return name
+
+
+class EnvAxis(_Axis):
+    """A variable that holds a number, or one of a few choices."""
+
+    kind: Literal["env"]
+    type: Literal["int", "float", "choice"] | None = None
+    initial: Number | str | None = None
+    floor: Number | None = None
+    step: Number | None = None
+    tolerance: float | None = None
+    choices: Annotated[tuple[Number | str, ...] | None, BeforeValidator(_tuple_of)] = None
+
+    _check_name = field_validator("name")(_variable)
+
+    @field_validator("tolerance", mode="before")
+    @classmethod
+    def _real(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @model_validator(mode="after")
+    def _whole(self) -> "EnvAxis":
+        if self.is_choice:
+            self._check_choices()
+        else:
+            self._check_numbers()
+        return self
+
+    @property
+    def is_choice(self) -> bool:
+        return self.type == "choice" or (self.type is None and self.choices is not None)
+
+    @property
+    def is_float(self) -> bool:
+        given = (self.initial, self.floor, self.step)
+        return self.type == "float" or (
+            self.type is None and any(isinstance(value, float) for value in given)
+        )
+
+    def _check_choices(self) -> None:
+        self.only(Strategy.LINEAR)
+        if self.choices is None:
+            raise UsageError("a choice needs choices, the original first and the most wanted last")
+        extra = [n for n in ("floor", "step", "tolerance") if getattr(self, n) is not None]
+        if extra:
+            raise UsageError(f"a choice has no {extra[0]}; remove it")
+        if self.initial is not None and self.initial not in self.choices:
+            raise UsageError(f"initial {self.initial!r} is none of the choices")
+
+    def _check_numbers(self) -> None:
+        self.only(Strategy.BINARY, Strategy.LINEAR)
+        if self.choices is not None:
+            raise UsageError("choices need type: choice")
+        for name in ("initial", "floor"):
+            value = getattr(self, name)
+            if value is None:
+                raise UsageError(f"the key {name} is required for a number")
+            if isinstance(value, str):
+                raise UsageError(f"{name} is {value!r}, expected a number; remove the quotes")
+        if self.type == "int":
+            for name in ("initial", "floor", "step"):
+                if isinstance(getattr(self, name), float):
+                    raise UsageError(f"{name} is {getattr(self, name)}, expected a whole number")
+
+
+class FileSubsetAxis(_Axis):
+    """Which lines of a file are needed. The path of the reduced copy is given through the variable `name`."""
+
+    kind: Literal["file_subset"]
+    initial: Annotated[str, Field(min_length=1)]
+    header: Annotated[int, Field(ge=0)] = 0  # so many first lines always stay
+    comments: str | None = None  # lines that begin so always stay
+    floor: Annotated[int, Field(ge=0)] = 1
+
+    _check_name = field_validator("name")(_variable)
+
+    @field_validator("comments")
+    @classmethod
+    def _some(cls, mark: str | None) -> str | None:
+        if mark is not None and not mark.strip():
+            raise UsageError("found an empty text, expected what comments begin with, such as '#'")
+        return mark
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "FileSubsetAxis":
+        self.only(Strategy.DD_MIN)
+        return self
+
+
+class DirSubsetAxis(_Axis):
+    """Which files of a folder are needed. The path of the reduced folder is given through the variable `name`."""
+
+    kind: Literal["dir_subset"]
+    initial: Annotated[str, Field(min_length=1)]
+    floor: Annotated[int, Field(ge=0)] = 1
+
+    _check_name = field_validator("name")(_variable)
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "DirSubsetAxis":
+        self.only(Strategy.DD_MIN)
+        return self
+
+
+class ListAxis(_Axis):
+    """Which parts of a variable that holds `a,b,c` are needed."""
+
+    kind: Literal["list"]
+    initial: Annotated[str, Field(min_length=1)]
+    separator: Annotated[str, Field(min_length=1)] = ","
+    floor: Annotated[int, Field(ge=0)] = 1
+
+    _check_name = field_validator("name")(_variable)
+
+    @field_validator("initial", mode="before")
+    @classmethod
+    def _text(cls, value: object) -> object:
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return ",".join(value)
+        return value
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "ListAxis":
+        self.only(Strategy.DD_MIN)
+        return self
+
+
+class WindowAxis(_Axis):
+    """A range of steps, given through two variables: where it starts, and how many steps it has."""
+
+    kind: Literal["window"]
+    start: str
+    length: str
+    initial: Annotated[tuple[int, int], BeforeValidator(_tuple_of)]
+    floor: Count = 1
+    tolerance: float = 0.0
+
+    _check_variables = field_validator("start", "length")(_variable)
+
+    @field_validator("tolerance", mode="before")
+    @classmethod
+    def _real(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "WindowAxis":
+        self.only(Strategy.BINARY)
+        if self.start == self.length:
+            raise UsageError(f"start and length are both {self.start}; they need two variables")
+        return self
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return (self.start, self.length)
+
+
+class WorldSizeAxis(_Axis):
+    """How many ranks. The launcher's options are rewritten; the number is also given through the variable `name`."""
+
+    kind: Literal["world_size"]
+    initial: Count
+    floor: Count = 1
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "WorldSizeAxis":
+        self.only(Strategy.BINARY, Strategy.LINEAR)
+        return self
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return (self.name,) if is_variable(self.name) else ()
+
+
+class RanksAxis(_Axis):
+    """Which ranks are needed. As many are launched as are kept; the variable `name` holds the kept ones, `0,3`."""
+
+    kind: Literal["ranks"]
+    initial: Count
+    floor: Count = 1
+
+    _check_name = field_validator("name")(_variable)
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "RanksAxis":
+        self.only(Strategy.DD_MIN)
+        return self
+
+
+def _tag(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return f"tag:{kind}"
+
+
+AxisSpec = Annotated[
+    Annotated[EnvAxis, Tag("tag:env")]
+    | Annotated[FileSubsetAxis, Tag("tag:file_subset")]
+    | Annotated[DirSubsetAxis, Tag("tag:dir_subset")]
+    | Annotated[ListAxis, Tag("tag:list")]
+    | Annotated[WindowAxis, Tag("tag:window")]
+    | Annotated[WorldSizeAxis, Tag("tag:world_size")]
+    | Annotated[RanksAxis, Tag("tag:ranks")],
+    Discriminator(
+        _tag,
+        custom_error_type="axis_kind",
+        custom_error_message="unknown kind of axis; expected env, file_subset, dir_subset, list, window, "
+        "world_size or ranks",
+    ),
+]

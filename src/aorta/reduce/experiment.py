@@ -1,0 +1,116 @@
+"""From a point to a trial: the workload's own experiment with the axes laid out around it."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aorta.core.axis import AxisKind
+from aorta.core.oracle import Deciding, HangOracle
+from aorta.core.outcome import Outcome
+from aorta.core.point import Point, Purpose
+from aorta.core.trial import TrialSpec
+from aorta.engine.events import Event, TrialEnded
+from aorta.reduce.launcher import (
+    RANK_LOGS,
+    is_launched,
+    with_rank_logs,
+    with_world_size,
+    world_size_variables,
+)
+from aorta.reduce.materials import Material, place_all
+from aorta.workloads.trial import WorkloadExperiment
+
+DATA = "data"
+_LEAST_PATIENCE = 60.0
+_NOTHING = Point.of({})
+
+
+@dataclass
+class Patience:
+    """How long a candidate may take, learned from the original alone, so that a resumed run learns the same.
+
+    A clean candidate may well run longer than the original took to fail: hence ten times, and never under a minute.
+    """
+
+    given: float | None = None
+    hang_seconds: float = 0.0
+    _seen: list[tuple[float, bool]] = field(default_factory=list)
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.record.point.purpose is Purpose.CALIBRATE:
+            record = event.record
+            if record.outcome is not Outcome.ERROR:
+                self._seen.append((record.duration, record.outcome is Outcome.REPRODUCED))
+
+    def seconds_for(self, point: Point) -> float | None:
+        if self.given is not None or point.purpose is Purpose.CALIBRATE or not self._seen:
+            return self.given
+        ordered = sorted(duration for duration, _ in self._seen)
+        p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
+        slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
+        return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
+
+
+def patience_with(given: float | None, oracle: Deciding) -> Patience:
+    """A hang must have the time to be seen as one."""
+    hang = oracle if isinstance(oracle, HangOracle) else None
+    return Patience(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
+
+
+@dataclass(frozen=True)
+class ReductionExperiment:
+    """Implements `engine.experiment.Experiment`."""
+
+    base: WorkloadExperiment
+    materials: Sequence[Material]
+    oracle: Deciding
+    patience: Patience
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        variables = self.variables(point, (trial_dir / DATA).absolute())
+        trial = replace(self.base, env=variables).trial(_NOTHING, index, trial_dir)
+        argv = self.command(trial.argv, point)
+        return replace(
+            trial,
+            argv=with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute()),
+            watch=self.oracle.watch(),
+            timeout=self.patience.seconds_for(point),
+        )
+
+    def variables(self, point: Point, folder: Path) -> dict[str, str]:
+        """Every variable that a trial of this point sets, its files laid out in `folder`."""
+        copy = self.base.environment.isolated  # a link may lead out of what a container sees
+        placed = place_all(self.materials, point, folder, copy=copy)
+        texts = {name: str(value) for name, value in placed.items()}
+        return {**self.base.env, **self.launching(point), **texts}
+
+    def command(self, argv: tuple[str, ...], point: Point) -> tuple[str, ...]:
+        """The command with the number of ranks that the point asks for."""
+        ranks = self.ranks(point)
+        return argv if ranks is None else with_world_size(argv, ranks)
+
+    def ranks(self, point: Point) -> int | None:
+        for material in self.materials:
+            value = point[material.axis.name]
+            if material.axis.kind is AxisKind.RANKS and isinstance(value, tuple):
+                return len(value)
+            if material.axis.kind is AxisKind.WORLD_SIZE and isinstance(value, int):
+                return value
+        return None
+
+    def launching(self, point: Point) -> dict[str, str]:
+        """Variables for a launcher that stands inside a script."""
+        ranks = self.ranks(point)
+        if ranks is None or is_launched(self._original_argv()):
+            return {}
+        return world_size_variables(ranks)
+
+    def _original_argv(self) -> tuple[str, ...]:
+        command = self.base.request.config.get("command", ())
+        return (command,) if isinstance(command, str) else tuple(command)
+
+
+def clear_data(trial_dir: Path) -> None:
+    """The laid-out files of a finished trial: its values say what they were."""
+    shutil.rmtree(trial_dir / DATA, ignore_errors=True)

@@ -1,0 +1,109 @@
+"""The workload's own files that a reproducer needs: those the command names, those they name, and so on.
+
+A guess by reading, never by running: whether it is enough, a trial of the copy says.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+MOST_FILES_SEEN = 20_000
+MOST_BYTES_TAKEN = 32 << 20
+_MOST_TEXT = 1 << 20
+_SKIPPED = frozenset({"__pycache__", "node_modules", "venv", ".git"})
+_PACKAGE = "__init__.py"
+_WORD = re.compile(r"[\w.+\-/]+")
+
+
+@dataclass(frozen=True)
+class WorkloadFiles:
+    """Files below `root`, by their relative names."""
+
+    root: Path
+    names: tuple[str, ...]
+
+    def copy_to(self, folder: Path) -> None:
+        for name in self.names:
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.root / name, target)
+
+
+def needed_files(
+    root: Path,
+    command: Sequence[str],
+    globs: Sequence[str] | None,
+    apart: Sequence[Path],
+) -> WorkloadFiles | None:
+    """What to copy of `root`; None where it is too much to be a small reproducer. `apart` is never copied."""
+    files = dict(_walk(root, apart))
+    if globs is not None:
+        names = [name for name in files if any(fnmatchcase(name, glob) for glob in globs)]
+    else:
+        names = _named(root, files, " ".join(command))
+    if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
+        return None
+    return WorkloadFiles(root, tuple(sorted(names)))
+
+
+def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
+    left_out = {path.resolve() for path in apart}
+    seen = 0
+    for folder, folders, names in os.walk(root):
+        here = Path(folder)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in _SKIPPED
+            and not name.startswith(".")
+            and (here / name).resolve() not in left_out
+        )
+        for name in sorted(names):
+            path = here / name
+            seen += 1
+            if seen > MOST_FILES_SEEN:
+                return
+            if path.is_file() and path.resolve() not in left_out:
+                yield str(path.relative_to(root)), path.stat().st_size
+
+
+def _named(root: Path, files: dict[str, int], command: str) -> list[str]:
+    known_as = _names_of(files)
+    found: dict[str, None] = {}
+    waiting = [command]
+    while waiting:
+        words = {word.rstrip(".") for word in _WORD.findall(waiting.pop())}
+        parts = {part for word in words for part in (word, word.rsplit("/", 1)[-1])}
+        for name in sorted({file for part in parts for file in known_as.get(part, ())}):
+            if name not in found:
+                found[name] = None
+                waiting.append(_text_of(root / name))
+    return list(found)
+
+
+def _names_of(files: dict[str, int]) -> dict[str, list[str]]:
+    """Under which words a file may be named: its path, its name, and for Python the module."""
+    found: dict[str, list[str]] = {}
+    for name in files:
+        words = {name, f"./{name}", name.rsplit("/", 1)[-1]} - {_PACKAGE}
+        if name.endswith(".py") and name != _PACKAGE:
+            module = name.removesuffix(f"/{_PACKAGE}").removesuffix(".py").replace("/", ".")
+            words |= {module, module.rsplit(".", 1)[-1]}
+        for word in words:
+            found.setdefault(word, []).append(name)
+    return found
+
+
+def _text_of(path: Path) -> str:
+    """What a small text file says; data is not read for names."""
+    try:
+        if path.stat().st_size > _MOST_TEXT:
+            return ""
+        content = path.read_bytes()
+    except OSError:
+        return ""
+    return "" if b"\0" in content else content.decode("utf-8", "replace")

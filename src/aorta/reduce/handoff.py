@@ -1,0 +1,95 @@
+"""What a reduction hands to other verbs: a spec that reduces further, and a recipe that triage runs unedited."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aorta.core.axis import Axis, AxisKind, Shape
+from aorta.core.oracle import ExitCodeOracle, Oracle
+from aorta.core.point import Point, Value
+from aorta.core.trial import RuntimeKind
+from aorta.reduce.plan import NO_MITIGATION, ReducePlan
+
+RECIPE_TRIALS = 3
+
+
+def spec_document(
+    plan: ReducePlan,
+    point: Point,
+    command: str | list[str],
+    cwd: str,
+    placed: Mapping[str, str | Path],
+    folder: Path,
+) -> dict[str, Any]:
+    """The spec with its final values. An axis that has nothing left to give becomes a plain variable."""
+    document = {key: value for key, value in plan.spec.document.items() if key != "scrub"}
+    workload = dict(document.get("workload", {}))
+    if plan.is_command:
+        workload |= {"command": command, "cwd": cwd}
+    workload.pop("files", None)
+    fixed: dict[str, str] = {}
+    axes = []
+    for axis, written in zip(plan.axes, document.get("axes", []), strict=True):
+        final = _final(axis, point[axis.name], placed, folder)
+        if final is None:
+            fixed.update({name: str(value) for name, value in placed.items() if name == axis.name})
+        else:
+            axes.append({**written, **final})
+    around = {**document.get("extra_env", {}), **fixed}
+    document |= {"workload": workload, "axes": axes}
+    return {**document, "extra_env": around} if around else document
+
+
+def _final(
+    axis: Axis, value: Value, placed: Mapping[str, str | Path], folder: Path
+) -> dict[str, Any] | None:
+    """The keys that change; None where the kind cannot say what is left."""
+    if axis.kind is AxisKind.RANKS:
+        return None
+    if axis.shape is Shape.CHOICE:
+        left = list(axis.choices[axis.choices.index(_single(value)) :])
+        return {"initial": left[0], "choices": left} if len(left) > 1 else None
+    if axis.shape is Shape.WINDOW and isinstance(value, tuple):
+        return {"initial": list(value)}
+    if axis.shape is Shape.NUMBER:
+        return {"initial": value}
+    left_items = placed[axis.name]
+    if not value:
+        return None
+    if isinstance(left_items, Path):
+        return {"initial": str(left_items.relative_to(folder))}
+    return {"initial": left_items}
+
+
+def recipe_document(plan: ReducePlan, script: str) -> dict[str, Any]:
+    """A recipe of the `command` workload. Its paths are relative to the recipe, so it runs wherever it is put."""
+    environment = plan.request.environment
+    inline = environment.kind is RuntimeKind.DOCKER and environment.source == "inline"
+    cell = {
+        "name": "baseline",
+        "mitigations": list(plan.mitigations) or [NO_MITIGATION],
+        "environment": {"docker": environment.image} if inline else environment.name,
+    }
+    ticket = {"ticket": plan.ticket} if plan.ticket else {}
+    return {
+        "schema_version": 1,
+        **ticket,
+        "workload": "command",
+        "trials": RECIPE_TRIALS,
+        "workload_config": {
+            "command": f"bash {script}",
+            "cwd": ".",
+            "oracle": oracle_document(plan.oracle if plan.is_command else ExitCodeOracle()),
+        },
+        "cells": [cell],
+    }
+
+
+def oracle_document(oracle: Oracle) -> dict[str, Any]:
+    return {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)}
+
+
+def _single(value: Value) -> int | float | str:
+    if isinstance(value, tuple):
+        raise TypeError(f"expected a single value, found {value!r}")
+    return value

@@ -1,0 +1,344 @@
+"""What an axis is made of: from a value to variables and files, the same way for a trial and for what ships.
+
+A material knows one axis, reads its original once, and lays a value out in a folder. It does not know why.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from aorta.core import axis as axes
+from aorta.core.axis import Axis, AxisKind
+from aorta.core.errors import AortaError, InfrastructureError, SpecError, UsageError
+from aorta.core.point import Point, Value
+from aorta.reduce.axis_spec import (
+    AxisSpec,
+    DirSubsetAxis,
+    EnvAxis,
+    FileSubsetAxis,
+    ListAxis,
+    RanksAxis,
+    WindowAxis,
+    WorldSizeAxis,
+)
+from aorta.reduce.spec import SpecFile
+
+Placed = Mapping[str, str | Path]
+"""Variables. A `Path` was laid out in the folder and moves with it; a text stands for itself."""
+
+MAX_ITEMS = 1_000_000
+MAX_FILE_BYTES = 1 << 30
+
+
+class Material(Protocol):
+    @property
+    def axis(self) -> Axis: ...
+
+    @property
+    def digest(self) -> str:
+        """Changes when what the axis reduces has changed."""
+
+    @property
+    def file_name(self) -> str | None:
+        """What lies in the folder afterwards; None for variables alone."""
+
+    @property
+    def source(self) -> Path | None:
+        """The file or folder that is reduced."""
+
+    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+        """Lay `value` out in `folder`. With `copy` nothing points out of the folder."""
+
+
+@dataclass(frozen=True)
+class _Variables:
+    """An axis that lives in variables alone."""
+
+    axis: Axis
+
+    digest: str = field(default="", init=False)
+    file_name: None = field(default=None, init=False)
+    source: None = field(default=None, init=False)
+
+
+@dataclass(frozen=True)
+class _Plain(_Variables):
+    """Numbers and choices: the value is the variable's text."""
+
+    variables: tuple[str, ...] = ()
+
+    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+        return {name: _text(value) for name in self.variables}
+
+
+@dataclass(frozen=True)
+class _Window(_Variables):
+    start: str
+    length: str
+
+    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+        start, length = _indexes(value)
+        return {self.start: str(start), self.length: str(length)}
+
+
+@dataclass(frozen=True)
+class _Listed(_Variables):
+    """A variable that holds some of the items: `a,c`."""
+
+    separator: str = ","
+
+    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+        kept = [self.axis.items[index] for index in _indexes(value)]
+        return {self.axis.name: self.separator.join(kept)}
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of a file. `pinned` marks, for every line, whether it always stays."""
+
+    axis: Axis
+    source: Path
+    digest: str
+    lines: Sequence[bytes] = field(repr=False)
+    pinned: Sequence[bool] = field(repr=False)
+
+    @property
+    def file_name(self) -> str:
+        return self.source.name
+
+    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+        kept = set(_indexes(value))
+        index = 0
+        content = []
+        for line, stays in zip(self.lines, self.pinned, strict=True):
+            if stays or index in kept:
+                content.append(line)
+            index += not stays
+        path = folder / self.file_name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(content))
+        return {self.axis.name: path}
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Files of a folder, by links in a trial and by copies in what ships."""
+
+    axis: Axis
+    source: Path
+    digest: str
+
+    @property
+    def file_name(self) -> str:
+        return self.source.name
+
+    def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
+        place = folder / self.file_name
+        place.mkdir(parents=True, exist_ok=True)
+        for index in _indexes(value):
+            name = self.axis.items[index]
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if copy:
+                shutil.copyfile(self.source / name, target)
+            else:
+                target.symlink_to(self.source / name)
+        return {self.axis.name: place}
+
+
+def place_all(
+    materials: Sequence[Material],
+    point: Point,
+    folder: Path,
+    *,
+    copy: bool,
+    taken: Collection[str] = (),
+) -> dict[str, str | Path]:
+    """Every axis of the point in one folder; where a name is already taken, in a folder named after the axis."""
+    placed: dict[str, str | Path] = {}
+    used: set[str | None] = set(taken)
+    try:
+        for material in materials:
+            name = material.file_name
+            place = folder / material.axis.name if name is not None and name in used else folder
+            used.add(name)
+            placed.update(material.place(point[material.axis.name], place, copy=copy))
+    except OSError as wrong:
+        raise InfrastructureError(
+            f"cannot lay out the files of a trial: {wrong.strerror}", where=str(folder)
+        ) from None
+    return placed
+
+
+def settings_of(materials: Sequence[Material], point: Point) -> dict[str, str]:
+    """The variables of a point that are no files: the same in every trial of it."""
+    nowhere = Path()
+    return {
+        name: str(value)
+        for material in materials
+        if material.file_name is None
+        for name, value in material.place(point[material.axis.name], nowhere, copy=False).items()
+    }
+
+
+def materials_of(spec: SpecFile, cwd: Path) -> tuple[Material, ...]:
+    """Every axis of the spec, read and checked; an error names the place in the file."""
+    made = []
+    for index, axis in enumerate(spec.content.axes):
+        where = f"{spec.file}: axes[{index}]"
+        try:
+            made.append(_material(axis, cwd, spec.base))
+        except AortaError as wrong:
+            inside = f"{where}.initial" if wrong.where == "initial" else where
+            raise SpecError(wrong.message, where=inside) from None
+    return tuple(made)
+
+
+def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
+    match spec:
+        case EnvAxis():
+            return _Plain(_env_axis(spec), variables=(spec.name,))
+        case FileSubsetAxis():
+            return _lines_of(spec, _found(spec.initial, cwd, base))
+        case DirSubsetAxis():
+            return _files_of(spec, _found(spec.initial, cwd, base))
+        case ListAxis():
+            items = tuple(part.strip() for part in spec.initial.split(spec.separator))
+            return _Listed(_subset(spec, tuple(filter(None, items))), spec.separator)
+        case WindowAxis():
+            start, length = spec.initial
+            window = axes.window(
+                spec.name,
+                start,
+                length,
+                floor=spec.floor,
+                tolerance=spec.tolerance,
+                monotone=spec.monotone,
+                priority=spec.priority,
+            )
+            return _Window(window, spec.start, spec.length)
+        case WorldSizeAxis():
+            return _Plain(_world_size_axis(spec), variables=spec.variables)
+        case RanksAxis():
+            return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
+
+
+def _env_axis(spec: EnvAxis) -> Axis:
+    if spec.is_choice:
+        choices = spec.choices or ()
+        if spec.initial is not None:
+            choices = choices[choices.index(spec.initial) :]
+        return axes.choice(spec.name, choices, priority=spec.priority)
+    initial, floor = _number(spec.initial), _number(spec.floor)
+    real = spec.is_float
+    return axes.number(
+        spec.name,
+        float(initial) if real else initial,
+        float(floor) if real else floor,
+        step=spec.step,
+        tolerance=spec.tolerance,
+        strategy=spec.strategy,
+        monotone=spec.monotone,
+        priority=spec.priority,
+    )
+
+
+def _world_size_axis(spec: WorldSizeAxis) -> Axis:
+    return axes.number(
+        spec.name,
+        spec.initial,
+        spec.floor,
+        kind=AxisKind.WORLD_SIZE,
+        strategy=spec.strategy,
+        monotone=spec.monotone,
+        priority=spec.priority,
+    )
+
+
+def _subset(
+    spec: FileSubsetAxis | DirSubsetAxis | ListAxis | RanksAxis, items: tuple[str, ...]
+) -> Axis:
+    if len(items) > MAX_ITEMS:
+        raise UsageError(f"{len(items)} items are more than {MAX_ITEMS}; split it", where="initial")
+    return axes.subset(
+        spec.name,
+        items,
+        kind=AxisKind(spec.kind),
+        floor=spec.floor,
+        monotone=spec.monotone,
+        priority=spec.priority,
+    )
+
+
+def _found(name: str, cwd: Path, base: Path) -> Path:
+    """Where the command itself would find it: in its own directory, else beside the spec."""
+    places = [(root / Path(name).expanduser()) for root in (cwd, base)]
+    found = next((place for place in places if place.exists()), None)
+    if found is None:
+        raise UsageError(f"there is no {name!r} in {cwd}", where="initial")
+    return found.absolute()
+
+
+def _lines_of(spec: FileSubsetAxis, path: Path) -> _Lines:
+    if not path.is_file():
+        raise UsageError(f"{spec.initial!r} is not a file; a folder is dir_subset", where="initial")
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UsageError(f"{spec.initial!r} is larger than 1 GiB", where="initial")
+        content = path.read_bytes()
+    except OSError as wrong:
+        raise UsageError(
+            f"{spec.initial!r} cannot be read: {wrong.strerror}", where="initial"
+        ) from None
+    lines = content.splitlines(keepends=True)
+    mark = spec.comments.encode() if spec.comments else None
+    pinned = [
+        number < spec.header or (mark is not None and line.lstrip().startswith(mark))
+        for number, line in enumerate(lines)
+    ]
+    items = tuple(
+        line.decode("utf-8", "replace").rstrip("\r\n")
+        for line, stays in zip(lines, pinned, strict=True)
+        if not stays
+    )
+    digest = hashlib.sha256(content).hexdigest()
+    return _Lines(_subset(spec, items), path, digest, lines, pinned)
+
+
+def _files_of(spec: DirSubsetAxis, root: Path) -> _Files:
+    if not root.is_dir():
+        raise UsageError(
+            f"{spec.initial!r} is not a folder; a file is file_subset", where="initial"
+        )
+    names: list[str] = []
+    digest = hashlib.sha256()
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(folder) / name
+            if path.is_file():
+                names.append(str(path.relative_to(root)))
+                digest.update(f"{names[-1]}\0{path.stat().st_size}\0".encode("utf-8", "replace"))
+    return _Files(_subset(spec, tuple(names)), root, digest.hexdigest())
+
+
+def _number(value: float | str | None) -> float:
+    if isinstance(value, (str, type(None))):
+        raise UsageError(f"found {value!r}, expected a number")
+    return value
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, tuple):
+        raise TypeError(f"expected a single value, found {value!r}")
+    return str(value)
+
+
+def _indexes(value: Value) -> tuple[int, ...]:
+    if not isinstance(value, tuple):
+        raise TypeError(f"expected indexes, found {value!r}")
+    return value

@@ -1,0 +1,203 @@
+"""From a spec to everything a reduction needs before its first trial; whatever is wrong is said here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aorta.core.axis import Axis
+from aorta.core.errors import AortaError, SpecError
+from aorta.core.oracle import Deciding, ExitCodeOracle, Oracle, RegexOracle
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point, Purpose
+from aorta.core.scrub import Rules, Scrubber
+from aorta.engine.drive import Budget
+from aorta.engine.judge import Judge, Judges, KOfN
+from aorta.engine.sequential import SequentialJudges
+from aorta.reduce.experiment import ReductionExperiment, patience_with
+from aorta.reduce.launcher import is_launched
+from aorta.reduce.materials import Material, materials_of
+from aorta.reduce.observing import GatedOracle, RankedOracle
+from aorta.reduce.spec import ANY_RANK, SpecFile
+from aorta.registry.environments import get_environment
+from aorta.registry.mitigations import get_mitigation
+from aorta.workloads.discovery import COMMAND
+from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+
+NO_MITIGATION = "none"
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says on top of the spec; None leaves the spec's word."""
+
+    timeout: float | None = None
+    max_trials: int | None = None
+    max_wall_clock: float | None = None
+    environment: str | None = None
+    mitigations: Sequence[str] | None = None
+    sidecars: Sequence[Path] = ()
+    extra_env: Mapping[str, str] | None = None
+    scrub: Sequence[str] = ()
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class CountingJudges:
+    """The user's k of n for every candidate, and twice that for the answer."""
+
+    k: int
+    n: int
+
+    def judge_for(self, point: Point) -> Judge:
+        times = 2 if point.purpose is Purpose.CONFIRM else 1
+        return KOfN(self.k * times, self.n * times)
+
+    def learn(self, point: Point, verdict: Verdict) -> None:
+        """A fixed rule has nothing to learn."""
+
+
+@dataclass(frozen=True)
+class ReducePlan:
+    spec: SpecFile
+    request: WorkloadRequest
+    base: WorkloadExperiment
+    materials: Sequence[Material]
+    budget: Budget
+    scrub: tuple[str, ...] = ()
+    bare: bool = False
+    ticket: str | None = None
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return tuple(material.axis for material in self.materials)
+
+    @property
+    def oracle(self) -> Oracle:
+        """As it was written, without the rules around it."""
+        return self.base.oracle
+
+    @property
+    def is_command(self) -> bool:
+        return self.request.workload == COMMAND
+
+    @property
+    def mitigations(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.request.mitigations if name != NO_MITIGATION)
+
+    def judges(self) -> Judges:
+        k_of_n = self.spec.content.budget.k_of_n
+        return CountingJudges(*k_of_n) if k_of_n else SequentialJudges()
+
+    def experiment(self) -> ReductionExperiment:
+        oracle: Deciding = self.oracle
+        command = self.request.config.get("command", "")
+        launched = is_launched([command] if isinstance(command, str) else command)
+        if isinstance(oracle, (RegexOracle, ExitCodeOracle)) and (
+            launched or self.spec.content.ranks != ANY_RANK
+        ):
+            oracle = RankedOracle(oracle, self.spec.content.ranks)
+        if self.spec.content.gate is not None:
+            oracle = GatedOracle(oracle, self.spec.content.gate)
+        patience = patience_with(self.request.timeout, self.oracle)
+        return ReductionExperiment(self.base, self.materials, oracle, patience)
+
+    def scrubber(self) -> Scrubber:
+        return Scrubber(Rules(patterns=self.scrub, detect=False))
+
+    @property
+    def fingerprint(self) -> Mapping[str, object]:
+        content = self.spec.content
+        return {
+            "workload": [self.request.workload, dict(self.request.config), self.request.steps],
+            "working directory": str(self.base.subject.cwd),
+            "oracle": [repr(self.oracle), content.ranks, repr(content.gate)],
+            "judging": repr(content.budget.k_of_n),
+            "axes": [repr(axis) for axis in self.axes],
+            "data": [material.digest for material in self.materials],
+            "environment": repr(self.request.environment),
+            "variables": sorted(self.base.env.items()),
+        }
+
+
+def make_plan(spec: SpecFile, overrides: Overrides) -> ReducePlan:
+    content = spec.content
+    if not content.axes:
+        raise SpecError(
+            "there is nothing to shrink; expected at least one axis", where=f"{spec.file}: axes"
+        )
+    request = _request(spec, overrides)
+    base = workload_experiment(request)
+    plan = ReducePlan(
+        spec=spec,
+        request=request,
+        base=base,
+        materials=materials_of(spec, base.subject.cwd),
+        budget=Budget(
+            max_trials=overrides.max_trials or content.budget.max_trials,
+            max_seconds=overrides.max_wall_clock or content.budget.max_wall_clock,
+        ),
+        scrub=(*content.scrub, *overrides.scrub),
+        bare=overrides.bare,
+        ticket=content.ticket,
+    )
+    try:
+        plan.scrubber()
+    except AortaError as wrong:
+        where = "--scrub" if overrides.scrub else f"{spec.file}: scrub"
+        raise SpecError(wrong.message, where=where) from None
+    if not base.subject.cwd.is_dir():
+        raise SpecError(
+            f"there is no directory {base.subject.cwd}", where=f"{spec.file}: workload.cwd"
+        )
+    return plan
+
+
+def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
+    content, workload = spec.content, spec.content.workload
+    config: dict[str, Any] = dict(workload.config)
+    if workload.command is not None:
+        config = {
+            "command": _listed(workload.command),
+            "cwd": workload.cwd,
+        }
+    return WorkloadRequest(
+        workload=COMMAND if workload.command is not None else str(workload.name),
+        config=config,
+        environment=_resolved(
+            f"{spec.file}: environment",
+            lambda: get_environment(
+                overrides.environment or content.environment or "local", overrides.sidecars
+            ),
+        ),
+        mitigations=_mitigations(spec, overrides),
+        extra_env=[content.extra_env, overrides.extra_env or {}],
+        steps=workload.steps,
+        oracle=content.oracle,
+        timeout=overrides.timeout or workload.timeout,
+        base=spec.base,
+        file=spec.file,
+        at="workload",
+    )
+
+
+def _mitigations(spec: SpecFile, overrides: Overrides) -> list[tuple[str, Mapping[str, str]]]:
+    if overrides.bare:
+        return []
+    names = spec.content.mitigations if overrides.mitigations is None else overrides.mitigations
+    return _resolved(
+        f"{spec.file}: mitigations",
+        lambda: [(name, get_mitigation(name, overrides.sidecars).env) for name in names],
+    )
+
+
+def _resolved(where: str, look_up: Callable[[], Found]) -> Found:
+    try:
+        return look_up()
+    except AortaError as wrong:
+        raise SpecError(wrong.message, where=where) from None
+
+
+def _listed(command: str | tuple[str, ...]) -> str | list[str]:
+    return command if isinstance(command, str) else list(command)

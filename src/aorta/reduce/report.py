@@ -1,0 +1,160 @@
+"""What a reduction amounts to: one value that the JSON, the table, SHIP.md and the exit code all read."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aorta.core.axis import Shape
+from aorta.core.exits import Exit
+from aorta.core.outcome import Outcome, Tally, Verdict
+from aorta.core.point import Point, Value
+from aorta.core.signature import Signature
+from aorta.engine.events import Ending, Reason
+from aorta.engine.records import TrialRecord
+from aorta.reduce.trace import items_of
+from aorta.search.reduction import AxisFacts, Reduction, Status
+
+SCHEMA = "aorta.reduce/1"
+_STATUSES = {
+    Status.REDUCED: "reduced",
+    Status.NOT_REDUCED: "not_reduced",
+    Status.DID_NOT_REPRODUCE: "did_not_reproduce",
+}
+PARTIAL = "partial"
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """Whether the copy that ships was seen to fail by itself. None: it was not tried."""
+
+    reproduces: bool | None = None
+    tally: Tally = field(default_factory=Tally)
+    files: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ReduceReport:
+    run_dir: Path
+    reduction: Reduction
+    ending: Ending
+    records: Sequence[TrialRecord]
+    signature: Signature | None
+    shipped: Shipped = field(default_factory=Shipped)
+    mitigations: Sequence[str] = ()
+
+    @property
+    def status(self) -> str:
+        if self.ending.reason is not Reason.DONE and self.reduction.status is Status.RUNNING:
+            return PARTIAL
+        return _STATUSES.get(self.reduction.status, PARTIAL)
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.OK if self.status == "reduced" else Exit.NO_ANSWER
+
+    @property
+    def has_reproducer(self) -> bool:
+        calibration = self.reduction.calibration
+        return calibration is not None and bool(calibration.reproduces)
+
+    @property
+    def why(self) -> str:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.detail
+        return self.reduction.why
+
+    @property
+    def next_commands(self) -> list[str]:
+        if not self.has_reproducer:
+            return []
+        commands = [f"aorta triage run --recipe {self.run_dir}/shrunken/recipe.resolved.yaml"]
+        return [*commands, f"aorta bundle {self.run_dir} --output ."]
+
+    @property
+    def resume_command(self) -> str | None:
+        if self.ending.reason is Reason.DONE:
+            return None
+        return f"aorta reduce --resume {self.run_dir}"
+
+    @property
+    def candidates(self) -> int:
+        return self.reduction.candidates
+
+    def last_failing(self, point: Point) -> TrialRecord | None:
+        """The latest trial of this configuration that failed; of the original if nothing smaller did."""
+        fitting = [
+            record
+            for record in self.records
+            if record.point.config_key == point.config_key and record.outcome is Outcome.REPRODUCED
+        ]
+        return fitting[-1] if fitting else None
+
+    def median_seconds(self, point: Point) -> float | None:
+        times = [
+            record.duration
+            for record in self.records
+            if record.point.config_key == point.config_key and record.outcome is not Outcome.ERROR
+        ]
+        return round(statistics.median(times), 4) if times else None
+
+    def to_json(self) -> dict[str, Any]:
+        reduction = self.reduction
+        return {
+            "status": self.status,
+            "why": self.why,
+            "run_dir": str(self.run_dir),
+            "axes": [axis_row(facts) for facts in reduction.axes],
+            "trials": len(self.records),
+            "candidates": self.candidates,
+            "resumed_trials": self.ending.resumed_trials,
+            "confirmed": _rate(reduction.confirmation),
+            "original": {
+                **(_rate(reduction.calibration) or {"reproduced": 0, "of": 0}),
+                "median_sec": self.median_seconds(reduction.original),
+            },
+            "final": {"median_sec": self.median_seconds(reduction.best)},
+            "signature": self.signature.text if self.signature else None,
+            "shipped_copy": {
+                "self_contained": self.shipped.reproduces,
+                "reproduced": self.shipped.tally.reproduced,
+                "of": self.shipped.tally.evidence,
+            },
+            "setbacks": reduction.setbacks,
+            "mitigations": list(self.mitigations),
+            "stopped_by": None if self.ending.reason is Reason.DONE else self.ending.reason.value,
+            "seconds": round(self.ending.seconds, 3),
+            "next": [*self.next_commands, *filter(None, [self.resume_command])],
+        }
+
+
+def axis_row(facts: AxisFacts) -> dict[str, Any]:
+    axis = facts.axis
+    row: dict[str, Any] = {
+        "name": axis.name,
+        "kind": axis.kind.value,
+        "initial": _size(facts, axis.initial),
+        "final": _size(facts, facts.final),
+        "floor": axis.choices[-1] if axis.shape is Shape.CHOICE else axis.floor,
+        "monotone": facts.monotone,
+        "trials": facts.trials,
+        "unresolved": facts.unresolved,
+    }
+    if axis.shape is Shape.SUBSET:
+        row["final_items"] = items_of(axis, facts.final)
+    return row
+
+
+def _size(facts: AxisFacts, value: Value) -> Any:
+    if facts.axis.shape is Shape.SUBSET and isinstance(value, tuple):
+        return len(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _rate(verdict: Verdict | None) -> dict[str, int] | None:
+    if verdict is None:
+        return None
+    return {"reproduced": verdict.tally.reproduced, "of": verdict.tally.evidence}

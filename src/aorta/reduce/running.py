@@ -1,0 +1,259 @@
+"""`aorta reduce` from a plan to its report: claim or resume a run directory, search, try what would ship, write it."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aorta.core.exits import Exit
+from aorta.core.oracle import Deciding, ExitCodeOracle
+from aorta.core.point import Point, Purpose
+from aorta.core.signature import Signature
+from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.engine.events import Listener, Reason
+from aorta.engine.judge import KOfN, SameJudge
+from aorta.engine.records import TrialRecord
+from aorta.engine.session import Answer, Question, Session
+from aorta.engine.snapshots import host_snapshot, snapshot_of
+from aorta.executors import Executor
+from aorta.reduce.experiment import ReductionExperiment, clear_data
+from aorta.reduce.files import needed_files
+from aorta.reduce.materials import settings_of
+from aorta.reduce.output import Output
+from aorta.reduce.plan import ReducePlan
+from aorta.reduce.report import ReduceReport, Shipped
+from aorta.reduce.shrunken import SCRIPT, Reproducer
+from aorta.reduce.trace import FINGERPRINT_FILE, Trace, fingerprint_of
+from aorta.search.descent import Descent
+from aorta.search.reduction import Reduction, Status
+from aorta.search.repeated import EveryPoint
+
+OpenExecutor = Callable[[], Executor]
+VERB = "reduce"
+_SHIPPED_REPLICA = 1_000_000  # a number that no search reaches
+_MOST_TRIALS_OF_COPY = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the run goes. `resume` is a run directory, or None for the newest unfinished one."""
+
+    output: Path
+    resuming: bool = False
+    resume: Path | None = None
+
+
+def reduce_workload(
+    plan: ReducePlan, place: Place, open_executor: OpenExecutor, listeners: Sequence[Listener] = ()
+) -> ReduceReport:
+    """Search to the end, then write everything that ships; partial results where the search was stopped."""
+    with _session(plan, place) as session:
+        output = Output.of(session.run, plan)
+        output.begin()
+        run = _Run(plan, session, open_executor, listeners)
+        trace = Trace(plan.axes, session.run.private, output.append_to_trace)
+        report = run.search(trace)
+        reproducer = run.reproducer(report)
+        if reproducer is not None:
+            report, reproducer = run.try_copy(report, reproducer)
+        output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
+        return report
+
+
+def rehearse(
+    plan: ReducePlan, open_executor: OpenExecutor, listeners: Sequence[Listener] = ()
+) -> ReduceReport:
+    """The same search in a temporary place, of which nothing is left."""
+    with (
+        tempfile.TemporaryDirectory(prefix="aorta-reduce-") as scratch,
+        Session.fresh(Path(scratch), VERB) as session,
+    ):
+        run = _Run(plan, session, open_executor, listeners)
+        return run.search(Trace(plan.axes, session.run.private, lambda _line: None))
+
+
+@contextmanager
+def _session(plan: ReducePlan, place: Place) -> Iterator[Session]:
+    session = (
+        Session.resuming(place.output, VERB, place.resume)
+        if place.resuming
+        else Session.fresh(place.output, VERB, ticket=plan.ticket, spec=plan.spec.file)
+    )
+    with session:
+        yield session
+
+
+class _Run:
+    """One reduction in one run directory."""
+
+    def __init__(
+        self,
+        plan: ReducePlan,
+        session: Session,
+        open_executor: OpenExecutor,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self.plan = plan
+        self.session = session
+        self.listeners = listeners
+        self.experiment = plan.experiment()
+        self._open_executor = open_executor
+        self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
+
+    def search(self, trace: Trace) -> ReduceReport:
+        descent = Descent(self.plan.axes)
+        question = Question(
+            search=descent,
+            judges=self.plan.judges(),
+            experiment=self.experiment,
+            fingerprint=self.plan.fingerprint,
+            budget=self.plan.budget,
+            keep=self._keep,
+            private_trials=True,
+        )
+        answer = self._answer(question, (self.experiment.patience, trace, *self.listeners))
+        return self._report(descent.result, answer)
+
+    def reproducer(self, report: ReduceReport) -> Reproducer | None:
+        if not report.has_reproducer:
+            return None
+        plan, files = self.plan, None
+        if plan.is_command:
+            command = plan.request.config["command"]
+            files = needed_files(
+                plan.base.subject.cwd,
+                [command] if isinstance(command, str) else command,
+                plan.spec.content.workload.files,
+                self._apart(),
+            )
+        confirmed = report.reduction.confirmation
+        rate = (
+            f"failed {confirmed.tally.reproduced} of {confirmed.tally.evidence} times"
+            if confirmed
+            else ""
+        )
+        return Reproducer(plan, self.experiment, report.reduction.best, files, rate)
+
+    def try_copy(
+        self, report: ReduceReport, reproducer: Reproducer
+    ) -> tuple[ReduceReport, Reproducer]:
+        """Whether what would ship fails by itself, in another directory; where it does not, it runs in the original."""
+        if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
+            return report, reproducer
+        point = report.reduction.best.asked_for(Purpose.CONFIRM, _SHIPPED_REPLICA)
+        search = EveryPoint([point])
+        question = Question(
+            search=search,
+            judges=SameJudge(KOfN(1, _enough(report.reduction))),
+            experiment=_CopyExperiment(self.experiment, reproducer),
+            fingerprint=self.plan.fingerprint,
+            budget=replace(self.plan.budget, max_trials=None),
+            keep=self._keep,
+            private_trials=True,
+        )
+        answer = self._answer(question, self.listeners)
+        verdict = search.verdicts.get(point)
+        found = verdict.reproduces if verdict is not None else None
+        names = reproducer.files.names if reproducer.files else ()
+        report = replace(
+            report,
+            records=[*report.records, *answer.records],
+            shipped=Shipped(found, verdict.tally if verdict else Shipped().tally, names),
+            ending=report.ending if answer.ending.reason is Reason.DONE else answer.ending,
+        )
+        return report, reproducer if found is not False else replace(reproducer, files=None)
+
+    def env_at(self, point: Point) -> dict[str, Any]:
+        """env.json as the workload at this point sees it."""
+        if self._inside is not None:
+            return dict(self._inside)
+        return host_snapshot({**self.plan.base.env, **settings_of(self.plan.materials, point)})
+
+    def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
+        executor = self._open_executor()
+        with closing(executor):
+            self._look_inside(executor)
+            return self.session.answer(question, executor, listeners)
+
+    def _look_inside(self, executor: Executor) -> None:
+        """Once: the inside of a container does not change between candidates."""
+        base = self.plan.base
+        if base.environment.isolated and self._inside is None:
+            scratch = self.session.run.private / "snapshot"
+            self._inside = snapshot_of(
+                base.environment, base.env, executor, scratch, base.subject.cwd
+            )
+
+    def _keep(self, record: TrialRecord, _end: TrialEnd) -> None:
+        settings = settings_of(self.plan.materials, record.point)
+        trial_dir = self.session.run.private / record.path
+        fingerprint = fingerprint_of(self.env_at(record.point), settings)
+        (trial_dir / FINGERPRINT_FILE).write_text(f"{fingerprint}\n")
+        clear_data(trial_dir)
+
+    def _apart(self) -> list[Path]:
+        """What is never copied as a file of the workload: reduced data, the spec, and the results themselves."""
+        sources = [material.source for material in self.plan.materials if material.source]
+        return [*sources, Path(self.plan.spec.file), self.session.path.parent]
+
+    def _report(self, reduction: Reduction, answer: Answer) -> ReduceReport:
+        return ReduceReport(
+            run_dir=self.session.path,
+            reduction=reduction,
+            ending=answer.ending,
+            records=answer.records,
+            signature=_signature(answer.expected, answer.records, reduction),
+            mitigations=self.plan.mitigations,
+        )
+
+
+@dataclass(frozen=True)
+class _CopyExperiment:
+    """The reproducer laid out in a directory of its own, started from outside it."""
+
+    inner: ReductionExperiment
+    reproducer: Reproducer
+
+    @property
+    def oracle(self) -> Deciding:
+        """A registered workload is run by a command of ours here, whose exit code says it all."""
+        is_command = self.reproducer.plan.is_command
+        return self.inner.oracle if is_command else ExitCodeOracle(codes=(int(Exit.FAILED),))
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        folder = trial_dir / "data"
+        self.reproducer.lay_out(folder)
+        return TrialSpec(
+            argv=("bash", str((folder / SCRIPT).absolute())),
+            trial_dir=trial_dir,
+            cwd=trial_dir.absolute(),
+            environment=self.inner.base.environment,
+            watch=self.oracle.watch(),
+            timeout=self.inner.patience.seconds_for(point),
+            resources=self.inner.base.request.resources,
+        )
+
+
+def _enough(reduction: Reduction) -> int:
+    """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
+    verdict = reduction.confirmation or reduction.calibration
+    tally = verdict.tally if verdict else None
+    rate = tally.reproduced / tally.evidence if tally and tally.evidence else 0.5
+    missed, trials = 1.0, 0
+    while missed > 0.01 and trials < _MOST_TRIALS_OF_COPY:
+        missed *= 1 - min(rate, 0.95)
+        trials += 1
+    return trials
+
+
+def _signature(
+    expected: Signature | None, records: Sequence[TrialRecord], reduction: Reduction
+) -> Signature | None:
+    """The failure's own; an oracle that names the failure itself, such as a pattern, says it in its words."""
+    if expected is not None:
+        return expected
+    key = reduction.best.config_key
+    why = [r.why for r in records if r.point.config_key == key and r.outcome.value == "reproduced"]
+    return Signature(why[-1]) if why else None

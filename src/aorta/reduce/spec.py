@@ -1,0 +1,243 @@
+"""The reduction spec: `aorta.yaml`, read strictly. It knows what the keys may hold, and nothing of what they lead to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from aorta.core.durations import parse_duration
+from aorta.core.errors import UsageError
+from aorta.core.names import check_variable
+from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
+from aorta.core.strict import StrictModel, validated
+from aorta.reduce.axis_spec import AxisSpec
+from aorta.registry.documents import load_document
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[
+    float | None,
+    BeforeValidator(lambda value: value if value is None else parse_duration(_plain(value))),
+]
+WhichRanks = str | int
+ANY_RANK, ALL_RANKS = "any", "all"
+
+
+def _plain(value: object) -> str | float:
+    if isinstance(value, (str, int, float)):
+        return value
+    raise UsageError("expected a time such as 30s, 10m, 4h or 1h30m")
+
+
+def _tuple_of(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_tuple_of)]
+
+
+class WorkloadSpec(StrictModel):
+    """A command with where it runs, or the name of a registered workload with its config."""
+
+    command: str | Annotated[tuple[str, ...], BeforeValidator(_tuple_of)] | None = None
+    cwd: str = "."
+    name: str | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    steps: Count | None = None
+    timeout: Seconds = None  # of one trial
+    files: Texts | None = None  # globs of the files in cwd that the reproducer needs
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _texts(cls, value: object) -> object:
+        parts = value if isinstance(value, list) else [value]
+        if value is not None and not all(isinstance(part, str) for part in parts):
+            raise UsageError("expected a text for the shell, or a list of texts to execute")
+        return tuple(value) if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _one_of(self) -> "WorkloadSpec":
+        if (self.command is None) == (self.name is None):
+            raise UsageError(
+                "expected either command, or name of a registered workload, and not both"
+            )
+        if self.command is not None and self.config:
+            raise UsageError("config is for a registered workload; a command has none")
+        return self
+
+
+class Budget(StrictModel):
+    """What may be spent. Without k-of-n the number of trials follows from the measured failure rate."""
+
+    trials_per_candidate: Count | None = None
+    k_of_n_to_count_as_reproducing: Count | None = None
+    max_wall_clock: Seconds = None
+    max_trials: Count | None = None
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "Budget":
+        k, n = self.k_of_n_to_count_as_reproducing, self.trials_per_candidate
+        if k is not None and n is None:
+            raise UsageError("k_of_n_to_count_as_reproducing needs trials_per_candidate beside it")
+        if k is not None and n is not None and k > n:
+            raise UsageError(
+                f"k_of_n_to_count_as_reproducing is {k} of {n} trials; it can never be reached"
+            )
+        return self
+
+    @property
+    def k_of_n(self) -> tuple[int, int] | None:
+        n = self.trials_per_candidate
+        if n is None:
+            return None
+        return self.k_of_n_to_count_as_reproducing or n // 2 + 1, n
+
+
+class Gate(StrictModel):
+    """What a failing trial must also show to count: the bug may only matter under load."""
+
+    min_step_time_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    min_duration: Seconds = None
+    pattern: str = (
+        r"step[ _-]?time(?:[ _-]?ms)?\s*[=:]?\s*([0-9.]+)"  # where a command says its step time
+    )
+    stream: str = "both"
+
+    @field_validator("min_step_time_ms", mode="before")
+    @classmethod
+    def _real(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @field_validator("pattern")
+    @classmethod
+    def _with_group(cls, pattern: str) -> str:
+        import re
+
+        if re.compile(checked_pattern(pattern)).groups != 1:
+            raise UsageError("the pattern of a gate needs exactly one group around the number")
+        return pattern
+
+    @field_validator("stream")
+    @classmethod
+    def _known(cls, stream: str) -> str:
+        if stream not in {"stdout", "stderr", "both"}:
+            raise UsageError(f"found {stream!r}, expected stdout, stderr or both")
+        return stream
+
+    @model_validator(mode="after")
+    def _some(self) -> "Gate":
+        if self.min_step_time_ms is None and self.min_duration is None:
+            raise UsageError("a gate needs min_step_time_ms or min_duration")
+        return self
+
+
+class ReduceSpec(StrictModel):
+    """Every key of `aorta.yaml`."""
+
+    workload: WorkloadSpec
+    oracle: Oracle | None = None
+    ranks: WhichRanks = ANY_RANK  # in the file: oracle.ranks
+    budget: Budget = Budget()
+    axes: Annotated[tuple[AxisSpec, ...], BeforeValidator(_tuple_of)] = ()
+    gate: Gate | None = None
+    scrub: Texts = ()
+    mitigations: Texts = ()
+    environment: str | None = None
+    extra_env: dict[str, str] = Field(default_factory=dict)
+    ticket: str | None = None
+
+    @field_validator("extra_env")
+    @classmethod
+    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            check_variable(name, text, where="extra_env")
+        return value
+
+    @field_validator("axes")
+    @classmethod
+    def _apart(cls, axes: tuple[AxisSpec, ...]) -> tuple[AxisSpec, ...]:
+        owner: dict[str, str] = {}
+        launching = [axis.name for axis in axes if axis.kind in {"world_size", "ranks"}]
+        if len(launching) > 1:
+            raise UsageError(f"{' and '.join(launching)} both decide the number of ranks; keep one")
+        for axis in axes:
+            for name in {axis.name, *axis.variables}:
+                if name in owner:
+                    raise UsageError(f"the axes {owner[name]} and {axis.name} both set {name}")
+                owner[name] = axis.name
+        return axes
+
+    @field_validator("ranks")
+    @classmethod
+    def _which(cls, value: WhichRanks) -> WhichRanks:
+        text = str(value).lower().removeprefix("rank").strip()
+        if text in {ANY_RANK, ALL_RANKS}:
+            return text
+        if text.isdecimal():
+            return int(text)
+        raise UsageError(f"found {value!r}, expected any, all or the number of a rank")
+
+    @model_validator(mode="after")
+    def _observable(self) -> "ReduceSpec":
+        is_command = self.workload.command is not None
+        if is_command and isinstance(self.oracle, PythonOracle):
+            raise UsageError(
+                "oracle: a command has no Workload object for a python oracle to ask; "
+                "expected exit_code, regex, hang or metric"
+            )
+        if self.ranks != ANY_RANK and getattr(self.oracle, "kind", None) not in {
+            "regex",
+            "exit_code",
+        }:
+            raise UsageError("oracle.ranks needs an oracle of kind regex or exit_code")
+        return self
+
+
+@dataclass(frozen=True)
+class SpecFile:
+    """A sound spec, where it came from, and the directory that its relative paths lie in."""
+
+    content: ReduceSpec
+    document: Mapping[str, Any]
+    file: str
+    base: Path
+
+
+def load_spec(path: Path) -> SpecFile:
+    document = load_document(path)
+    return read_spec(document, file=str(path), base=path.resolve().parent)
+
+
+def read_spec(document: object, *, file: str, base: Path) -> SpecFile:
+    return SpecFile(
+        validated(ReduceSpec, _with_ranks_apart(document), file=file),
+        document if isinstance(document, Mapping) else {},
+        file,
+        base,
+    )
+
+
+def workload_spec(name: str, axes: object) -> SpecFile:
+    """The spec of a registered workload that declares its own axes."""
+    document = {"workload": {"name": name}, "axes": [dict(axis) for axis in _listed(axes)]}
+    return read_spec(document, file=f"workload {name}", base=Path.cwd())
+
+
+def _listed(axes: object) -> list[Mapping[str, Any]]:
+    if not isinstance(axes, (list, tuple)):
+        raise UsageError(f"found {type(axes).__name__}, expected a list of axes")
+    return list(axes)
+
+
+def _with_ranks_apart(document: object) -> object:
+    """`oracle.ranks` belongs to the reduction, not to the oracle, which knows nothing of ranks."""
+    if not isinstance(document, Mapping):
+        return document
+    if "ranks" in document:
+        raise UsageError("unknown key 'ranks' here; write oracle.ranks", where="ranks")
+    oracle = document.get("oracle")
+    if not isinstance(oracle, Mapping) or "ranks" not in oracle:
+        return document
+    rest = {key: value for key, value in oracle.items() if key != "ranks"}
+    return {**document, "oracle": rest, "ranks": oracle["ranks"]}

@@ -1,0 +1,86 @@
+"""The end of a reduction in a few lines for people."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aorta.core.durations import show_duration
+from aorta.reduce.report import ReduceReport, axis_row
+
+_HEAD = ("axis", "from", "to", "trials", "")
+_HEADLINES = {
+    "reduced": "reduced",
+    "not_reduced": "not reduced: nothing smaller fails",
+    "did_not_reproduce": "the failure did not reproduce",
+    "partial": "partial: stopped before the answer was sure",
+}
+
+
+def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
+    """`kept`: the run directory is still there to be named."""
+    reduction = report.reduction
+    lines = [f"{_HEADLINES[report.status]} ({report.why})" if report.why else report.status]
+    if report.has_reproducer:
+        rows = [_axis_cells(axis_row(facts)) for facts in reduction.axes]
+        lines += _aligned([_HEAD, *rows])
+    lines += _rate_lines(report)
+    if report.signature:
+        lines.append(f"failure    {report.signature.text}")
+    if kept:
+        lines.append(f"results    {report.run_dir}")
+        lines += [f"next       {command}" for command in report.next_commands[:1]]
+    return lines
+
+
+def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    unit = " items" if "final_items" in row else ""
+    notes = []
+    if row["final"] == row["floor"]:
+        notes.append("at its floor")
+    if row["monotone"] is False:
+        notes.append("not monotone")
+    if row["unresolved"]:
+        notes.append(f"{row['unresolved']} could not be told")
+    return (
+        row["name"],
+        f"{_value(row['initial'])}{unit}",
+        f"{_value(row['final'])}{unit}",
+        str(row["trials"]),
+        ", ".join(notes),
+    )
+
+
+def _value(value: Any) -> str:
+    return f"{value[0]}+{value[1]}" if isinstance(value, list) else str(value)
+
+
+def _rate_lines(report: ReduceReport) -> list[str]:
+    reduction = report.reduction
+    lines = []
+    if reduction.calibration is not None:
+        tally = reduction.calibration.tally
+        words = f"original failed {tally.reproduced}/{tally.evidence}"
+        if reduction.confirmation is not None:
+            tally = reduction.confirmation.tally
+            words += f", confirmed {tally.reproduced}/{tally.evidence}"
+        lines.append(f"rate       {words}")
+    before = report.median_seconds(reduction.original)
+    after = report.median_seconds(reduction.best)
+    if report.has_reproducer and before is not None and after is not None:
+        lines.append(f"one trial  {show_duration(before)} -> {show_duration(after)}")
+    spent = show_duration(report.ending.seconds)
+    resumed = f", {report.ending.resumed_trials} from the journal" * bool(
+        report.ending.resumed_trials
+    )
+    lines.append(
+        f"spent      {len(report.records)} trials of {report.candidates} candidates in {spent}{resumed}"
+    )
+    return lines
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,128 @@
+"""`reduction_trace.jsonl`: every candidate, accepted or not, with what was seen of it. A listener of the engine's events."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aorta.core.axis import Axis, Shape
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point, Purpose, Value
+from aorta.core.stats import wilson
+from aorta.engine.events import Event, PointSettled, TrialEnded
+from aorta.engine.records import TrialRecord
+
+MOST_ITEMS_NAMED = 200
+FINGERPRINT_FILE = "env.fingerprint"
+_WORDS = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
+
+
+class Trace:
+    """Builds one line a settled point; told the same events again it builds the same lines."""
+
+    def __init__(
+        self, axes: Sequence[Axis], private: Path, write: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._axes = {axis.name: axis for axis in axes}
+        self._private = private
+        self._write = write
+        self._trials: dict[Point, list[TrialRecord]] = {}
+        self._best: Point | None = None
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case TrialEnded(record, _):
+                self._trials.setdefault(record.point, []).append(record)
+            case PointSettled(point, verdict, best):
+                line = self._line(point, verdict, self._accepted(point, verdict, best))
+                self._best = best
+                self.lines.append(line)
+                self._write(line)
+
+    def _accepted(self, point: Point, verdict: Verdict, best: Point | None) -> bool:
+        if not verdict.reproduces:
+            return False
+        if point.purpose is not Purpose.PROBE:
+            return True
+        return best is not None and best != self._best and best.config_key == point.config_key
+
+    def _line(self, point: Point, verdict: Verdict, accepted: bool) -> dict[str, Any]:
+        trials = self._trials.get(point, [])
+        tally = verdict.tally
+        low, high = wilson(tally.reproduced, tally.evidence)
+        return {
+            "candidate": len(self.lines) + 1,
+            "purpose": point.purpose.value,
+            "values": {name: shown(self._axes[name], value) for name, value in point.values},
+            "verdict": _WORDS[verdict.reproduces],
+            "accepted": accepted,
+            "why": verdict.why,
+            "outcomes": [record.outcome.value for record in trials],
+            "rate": {
+                "reproduced": tally.reproduced,
+                "of": tally.evidence,
+                "low": round(low, 4),
+                "high": round(high, 4),
+            },
+            "durations_sec": [record.duration for record in trials],
+            "median_sec": verdict.seconds,
+            "env_fingerprint": self._fingerprint(trials),
+            "trials": [_trial_row(record) for record in trials],
+        }
+
+    def _fingerprint(self, trials: Sequence[TrialRecord]) -> str | None:
+        for record in trials:
+            try:
+                return (self._private / record.path / FINGERPRINT_FILE).read_text().strip()
+            except OSError:
+                continue
+        return None
+
+
+def fingerprint_of(snapshot: Mapping[str, Any], settings: Mapping[str, str]) -> str:
+    """Changes when the machine as a trial sees it changes; when it was taken is no part of it."""
+    lasting = {key: value for key, value in snapshot.items() if key != "captured_at"}
+    text = json.dumps([lasting, sorted(settings.items())], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def shown(axis: Axis, value: Value) -> Any:
+    """A value as a reader wants it: for a subset how many items, and which."""
+    if axis.shape is Shape.SUBSET and isinstance(value, tuple):
+        return {"count": len(value), "kept": _ranges([index + 1 for index in value])}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def items_of(axis: Axis, value: Value) -> list[Any]:
+    """The kept items, or their numbers from 1 where there are many."""
+    kept = value if isinstance(value, tuple) else ()
+    if len(kept) > MOST_ITEMS_NAMED:
+        return [index + 1 for index in kept]
+    return [axis.items[index] for index in kept]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`1-4,7` for 1, 2, 3, 4, 7."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def _trial_row(record: TrialRecord) -> dict[str, Any]:
+    return {
+        "outcome": record.outcome.value,
+        "why": record.why,
+        "exit_code": record.exit_code,
+        "signal": record.signal,
+        "timed_out": record.timed_out,
+        "duration_sec": record.duration,
+        "started_at": record.started_at,
+        "host": record.host,
+        "signature": record.signature.text if record.signature else None,
+    }
