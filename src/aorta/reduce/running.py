@@ -12,7 +12,7 @@ from aorta.core.oracle import Deciding, ExitCodeOracle
 from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.engine.events import Listener, Reason
+from aorta.engine.events import Ending, Listener
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.records import TrialRecord
 from aorta.engine.session import Answer, Question, Session
@@ -161,7 +161,7 @@ class _Run:
             report,
             records=[*report.records, *answer.records],
             shipped=Shipped(found, verdict.tally if verdict else Shipped().tally, names),
-            ending=report.ending if answer.ending.reason is Reason.DONE else answer.ending,
+            ending=_together(report.ending, answer.ending),
         )
         return report, reproducer if found is not False else replace(reproducer, files=None)
 
@@ -234,6 +234,15 @@ class _CopyExperiment:
             timeout=self.inner.patience.seconds_for(point),
             resources=self.inner.base.request.resources,
         )
+
+
+def _together(search: Ending, copy: Ending) -> Ending:
+    """One run's ending from its two parts: how the later one ended, and what both spent."""
+    return replace(
+        copy,
+        trials=search.trials + copy.trials,
+        resumed_trials=search.resumed_trials + copy.resumed_trials,
+    )
 
 
 def _enough(reduction: Reduction) -> int:

@@ -68,12 +68,12 @@ def _rate_lines(report: ReduceReport) -> list[str]:
     if report.has_reproducer and before is not None and after is not None:
         lines.append(f"one trial  {show_duration(before)} -> {show_duration(after)}")
     spent = show_duration(report.ending.seconds)
-    resumed = f", {report.ending.resumed_trials} from the journal" * bool(
-        report.ending.resumed_trials
-    )
-    lines.append(
-        f"spent      {len(report.records)} trials of {report.candidates} candidates in {spent}{resumed}"
-    )
+    trials, played = len(report.records), report.ending.resumed_trials
+    lines.append(f"spent      {trials} trials of {report.candidates} candidates in {spent}")
+    if played == trials > 0:
+        lines.append("           nothing was run: every trial was in the journal")
+    elif played:
+        lines.append(f"           {played} of them came from the journal")
     return lines
 
 
