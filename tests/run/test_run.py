@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta
+from aorta_cli import COMMAND, aorta, environ
 
 
 def test_every_trial_clean_is_exit_0_and_one_document(tmp_path: Path) -> None:
@@ -157,6 +157,24 @@ def test_a_wrong_command_line_is_exit_2_one_line_and_nothing_on_disk(
     assert done.stderr.count("\n") == 1
     assert "s3cret" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_results_cannot_go_into_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = aorta("run", "-q", "--results-dir", "file", "--", "true", cwd=tmp_path)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "aorta: file: this is a file; results need a directory\n",
+    )
+
+
+def test_a_current_directory_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    place = tmp_path / "gone"
+    place.mkdir()
+    script = f"cd {place} && rmdir {place} && {' '.join(COMMAND)} run -- true"
+    done = subprocess.run(["bash", "-c", script], env=environ(), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "aorta: the current directory is gone; cd to one that exists\n"
 
 
 def test_an_error_is_a_document_too(tmp_path: Path) -> None:

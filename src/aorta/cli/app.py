@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -51,6 +52,7 @@ def run(arguments: Sequence[str]) -> None:
 def _exit_code(arguments: Sequence[str]) -> int:
     as_json = "--json" in _before_command(arguments)
     try:
+        _check_current_directory()
         return int(app.main(list(arguments), prog_name="aorta", standalone_mode=False) or 0)
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -62,6 +64,13 @@ def _exit_code(arguments: Sequence[str]) -> int:
         return _interrupted(Exit.INTERRUPTED, as_json)
     except Terminated:
         return _interrupted(Exit.TERMINATED, as_json)
+
+
+def _check_current_directory() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the current directory is gone; cd to one that exists") from None
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

@@ -33,7 +33,7 @@ def command(**given: Any) -> None:
 
     \b
     aorta run --trials 10 -- python train.py --steps 100
-    aorta run --workload half_nan --trials 3 --mitigations omp_single_thread
+    aorta run --workload half_nan --trials 3 --mitigations omp_one_thread
     aorta run --trials 5 --oracle hang --silent-for 30s -- bash run.sh
 
     \b
@@ -112,10 +112,13 @@ def _say_plan(plan: "RunPlan") -> None:
 def _show(report: "RunReport") -> None:
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
-    click.echo(
-        f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the failure "
-        f"(95 % interval {100 * rate['low']:.0f}-{100 * rate['high']:.0f} %)"
-    )
+    if rate["of"]:
+        click.echo(
+            f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the failure "
+            f"(95 % interval {100 * rate['low']:.0f}-{100 * rate['high']:.0f} %)"
+        )
+    else:
+        click.echo(f"{report.workload}: no trial could tell whether it fails")
     click.echo("  " + "   ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     if report.signature:
         click.echo(f"  failure    {report.signature.text}")

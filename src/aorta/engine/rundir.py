@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import InfrastructureError, ResumeError
+from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.version import __version__
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
@@ -61,6 +61,8 @@ def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: 
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 run.describe(verb=verb, created=created, aorta_version=__version__, **facts)
                 return run
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError("this is a file; results need a directory", where=str(parent)) from None
     except OSError as wrong:
         raise InfrastructureError(
             f"cannot make a run directory: {wrong.strerror}", where=str(parent)

@@ -33,7 +33,9 @@ class Question:
     budget: Budget = field(default_factory=Budget)
     guard_signature: bool = True
     keep: Keep | None = None
-    private_trials: bool = False  # trial directories lie in the private state: nothing of them ships
+    private_trials: bool = (
+        False  # trial directories lie in the private state: nothing of them ships
+    )
 
 
 @dataclass(frozen=True)
