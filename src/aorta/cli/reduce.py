@@ -153,3 +153,52 @@ def _leave(report: "ReduceReport") -> None:
     if report.resume_command:
         say(f"aorta: {report.ending.detail}; go on with: {report.resume_command}")
     raise click.exceptions.Exit(int(report.exit_code))
+
+
+@command.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("aorta.yaml"),
+    show_default=True,
+    help="The spec to write.",
+)
+@click.option("--timeout", type=options.Duration(), help="Of the one run: seconds, or 30s, 10m.")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def init(**given: Any) -> None:
+    """Run a command once and write a commented starter spec from how it failed.
+
+    \b
+    aorta reduce init -- python train.py --steps 5000
+    aorta reduce init -o nan.yaml -- bash run.sh
+
+    \b
+    Exit codes: 0 written; 2 the command line is wrong; 3 the command could not be run.
+    """
+    from aorta.engine.rundir import write_atomically
+    from aorta.executors.local import LocalExecutor
+    from aorta.reduce.draft import draft_spec
+
+    place, words = given["output"], tuple(given["command_line"])
+    if not words:
+        raise UsageError(
+            "give the command behind --, such as: aorta reduce init -- python train.py"
+        )
+    if place.exists() and not given["force"]:
+        raise UsageError(
+            "is already there; give another name with -o, or --force", where=str(place)
+        )
+    draft = draft_spec(words, place, LocalExecutor(), given["timeout"])
+    write_atomically(place, draft.text)
+    if given["as_json"]:
+        content = {"path": str(place), "failed": draft.failed, "oracle": draft.oracle}
+        print_json("aorta.reduce.init/1", content)
+    say(f"the command {draft.said}; wrote {place}")
+    if not draft.failed:
+        say("its exit was 0: check that the oracle says what the failure looks like")
+    if not draft.axes:
+        say("nothing was found that may shrink: add axes to it")
+    say(f"next: aorta reduce --spec {place} --output reduce/MY-TICKET")

@@ -56,6 +56,17 @@ def signature_of(end: TrialEnd) -> Signature:
     return Signature(status)
 
 
+def error_line_of(text: str) -> str:
+    """The line that names the failure, as it was written: the exception of the last traceback, or the last error."""
+    lines = text.splitlines()
+    start = next((i for i in reversed(range(len(lines))) if _TRACEBACK in lines[i]), None)
+    if start is not None:
+        found = next((line for line in lines[start + 1 :] if _is_exception(line)), "")
+        if found:
+            return found
+    return next((line for line in reversed(lines) if _ERROR_LINE.search(line)), "")
+
+
 def normalise(line: str) -> str:
     for noise, stand_in in _NOISE:
         line = noise.sub(stand_in, line)
@@ -84,9 +95,14 @@ def _last_traceback(lines: Sequence[str]) -> str:
         frame = _FRAME.match(plain)
         if frame:
             frames.append(f"{frame['file'].rsplit('/', 1)[-1]}:{frame['function']}")
-        elif plain and not plain[0].isspace() and _EXCEPTION.match(plain):
+        elif _is_exception(plain):
             return " > ".join([*frames[-_FRAMES_KEPT:], normalise(plain)])
     return " > ".join(frames[-_FRAMES_KEPT:])
+
+
+def _is_exception(line: str) -> bool:
+    plain = _NOISE[1][0].sub("", _NOISE[0][0].sub("", line))
+    return bool(plain) and not plain[0].isspace() and _EXCEPTION.match(plain) is not None
 
 
 def _last_error_line(lines: Sequence[str]) -> str:
