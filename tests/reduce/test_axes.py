@@ -1,0 +1,165 @@
+"""Each kind of axis on a real process, down to its true minimum."""
+
+import subprocess
+from pathlib import Path
+
+from reductions import finals, numeric, reduce_spec, run_dir_of, write_spec
+
+
+def test_a_whole_number_goes_to_its_exact_minimum(tmp_path: Path) -> None:
+    spec = write_spec(
+        tmp_path, '[ "$N" -ge 137 ] && echo BOOM', [numeric("N", 5000, 50, monotone=True)]
+    )
+    done = reduce_spec(spec)
+    assert done.exit_code == 0, done.stderr
+    report = done.json()
+    assert finals(report) == {"N": 137}
+    assert report["trials"] <= 25
+    assert report["axes"][0]["monotone"] is True
+
+
+def test_a_number_that_fails_at_its_floor_costs_one_candidate(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path, "echo BOOM", [numeric("N", 5000, 50)])
+    report = reduce_spec(spec).json()
+    assert finals(report) == {"N": 50}
+    assert report["candidates"] == 1
+
+
+def test_a_tolerance_stops_early_and_a_step_is_kept(tmp_path: Path) -> None:
+    loose = write_spec(
+        tmp_path / "a", '[ "$N" -ge 137 ] && echo BOOM', [numeric("N", 5000, 50, tolerance=0.1)]
+    )
+    assert 137 <= finals(reduce_spec(loose).json())["N"] <= 151
+    stepped = write_spec(
+        tmp_path / "b", '[ "$N" -ge 137 ] && echo BOOM', [numeric("N", 5000, 40, step=20)]
+    )
+    assert finals(reduce_spec(stepped).json())["N"] == 140
+
+
+def test_a_real_number_goes_within_its_tolerance(tmp_path: Path) -> None:
+    axis = {
+        "name": "LR", "kind": "env", "type": "float", "initial": 1, "floor": 0.001, "tolerance": 0.05,
+    }  # fmt: skip
+    script = "awk -v x=\"$LR\" 'BEGIN { exit !(x >= 0.031) }' && echo BOOM"
+    final = finals(reduce_spec(write_spec(tmp_path, script, [axis])).json())["LR"]
+    assert 0.031 <= final <= 0.031 * 1.05
+
+
+def test_a_linear_strategy_walks_down_in_steps(tmp_path: Path) -> None:
+    axis = {
+        "name": "N", "kind": "env", "type": "int", "initial": 10, "floor": 2, "step": 2,
+        "strategy": "linear",
+    }  # fmt: skip
+    report = reduce_spec(write_spec(tmp_path, '[ "$N" -ge 5 ] && echo BOOM', [axis])).json()
+    assert finals(report) == {"N": 6}
+
+
+def test_a_choice_takes_the_most_wanted_that_fails(tmp_path: Path) -> None:
+    axis = {
+        "name": "DTYPE",
+        "kind": "env",
+        "type": "choice",
+        "choices": ["fp8", "bf16", "fp32"],
+        "initial": "fp8",
+    }
+    script = '[ "$DTYPE" != fp32 ] && echo BOOM'
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert finals(report) == {"DTYPE": "bf16"}
+
+
+def test_lines_of_a_file_are_reduced_and_pinned_ones_stay(tmp_path: Path) -> None:
+    rows = [f"row{number}" for number in range(40)]
+    (tmp_path / "rows.csv").write_text("name\n# keep\n" + "\n".join(rows) + "\n")
+    axis = {
+        "name": "ROWS",
+        "kind": "file_subset",
+        "initial": "rows.csv",
+        "header": 1,
+        "comments": "#",
+    }
+    script = (
+        'grep -qx name "$ROWS" && grep -q "# keep" "$ROWS" || exit 3\n'
+        'grep -qx row7 "$ROWS" && grep -qx row31 "$ROWS" && echo BOOM\n'
+    )
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert finals(report) == {"ROWS": 2}
+    assert report["axes"][0]["final_items"] == ["row7", "row31"]
+    kept = run_dir_of(report, tmp_path) / "shrunken" / "rows.csv"
+    assert kept.read_text() == "name\n# keep\nrow7\nrow31\n"
+
+
+def test_files_of_a_folder_are_reduced_by_links_and_ship_as_copies(tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    (shards / "deep").mkdir(parents=True)
+    for number in range(12):
+        (shards / f"s{number}").write_text("fine")
+    (shards / "deep" / "bad").write_text("broken")
+    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards"}
+    script = 'grep -rqs broken "$SHARDS"/deep/bad && echo BOOM; [ ! -L "$SHARDS" ]'
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert report["axes"][0]["final_items"] == ["deep/bad"]
+    shipped = run_dir_of(report, tmp_path) / "shrunken" / "shards" / "deep" / "bad"
+    assert shipped.read_text() == "broken"
+    assert not shipped.is_symlink()
+
+
+def test_a_list_in_a_variable_is_reduced(tmp_path: Path) -> None:
+    axis = {"name": "LAYERS", "kind": "list", "initial": "a,b,c,d,e,f,g,h"}
+    script = 'case ",$LAYERS," in *,c,*) case ",$LAYERS," in *,g,*) echo BOOM;; esac;; esac'
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert report["axes"][0]["final_items"] == ["c", "g"]
+
+
+def test_a_window_closes_around_the_steps_that_matter(tmp_path: Path) -> None:
+    axis = {"name": "steps", "kind": "window", "start": "FIRST", "length": "COUNT", "initial": [0, 1000]}  # fmt: skip
+    script = '[ "$FIRST" -le 400 ] && [ $((FIRST + COUNT)) -gt 420 ] && echo BOOM'
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert finals(report) == {"steps": [400, 21]}
+
+
+def test_ranks_inside_a_script_are_given_by_variables(tmp_path: Path) -> None:
+    axis = {"name": "WORLD", "kind": "world_size", "initial": 8, "floor": 1}
+    script = '[ "$PET_NPROC_PER_NODE" = "$WORLD" ] && [ "$WORLD" -ge 3 ] && echo BOOM'
+    assert finals(reduce_spec(write_spec(tmp_path, script, [axis])).json()) == {"WORLD": 3}
+
+
+def test_a_subset_of_ranks_names_the_needed_ones(tmp_path: Path) -> None:
+    axis = {"name": "RANKS", "kind": "ranks", "initial": 8}
+    script = 'case ",$RANKS," in *,5,*) echo BOOM;; esac'
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert report["axes"][0]["final_items"] == ["5"]
+    assert report["axes"][0]["final"] == 1
+
+
+def test_an_axis_that_is_not_monotone_is_reported_so(tmp_path: Path) -> None:
+    script = '[ "$N" -ge 900 ] || { [ "$N" -ge 100 ] && [ "$N" -le 220 ]; } && echo BOOM'
+    report = reduce_spec(write_spec(tmp_path, script, [numeric("N", 1000, 50)])).json()
+    assert finals(report)["N"] <= 1000
+    done = subprocess.run(
+        ["bash", "fails.sh"], cwd=tmp_path, env={"N": str(finals(report)["N"]), "PATH": "/bin"},
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert b"BOOM" in done.stdout
+
+
+def test_several_axes_settle_together(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("".join(f"l{number}\n" for number in range(16)))
+    script = '[ $((A + B)) -ge 70 ] && [ "$B" -ge 20 ] && grep -qx l9 "$LINES" && echo BOOM'
+    axes = [
+        numeric("A", 400, 10),
+        numeric("B", 300, 10),
+        {"name": "LINES", "kind": "file_subset", "initial": "lines.txt"},
+    ]
+    found = finals(reduce_spec(write_spec(tmp_path, script, axes), "--jobs", "2").json())
+    assert found["A"] + found["B"] == 70
+    assert found["B"] >= 20
+    assert found["LINES"] == 1
+
+
+def test_priority_decides_which_axis_gives_way_first(tmp_path: Path) -> None:
+    script = "[ $((A + B)) -ge 100 ] && echo BOOM"
+    for first, second in (("A", "B"), ("B", "A")):
+        axes = [numeric(first, 99, 1, priority=1), numeric(second, 99, 1, priority=2)]
+        spec = write_spec(tmp_path / first, script, axes)
+        found = finals(reduce_spec(spec).json())
+        assert found == {first: 1, second: 99}
