@@ -60,7 +60,7 @@ def _message(problem: Any, problems: list[Any]) -> str:
 
 
 def _found(problem: Any) -> str:
-    inside = ".".join(str(part).lower() for part in problem["loc"])
+    inside = ".".join(str(p).lower() for p in problem["loc"] if not _is_union_tag(p, problem))
     value = problem["input"]
     if any(word in inside for word in _SECRET_WORDS):
         return f"a {type(value).__name__}"  # the value may be a secret

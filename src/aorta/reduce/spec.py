@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from aorta.core.durations import parse_duration
-from aorta.core.errors import UsageError
+from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
 from aorta.core.strict import StrictModel, validated
@@ -168,16 +168,6 @@ class ReduceSpec(StrictModel):
                 owner[name] = axis.name
         return axes
 
-    @field_validator("ranks")
-    @classmethod
-    def _which(cls, value: WhichRanks) -> WhichRanks:
-        text = str(value).lower().removeprefix("rank").strip()
-        if text in {ANY_RANK, ALL_RANKS}:
-            return text
-        if text.isdecimal():
-            return int(text)
-        raise UsageError(f"found {value!r}, expected any, all or the number of a rank")
-
     @model_validator(mode="after")
     def _observable(self) -> "ReduceSpec":
         is_command = self.workload.command is not None
@@ -211,7 +201,7 @@ def load_spec(path: Path) -> SpecFile:
 
 def read_spec(document: object, *, file: str, base: Path) -> SpecFile:
     return SpecFile(
-        validated(ReduceSpec, _with_ranks_apart(document), file=file),
+        validated(ReduceSpec, _with_ranks_apart(document, file), file=file),
         document if isinstance(document, Mapping) else {},
         file,
         base,
@@ -230,14 +220,25 @@ def _listed(axes: object) -> list[Mapping[str, Any]]:
     return list(axes)
 
 
-def _with_ranks_apart(document: object) -> object:
+def _with_ranks_apart(document: object, file: str) -> object:
     """`oracle.ranks` belongs to the reduction, not to the oracle, which knows nothing of ranks."""
     if not isinstance(document, Mapping):
         return document
     if "ranks" in document:
-        raise UsageError("unknown key 'ranks' here; write oracle.ranks", where="ranks")
+        raise SpecError("unknown key 'ranks' here; write oracle.ranks", where=f"{file}: ranks")
     oracle = document.get("oracle")
     if not isinstance(oracle, Mapping) or "ranks" not in oracle:
         return document
     rest = {key: value for key, value in oracle.items() if key != "ranks"}
-    return {**document, "oracle": rest, "ranks": oracle["ranks"]}
+    which = _which_ranks(oracle["ranks"], where=f"{file}: oracle.ranks")
+    return {**document, "oracle": rest, "ranks": which}
+
+
+def _which_ranks(value: object, *, where: str) -> WhichRanks:
+    """`any`, `all`, or a rank as `3` or `rank 3`."""
+    text = str(value).lower().removeprefix("rank").strip()
+    if text in {ANY_RANK, ALL_RANKS}:
+        return text
+    if text.isdecimal():
+        return int(text)
+    raise SpecError(f"found {value!r}, expected any, all or the number of a rank", where=where)
