@@ -56,6 +56,8 @@ def command(context: click.Context, /, **given: Any) -> None:
 def _reduce(given: dict[str, Any]) -> None:
     from aorta.reduce.plan import make_plan
 
+    if given["resume"] is not None:
+        _take_up(given)
     plan = make_plan(_spec(given), _overrides(given))
     report = _run(plan, given)
     if given["as_json"]:
@@ -71,10 +73,6 @@ def _spec(given: dict[str, Any]) -> "SpecFile":
     from aorta.reduce.spec import load_spec
 
     spec, workload = given["spec"], given["workload"]
-    if given["dry_run"] and given["resume"] is not None:
-        raise UsageError("--dry-run leaves nothing to resume; give one of them")
-    if spec is None and workload is None and given["resume"]:
-        spec, workload = _begun_with(Path(given["resume"]))
     if (spec is None) == (workload is None):
         raise UsageError("give either --spec FILE or --workload NAME")
     if spec is not None:
@@ -92,15 +90,25 @@ def _declared(workload: str) -> "SpecFile":
     return workload_spec(workload, load_workload(workload).axes)
 
 
-def _begun_with(run_dir: Path) -> tuple[Path | None, str | None]:
-    """The spec or workload that a run directory was begun with."""
-    from aorta.engine.rundir import RunDir
+def _take_up(given: dict[str, Any]) -> None:
+    """Fill in what the run that is resumed was begun with; say which one it is where nobody named it."""
+    from aorta.engine.rundir import RunDir, find_resumable
+    from aorta.reduce.running import VERB
 
-    file = RunDir(run_dir).about().get("spec")
-    if not isinstance(file, str):
-        raise UsageError("this run does not say what it was begun with; give --spec FILE")
-    name = file.removeprefix("workload ")
-    return (None, name) if name != file else (Path(file), None)
+    if given["dry_run"]:
+        raise UsageError("--dry-run leaves nothing to resume; give one of them")
+    if not given["resume"]:
+        run = find_resumable(given["output"] or _DEFAULT_OUTPUT, VERB)
+        given["resume"] = str(run.path)
+        say(f"resuming {run.path}")
+    about = RunDir(Path(given["resume"])).about()
+    begun = str(about.get("spec", ""))
+    if given["spec"] is None and given["workload"] is None and begun:
+        name = begun.removeprefix("workload ")
+        given["workload" if name != begun else "spec"] = name if name != begun else Path(begun)
+    # With other slots the search asks in another order; what is finished stays as it is.
+    if given["jobs"] is None or about.get("state") == "done":
+        given["jobs"] = about.get("jobs")
 
 
 def _overrides(given: dict[str, Any]) -> "Overrides":
@@ -132,6 +140,7 @@ def _run(plan: "ReducePlan", given: dict[str, Any]) -> "ReduceReport":
         return rehearse(plan, lambda: options.executor_from(given), listeners)
     place = Place(
         given["output"] or _DEFAULT_OUTPUT,
+        jobs=given["jobs"] or 1,
         resuming=resume is not None,
         resume=Path(resume) if resume else None,
     )

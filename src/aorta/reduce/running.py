@@ -41,6 +41,7 @@ class Place:
     """Where the run goes. `resume` is a run directory, or None for the newest unfinished one."""
 
     output: Path
+    jobs: int = 1  # how many trials side by side, for a later resume to do the same
     resuming: bool = False
     resume: Path | None = None
 
@@ -79,10 +80,18 @@ def _session(plan: ReducePlan, place: Place) -> Iterator[Session]:
     session = (
         Session.resuming(place.output, VERB, place.resume)
         if place.resuming
-        else Session.fresh(place.output, VERB, ticket=plan.ticket, spec=plan.spec.file)
+        else Session.fresh(
+            place.output, VERB, ticket=plan.ticket, spec=_absolute(plan), jobs=place.jobs
+        )
     )
     with session:
         yield session
+
+
+def _absolute(plan: ReducePlan) -> str:
+    """The spec's file wherever the run is resumed from; a workload that declares its axes has none."""
+    file = Path(plan.spec.file)
+    return str(file.absolute()) if file.is_file() else plan.spec.file
 
 
 class _Run:
