@@ -209,3 +209,23 @@ def test_trouble_under_the_executor_ends_the_run_with_its_words(tmp_path: Path) 
 
     ending, _ = drive(SmallestNumber(64), NoEngine(fails_from(3)), tmp_path)
     assert (ending.reason, ending.detail) == (Reason.INFRASTRUCTURE, "no docker engine")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    threshold=st.integers(0, 64),
+    slots=st.integers(1, 6),
+    seed=st.integers(0, 99),
+    judge=st.sampled_from([KOfN(1, 1), KOfN(2, 3), KOfN(3, 5), EveryTrial(2)]),
+)
+def test_a_finished_run_resumed_with_as_many_slots_executes_nothing(
+    threshold: int, slots: int, seed: int, judge: Judge, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    where = tmp_path_factory.mktemp("run")
+    first, _ = drive(
+        SmallestNumber(65), SimulatedExecutor(fails_from(threshold), slots, seed), where, judge
+    )
+    again = SimulatedExecutor(fails_from(threshold), slots, seed + 1)
+    second, _ = drive(SmallestNumber(65), again, where, judge)
+    assert again.started == []
+    assert second.resumed_trials == second.trials == first.trials

@@ -92,6 +92,8 @@ class Engine:
         self._trial_points: dict[str, tuple[Point, int, str]] = {}
         self._unplayed = {record.key: record for record in journal.played}
         self._replaying: list[tuple[int, str]] = []
+        self._held: dict[str, bool] = {}  # not started while replaying -> whether cancelled since
+        self._live = not journal.played and not journal.unused
         self._ended: deque[TrialEnd] = deque()
         self._resumed = 0
 
@@ -119,6 +121,9 @@ class Engine:
     def _loop(self) -> tuple[Reason, str]:
         while not self.search.done:
             self._fill()
+            if not self._live and not self._replaying:
+                self._go_live()
+                continue
             spent = self._budget_spent()
             if spent and not self._replaying:
                 return Reason.BUDGET, spent
@@ -171,10 +176,27 @@ class Engine:
         if played is not None:
             heappush(self._replaying, (played.seq, trial_id))
             return
+        if not self._live:
+            self._held[trial_id] = False
+            return
+        self._launch(trial_id)
+
+    def _launch(self, trial_id: str) -> None:
+        point, index, relative = self._trial_points[trial_id]
         trial_dir = fresh_dir(self.run_dir / relative)
         trial = self.experiment.trial(point, index, trial_dir)
         self._emit(events.TrialStarted(point, index))
         self.executor.start(replace(trial, id=trial_id))
+
+    def _go_live(self) -> None:
+        """The journal is played: what was running when it ends is started, what was being cancelled is gone."""
+        self._live = True
+        for trial_id, cancelled in self._held.items():
+            if cancelled:
+                del self._trial_points[trial_id]
+            else:
+                self._launch(trial_id)
+        self._held.clear()
 
     def _free_slots(self) -> int:
         return self.executor.slots - len(self._trial_points)
@@ -192,11 +214,17 @@ class Engine:
 
     def _cancel(self, trial_id: str, point: Point, index: int) -> None:
         """A replayed trial simply is not used; a running one is stopped and its slot comes back with its end."""
-        if (point.key, index) in self._unplayed:
+        key = (point.key, index)
+        if key in self._unplayed:
             self._replaying = [
                 (seq, waiting) for seq, waiting in self._replaying if waiting != trial_id
             ]
             del self._trial_points[trial_id]
+        elif trial_id in self._held and key in self.journal.unused:
+            del self._held[trial_id]
+            heappush(self._replaying, (self.journal.unused[key], trial_id))
+        elif trial_id in self._held:
+            self._held[trial_id] = True
         else:
             self.executor.cancel(trial_id)
         self._emit(events.TrialCancelled(point, index))
@@ -207,6 +235,8 @@ class Engine:
         if self._replaying:
             _, trial_id = heappop(self._replaying)
             point, index, _ = self._trial_points.pop(trial_id)
+            if (point.key, index) not in self._unplayed:
+                return  # a cancelled trial gave its slot back here
             self._resumed += 1
             self._use(self._unplayed.pop((point.key, index)), trial_id, replayed=True)
             return
@@ -219,6 +249,7 @@ class Engine:
         point, index, relative = self._trial_points.pop(end.trial_id)
         state = self._open.get(point)
         if end.cancelled or state is None or end.trial_id not in state.running:
+            self.journal.append_unused(point.key, index)
             return
         found = classify(self.experiment.oracle, end, self.expected if self._guard else None)
         record = TrialRecord.of(

@@ -7,7 +7,7 @@ carries a fingerprint of everything that decides what a trial means, so that a r
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from aorta.engine.records import TrialRecord
 from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/1"
+_UNUSED = "unused"
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
@@ -30,13 +31,24 @@ def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
 
 
 class Journal:
-    """Open with `create` or `resume`; then `append`. `played` holds what earlier processes wrote."""
+    """Open with `create` or `resume`; then `append`. `played` and `unused` hold what earlier processes wrote.
 
-    def __init__(self, path: Path, played: list[TrialRecord], notes: list[str]) -> None:
+    A trial that was cancelled is a line too: not for its outcome, but because its slot was taken up to there, and a replay
+    must hand out slots in the same order. `unused` maps such a trial to the number of its line.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        played: list[TrialRecord],
+        notes: list[str],
+        unused: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
         self.path = path
         self.played = played
+        self.unused = dict(unused or {})
         self.notes = notes
-        self.written = len(played)
+        self.written = len(played) + len(self.unused)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     @classmethod
@@ -65,11 +77,23 @@ class Journal:
             with _disk_errors(path):
                 os.truncate(path, len(content) - torn)
             notes.append(f"dropped a torn last line of {torn} bytes from {path.name}")
-        return cls(path, [TrialRecord.from_json(line) for line in lines[1:]], notes)
+        unused = {
+            (line["key"], line["index"]): line["seq"]
+            for line in lines[1:]
+            if line["kind"] == _UNUSED
+        }
+        return cls(path, _records_in(lines), notes, unused)
 
     def append(self, record: TrialRecord) -> None:
+        self._append(record.to_json())
+
+    def append_unused(self, key: str, index: int) -> None:
+        """A cancelled trial has ended."""
+        self._append({"kind": _UNUSED, "seq": self.written, "key": key, "index": index})
+
+    def _append(self, content: Mapping[str, Any]) -> None:
         """On disk when this returns; never half a line."""
-        data = _line(record.to_json())
+        data = _line(content)
         with _disk_errors(self.path):
             size = os.lseek(self._file, 0, os.SEEK_END)
             try:
@@ -92,7 +116,7 @@ class Journal:
 def read_records(path: Path) -> list[TrialRecord]:
     """The trials of a journal, also while another process is writing it."""
     lines, _ = _whole_lines(path.read_bytes())
-    return [TrialRecord.from_json(line) for line in lines[1:]]
+    return _records_in(lines)
 
 
 class _disk_errors:  # noqa: N801 - reads as a statement where it is used
@@ -108,6 +132,10 @@ class _disk_errors:  # noqa: N801 - reads as a statement where it is used
                 f"cannot write or read the journal: {wrong.strerror}; mend that and resume",
                 where=str(self._path),
             ) from None
+
+
+def _records_in(lines: Sequence[Mapping[str, Any]]) -> list[TrialRecord]:
+    return [TrialRecord.from_json(line) for line in lines[1:] if line["kind"] != _UNUSED]
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
