@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import nn
+
 from benchmarks.faults.injected import (
     AT_STEP,
     BEFORE_GROUP,
@@ -24,7 +26,6 @@ from benchmarks.faults.injected import (
     machine,
     user_errors,
 )
-from torch import nn
 
 SORTS = (user_errors, machine, communication, code_and_data, later)  # importing them registers them
 LAST_STEP = 40

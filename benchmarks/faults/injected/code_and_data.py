@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 
 import torch
-from benchmarks.faults.injected import AT_STEP, Job, fault
 from torch.utils.data import DataLoader, Dataset
+
+from benchmarks.faults.injected import AT_STEP, Job, fault
 
 
 @fault(AT_STEP, "nan_check", rank=1)

@@ -8,6 +8,7 @@ import time
 
 import torch
 import torch.distributed as dist
+
 from benchmarks.faults.injected import AT_STEP, BEFORE_GROUP, Job, fault
 
 

@@ -13,9 +13,10 @@ import urllib.request
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.utils.data import DataLoader
+
 from benchmarks.faults.injected import AT_STEP, BEFORE_GROUP, BEFORE_STEPS, Job, fault
 from benchmarks.faults.injected.code_and_data import Numbers
-from torch.utils.data import DataLoader
 
 
 @fault(BEFORE_GROUP, "missing_library")

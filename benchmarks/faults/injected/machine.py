@@ -9,6 +9,7 @@ import signal
 import time
 
 import torch
+
 from benchmarks.faults.injected import AT_STEP, Job, fault
 
 

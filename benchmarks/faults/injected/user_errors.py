@@ -4,8 +4,9 @@ import os
 import sys
 
 import torch
-from benchmarks.faults.injected import AT_STEP, BEFORE_GROUP, BEFORE_STEPS, Job, fault
 from torch import nn
+
+from benchmarks.faults.injected import AT_STEP, BEFORE_GROUP, BEFORE_STEPS, Job, fault
 
 
 @fault(BEFORE_GROUP, "import_error")
