@@ -1,15 +1,17 @@
 """The attribution service under load: 10,000 reports of 100 cycles over 64 connections, beside a running analysis."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-
-import httpx
+from typing import Any
 
 from benchmarks.faults.corpus import CORPUS
 
@@ -31,45 +33,59 @@ def main() -> None:
 
 
 async def load(url: str, log: Path) -> None:
-    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60) as client:
-        await client.post("/v1/cycles", json=body("large", "large:0", "agent", [str(log)]))
-        numbers = iter(range(REPORTS))
-        began = time.perf_counter()
-        taken = await asyncio.gather(*(agent(client, numbers) for _ in range(CONNECTIONS)))
-        elapsed = time.perf_counter() - began
-        decided = await asyncio.gather(*(decision(client, cycle) for cycle in range(CYCLES)))
-        metrics = (await client.get("/metrics")).text
+    host, port = url.removeprefix("http://").split(":")
+    first = await Connection.open(host, int(port))
+    await first.send("POST", "/v1/cycles", body("large", "large:0", "agent", [str(log)]))
+    numbers = iter(range(REPORTS))
+    agents = [await Connection.open(host, int(port)) for _ in range(CONNECTIONS)]
+    began = time.perf_counter()
+    taken = await asyncio.gather(*(report_all(agent, numbers) for agent in agents))
+    elapsed = time.perf_counter() - began
+    decided = [await is_decided(first, cycle) for cycle in range(CYCLES)]
     times = sorted(moment for own in taken for moment in own)
-    counted = next(line for line in metrics.splitlines() if line.startswith("aorta_triggers_total"))
     print(f"\nservice: {REPORTS} reports of {CYCLES} cycles over {CONNECTIONS} connections")
-    print(
-        f"  {REPORTS / elapsed:.0f} reports a second; lost {REPORTS - len(times)}; counted {counted.split()[1]}"
-    )
-    print(
-        f"  one report: median {1000 * times[len(times) // 2]:.1f} ms, p99 {1000 * times[int(len(times) * 0.99)]:.1f} ms"
-    )
+    print(f"  {REPORTS / elapsed:.0f} reports a second, {REPORTS - len(times)} lost")
+    median, late = times[len(times) // 2], times[int(len(times) * 0.99)]
+    print(f"  one report: median {1000 * median:.1f} ms, p99 {1000 * late:.1f} ms")
     print(f"  decided {sum(decided)} of {CYCLES}; target: none lost, p99 under {TARGET_MS} ms")
 
 
-async def agent(client: httpx.AsyncClient, numbers: Iterator[int]) -> list[float]:
-    """One connection that reports whatever is next; the time of each report that was taken."""
+@dataclass
+class Connection:
+    """One kept-alive connection, as plain as can be: the client must not be what is measured."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> "Connection":
+        return cls(*await asyncio.open_connection(host, port))
+
+    async def send(self, method: str, path: str, content: object = None) -> tuple[int, Any]:
+        data = b"" if content is None else json.dumps(content).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        self.writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        answer = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(answer.split(b"content-length:")[1].split(b"\r\n")[0])
+        return int(answer.split()[1]), json.loads(await self.reader.readexactly(length))
+
+
+async def report_all(agent: Connection, numbers: Iterator[int]) -> list[float]:
+    """Report whatever is next, until nothing is left; the time of each report that was taken."""
     times = []
     for number in numbers:
-        cycle = number % CYCLES
-        report = body(
-            f"job-{cycle}", f"job-{cycle}:0", f"agent-{number}", [str(CORPUS / "sigkill")]
-        )
+        job = f"job-{number % CYCLES}"
+        report = body(job, f"{job}:0", f"agent-{number}", [str(CORPUS / "sigkill")])
         began = time.perf_counter()
-        answer = await client.post("/v1/cycles", json=report)
-        if answer.status_code == httpx.codes.ACCEPTED:
+        status, _ = await agent.send("POST", "/v1/cycles", report)
+        if status == HTTPStatus.ACCEPTED:
             times.append(time.perf_counter() - began)
     return times
 
 
-async def decision(client: httpx.AsyncClient, cycle: int) -> bool:
-    where = f"/v1/cycles/job-{cycle}/job-{cycle}:0/decision"
-    answer = (await client.get(where, params={"wait": 60})).json()
+async def is_decided(connection: Connection, cycle: int) -> bool:
+    where = f"/v1/cycles/job-{cycle}/job-{cycle}:0/decision?wait=60"
+    _, answer = await connection.send("GET", where)
     return bool(answer["status"] == "decided")
 
 
