@@ -53,7 +53,8 @@ def main() -> None:
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     arguments = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may hand it down ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may hand these down ignored
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     name, rank = arguments.fault, int(os.environ["RANK"])
     torch.set_num_threads(1)
     job = Job(rank, arguments.scratch, nn.Linear(8, 8))

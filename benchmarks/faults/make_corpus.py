@@ -129,7 +129,7 @@ LATER_KINDS: tuple[Kind, ...] = (
     Kind("sigquit", "killed", (1,), "RESTART"),
     Kind("store_host_killed", "killed", (0,), "RESTART"),
     Kind("c_assertion", "abort", (1,), "RESTART"),
-    Kind("stack_overflow", "segfault", (0,), "RESTART"),
+    Kind("generated_code", "syntax_error", (0,), "STOP"),
     Kind("exception_group", "user_exception", (1,), "RESTART"),
     Kind("nan_in_finally", "nan", (0,), "RESTART"),
     Kind("index_in_embedding", "user_exception", (1,), "RESTART"),

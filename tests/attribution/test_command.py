@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.faults.corpus import CORPUS
 
 from aorta_cli import aorta
-from attribution_corpus import CORPUS
 
 
 def attributed(*arguments: str | Path) -> Any:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.faults.corpus import Case, cases
 
 from aorta.attribution import Action, Attribution, Evidence, LogSource, attribute
-from attribution_corpus import Case, cases
 
 CASES = cases()
 

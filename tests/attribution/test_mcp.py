@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.faults.corpus import CORPUS
 from mcp import Client, MCPError, StdioServerParameters
 
 from aorta_cli import COMMAND, environ
-from attribution_corpus import CORPUS
 from attribution_service import running_service
 
 LOGS = str(CORPUS / "disk_full_write")

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from benchmarks.faults.corpus import CORPUS
 
 from aorta_cli import aorta
-from attribution_corpus import CORPUS
 from attribution_service import Service, running_service
 
 

@@ -40,7 +40,7 @@ def class_of_exit(failure: RankFailure) -> tuple[FailureClass, Certainty]:
         return FailureClass.ABORT, Certainty.LIKELY
     if number == signal.SIGINT:
         return FailureClass.CANCELLED, Certainty.LIKELY
-    if number == signal.SIGKILL or number in _POLITE:
+    if number is not None:
         return FailureClass.KILLED, Certainty.LIKELY
     return FailureClass.UNKNOWN, Certainty.WEAK
 

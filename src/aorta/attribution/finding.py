@@ -18,7 +18,7 @@ from aorta.attribution.nouns import (
     Root,
 )
 from aorta.attribution.progress import Progress, steps_in
-from aorta.attribution.reading import line_number, pieces
+from aorta.attribution.reading import Source, line_numbers, pieces
 from aorta.attribution.signs import Reading, Sign, stable
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.signature import Signature
@@ -28,6 +28,7 @@ SURE = 0.8
 _UNEXPLAINED = 0.3
 _SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _LOOK_AROUND = 128 << 10
+_LINES_OF_A_MESSAGE = 4
 _MANY_STEPS = 20  # without a step before it, fewer may be another stream that was flushed late
 _FROM_OUTSIDE = {
     FailureClass.PREEMPTED,
@@ -156,7 +157,7 @@ def _own_cause(rank: int | None, facts: Facts) -> _Cause | None:
     signs = [sign for sign in facts.reading.signs if sign.rank == rank]
     if failure is not None and not exits.exception_fits(failure):
         signs = [sign for sign in signs if not sign.is_exception]
-    followed = _is_follower([sign for sign in signs if not sign.survived])
+    followed = _is_follower([sign for sign in signs if not sign.survived or _is_last_word(sign)])
     roots = [] if followed else _credible(signs, failure)
     told = _most_telling(roots)
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
@@ -185,14 +186,21 @@ def _credible(signs: Sequence[Sign], failure: RankFailure | None) -> list[Sign]:
     lines = [sign for sign in roots if not sign.is_exception]
     if failure is not None and not exits.exception_fits(failure):
         return [sign for sign in lines if sign.failure_class is not FailureClass.USER_EXCEPTION]
-    fatal = [
-        sign for sign in roots if sign.is_exception and not sign.survived and not _went_on(sign)
-    ]
+    fatal = [sign for sign in roots if sign.is_exception and _is_fatal(sign)]
     last = max(fatal, key=lambda sign: sign.offset, default=None)
     if last is None:
         return lines
     stronger = [sign for sign in lines if sign.certainty.weight > last.certainty.weight]
     return [*stronger, last]
+
+
+def _is_fatal(sign: Sign) -> bool:
+    """Whether a rank may have ended with this exception: it did not go on, and said no more if it logged it itself."""
+    return not _went_on(sign) and (not sign.survived or _is_last_word(sign))
+
+
+def _is_last_word(sign: Sign) -> bool:
+    return len(_own_lines_after(sign)) <= _LINES_OF_A_MESSAGE
 
 
 def _most_telling(signs: Sequence[Sign]) -> Sign | None:
@@ -202,14 +210,19 @@ def _most_telling(signs: Sequence[Sign]) -> Sign | None:
 def _went_on(sign: Sign) -> bool:
     """Whether the same rank came further, in the same log, after this."""
     before = steps_in(_text(sign, max(0, sign.offset - _LOOK_AROUND), sign.offset))
-    own = _text(sign, sign.offset, sign.offset + _LOOK_AROUND).split("\n")[1:]
-    if sign.source.rank is None and sign.rank is not None:
-        marks = (f"[rank{sign.rank}]", f"{sign.rank}: ", f"{sign.rank}]:")
-        own = [line for line in own if any(mark in line[:24] for mark in marks)]
-    after = steps_in("\n".join(own))
+    after = steps_in("\n".join(_own_lines_after(sign)))
     if not before:
         return len(after) >= _MANY_STEPS
     return len(after) > 1 and max(after) > max(before)
+
+
+def _own_lines_after(sign: Sign) -> list[str]:
+    """What the same rank wrote to the same log in the moment after."""
+    lines = _text(sign, sign.offset, sign.offset + _LOOK_AROUND).split("\n")[1:]
+    if sign.source.rank is None and sign.rank is not None:
+        marks = (f"[rank{sign.rank}]", f"{sign.rank}: ", f"{sign.rank}]:")
+        lines = [line for line in lines if any(mark in line[:24] for mark in marks)]
+    return [line for line in lines if line.strip()]
 
 
 def _text(sign: Sign, begin: int, stop: int) -> str:
@@ -405,8 +418,12 @@ def _evidence(cause: _Cause, facts: Facts) -> tuple[EvidenceLine, ...]:
     chosen: dict[tuple[str, int], Sign] = {}
     for sign in [*cause.signs[:4], *followers[:3]]:
         chosen.setdefault((sign.source.name, sign.offset), sign)
+    offsets: dict[Source, set[int]] = {}
+    for sign in chosen.values():
+        offsets.setdefault(sign.source, set()).add(sign.offset)
+    numbers = {source: line_numbers(source, own) for source, own in offsets.items()}
     return tuple(
-        EvidenceLine(sign.source.name, line_number(sign.source, sign.offset), sign.text)
+        EvidenceLine(sign.source.name, numbers[sign.source][sign.offset], sign.text)
         for sign in chosen.values()
     )
 

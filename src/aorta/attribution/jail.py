@@ -21,21 +21,29 @@ class PathJail:
     """Log paths are served only from under the allowed roots, by their true name."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = tuple(Path(os.path.realpath(root)) for root in roots)
+        given = [str(root.absolute()).rstrip("/") for root in roots]
+        real = [os.path.realpath(root).rstrip("/") for root in roots]
+        # A root may itself be a link, its owner chose it: both of its names open the same files.
+        self._roots = {*zip(real, given, strict=True), *zip(real, real, strict=True)}
 
     def admit(self, text: str) -> Path:
         """The path, if it is absolute, holds no `..` and no link, and lies under a root."""
-        path = Path(text)
-        if "\0" in text or not path.is_absolute() or ".." in path.parts:
-            raise PathRefusedError("invalid_path", "a log path must be absolute and hold no '..'")
-        real = Path(os.path.realpath(path))
-        if not any(real.is_relative_to(root) for root in self._roots):
-            raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
-        if self._has_link(path):
+        if "\0" in text or not text.startswith("/") or ".." in text.split("/"):
             raise PathRefusedError(
-                "outside_root", "a log path may not lead through a symbolic link"
+                "invalid_path", "a log path must be absolute and hold no '..' and no NUL"
             )
-        return real
+        path = str(Path(text))
+        real = os.path.realpath(path)
+        if not any(_lies_under(real, root) for root, _ in self._roots):
+            raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
+        straight = {
+            root + path.removeprefix(given)
+            for root, given in self._roots
+            if _lies_under(path, given)
+        }
+        if real not in straight:
+            raise PathRefusedError("outside_root", "a log path may not lead through a link")
+        return Path(real)
 
     def allows(self, text: str) -> bool:
         try:
@@ -44,12 +52,6 @@ class PathJail:
             return False
         return True
 
-    def _has_link(self, path: Path) -> bool:
-        """Whether a link stands below the root; the root itself may be one, its owner chose it."""
-        inside = [
-            part
-            for part in (path, *path.parents)
-            if any(Path(os.path.realpath(part)) != root for root in self._roots)
-            and not any(root.is_relative_to(os.path.realpath(part)) for root in self._roots)
-        ]
-        return any(part.is_symlink() for part in inside)
+
+def _lies_under(path: str, root: str) -> bool:
+    return path == root or path.startswith(root + "/")

@@ -6,7 +6,7 @@ Knows bytes, lines, colours, carriage returns and rank prefixes; knows nothing a
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,14 +194,17 @@ def rank_in_name(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def line_number(source: Source, offset: int) -> int:
-    """1-based; counts the line ends before `offset` without holding them."""
-    count, left = 1, offset
+def line_numbers(source: Source, offsets: Iterable[int]) -> dict[int, int]:
+    """The 1-based line of each offset, all in one pass that holds nothing."""
+    numbers: dict[int, int] = {}
+    count, at = 1, 0
     with source.opened() as stream:
-        while left > 0 and (block := stream.read(min(PIECE, left))):
-            count += block.count(b"\n")
-            left -= len(block)
-    return count
+        for offset in sorted(set(offsets)):
+            while at < offset and (block := stream.read(min(PIECE, offset - at))):
+                count += block.count(b"\n")
+                at += len(block)
+            numbers[offset] = count
+    return numbers
 
 
 def ends_of(source: Source, head: int, tail: int) -> tuple[str, str]:

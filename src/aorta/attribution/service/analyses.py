@@ -16,19 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from aorta.attribution.documents import past_cycle
 from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence, LogTail, PastCycle, RankFailure
 from aorta.attribution.service import worker
 from aorta.attribution.service.metrics import Metrics
 from aorta.attribution.service.models import CycleReport, FailureReport
-from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.store import CycleKey, Report, Store
 from aorta.attribution.sources import find_logs
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
 _REMEMBERED = 20_000
 _ATTEMPTS = 2
+_ROUNDS = 3  # a decision is worth less than its delay: agents wait for it
 _NO_ANSWER: dict[str, Any] = {
     "finding": None,
     "decision": {
@@ -72,6 +75,8 @@ class Analyses:
         self._workers, self._limit = workers, no_progress_limit
         self._pool = self._new_pool()
         self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
+        self._unkept: list[tuple[Report, asyncio.Future[None]]] = []
+        self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take up what a predecessor left undecided, and have a worker ready before it is needed."""
@@ -96,7 +101,7 @@ class Analyses:
         cycle = await self._cycle(key)
         duplicate = digest in cycle.digests
         if not duplicate:
-            duplicate = not await asyncio.wrap_future(self._store.add_report(key, digest, body))
+            await self._keep(Report(key, digest, body))
             cycle.digests.add(digest)
         cycle.agents.add(report.agent)
         cycle.expected = report.agents_expected or cycle.expected
@@ -105,6 +110,26 @@ class Analyses:
         if cycle.answer is None:
             self._ensure_running(key, cycle)
         return cycle.answer is not None, duplicate
+
+    async def _keep(self, report: Report) -> None:
+        """Return when the report is committed. What comes while a commit runs goes into the next one together."""
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unkept.append((report, kept))
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(self._keep_all())
+        await kept
+
+    async def _keep_all(self) -> None:
+        while self._unkept:
+            batch, self._unkept = self._unkept, []
+            try:
+                await asyncio.wrap_future(self._store.add_reports([report for report, _ in batch]))
+            except SQLAlchemyError as wrong:
+                for _, kept in batch:
+                    kept.set_exception(wrong)
+            else:
+                for _, kept in batch:
+                    kept.set_result(None)
 
     async def answer(self, key: CycleKey, wait: float = 0.0) -> dict[str, Any] | None:
         """The answer, the moment it is known; None when `wait` seconds were not enough.
@@ -124,7 +149,9 @@ class Analyses:
         cycle = self._cycles.get(key)
         if cycle is None:
             row = await asyncio.wrap_future(self._store.cycle(key))
+            known = await asyncio.wrap_future(self._store.digests(key)) if row else set()
             cycle = self._cycles.setdefault(key, _Cycle())
+            cycle.digests |= known
             if row is not None and row.answer is not None and cycle.answer is None:
                 self._settle(cycle, row.answer)
             self._forget_old()
@@ -147,7 +174,9 @@ class Analyses:
     async def _decide(self, key: CycleKey, cycle: _Cycle) -> None:
         read = -1
         answer = _NO_ANSWER
-        while read != len(cycle.digests):
+        for _ in range(_ROUNDS):
+            if read == len(cycle.digests):
+                break
             await self._settled(cycle)
             read = len(cycle.digests)
             answer = await self._analyse(key)

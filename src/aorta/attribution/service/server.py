@@ -22,11 +22,12 @@ def serve(app: Any, host: str, port: int, announce: Callable[[str], None]) -> No
         backlog=_BACKLOG,
         log_level="warning",
         access_log=False,
+        timeout_keep_alive=75,  # agents are silent between two cycles
         timeout_graceful_shutdown=5,
     )
     announce(f"http://{_shown(host)}:{listener.getsockname()[1]}")
-    with listener:
-        asyncio.run(_until_stopped(_Server(config), listener))
+    with listener, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(_until_stopped(_Server(config), listener))
 
 
 class _Server(uvicorn.Server):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.core.errors import InfrastructureError
 
@@ -50,10 +50,34 @@ _LOGS = sa.Table(
 )
 
 
+# One syntax for both databases, and for a row that another service put there this moment.
+_NEW_CYCLE = sa.text(
+    "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id, :now)"
+    " ON CONFLICT DO NOTHING"
+)
+_NEW_REPORT = sa.text(
+    "INSERT INTO aorta_reports (job_id, cycle_id, digest, received, body)"
+    " VALUES (:job_id, :cycle_id, :digest, :now, :body) ON CONFLICT DO NOTHING"
+)
+_NEW_LOG = sa.text(
+    "INSERT INTO aorta_logs (path, job_id, cycle_id) VALUES (:path, :job_id, :cycle_id)"
+    " ON CONFLICT DO NOTHING"
+)
+
+
 @dataclass(frozen=True)
 class CycleKey:
     job_id: str
     cycle_id: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one agent said, with the digest that makes it itself."""
+
+    key: CycleKey
+    digest: str
+    body: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -88,9 +112,13 @@ class Store:
 
     # Each method returns a future: the service awaits it, tests call .result().
 
-    def add_report(self, key: CycleKey, digest: str, body: dict[str, Any]) -> Future[bool]:
-        """Keep one agent's report; False where the very same one is there already."""
-        return self._submit(lambda connection: _add_report(connection, key, digest, body))
+    def add_reports(self, reports: Sequence[Report]) -> Future[None]:
+        """Keep what agents reported; what is there already stays as it is."""
+        return self._submit(lambda connection: _add_reports(connection, reports))
+
+    def digests(self, key: CycleKey) -> Future[set[str]]:
+        """Which reports of a cycle are there."""
+        return self._submit(lambda connection: _digests(connection, key))
 
     def reports(self, key: CycleKey) -> Future[list[dict[str, Any]]]:
         return self._submit(lambda connection: _reports(connection, key))
@@ -174,29 +202,25 @@ def _same_cycle(table: sa.Table, key: CycleKey) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.job_id == key.job_id, table.c.cycle_id == key.cycle_id)
 
 
-def _insert(connection: sa.Connection, table: sa.Table, **values: object) -> bool:
-    """False where the row is there already, also when another service put it there this moment."""
-    try:
-        with connection.begin_nested():
-            connection.execute(sa.insert(table).values(**values))
-    except IntegrityError:
-        return False
-    return True
+def _add_reports(connection: sa.Connection, reports: Sequence[Report]) -> None:
+    now = time.time()
+    rows = [
+        {
+            "job_id": report.key.job_id,
+            "cycle_id": report.key.cycle_id,
+            "digest": report.digest,
+            "body": json.dumps(report.body),
+            "now": now,
+        }
+        for report in reports
+    ]
+    connection.execute(_NEW_CYCLE, rows)
+    connection.execute(_NEW_REPORT, rows)
 
 
-def _add_report(
-    connection: sa.Connection, key: CycleKey, digest: str, body: dict[str, Any]
-) -> bool:
-    now, both = time.time(), {"job_id": key.job_id, "cycle_id": key.cycle_id}
-    if _cycle(connection, key) is None:
-        _insert(connection, _CYCLES, **both, created=now)
-    known = sa.select(_REPORTS.c.digest).where(
-        _same_cycle(_REPORTS, key), _REPORTS.c.digest == digest
-    )
-    if connection.execute(known).first() is not None:
-        return False
-    text = json.dumps(body)
-    return _insert(connection, _REPORTS, **both, digest=digest, received=now, body=text)
+def _digests(connection: sa.Connection, key: CycleKey) -> set[str]:
+    query = sa.select(_REPORTS.c.digest).where(_same_cycle(_REPORTS, key))
+    return set(connection.execute(query).scalars())
 
 
 def _reports(connection: sa.Connection, key: CycleKey) -> list[dict[str, Any]]:
@@ -250,7 +274,8 @@ def _add_log(connection: sa.Connection, path: str, key: CycleKey) -> CycleKey:
     owner = _owner(connection, path)
     if owner is not None:
         return owner
-    _insert(connection, _LOGS, path=path, job_id=key.job_id, cycle_id=key.cycle_id)
+    row = {"path": path, "job_id": key.job_id, "cycle_id": key.cycle_id}
+    connection.execute(_NEW_LOG, row)
     return _owner(connection, path) or key
 
 

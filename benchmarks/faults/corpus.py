@@ -8,7 +8,7 @@ from aorta.attribution import Evidence, LogSource
 from aorta.attribution.flight import find_dumps
 from aorta.attribution.sources import find_logs, read_failures
 
-CORPUS = Path(__file__).with_name("attribution") / "corpus"
+CORPUS = Path(__file__).resolve().parents[2] / "tests" / "attribution" / "corpus"
 
 
 @dataclass(frozen=True)
