@@ -13,6 +13,7 @@ class Verb:
 VERBS: tuple[Verb, ...] = (
     Verb("env", "aorta.cli.env", "What exactly is this machine?"),
     Verb("run", "aorta.cli.run", "Does it fail, how often, how fast?"),
+    Verb("triage", "aorta.cli.triage", "Which mitigation, in which environment, makes it stop?"),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
 )
 

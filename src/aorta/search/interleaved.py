@@ -28,7 +28,6 @@ class Interleaved:
         follow_up: Callable[[Mapping[str, Tally]], Sequence[str]] = lambda _: (),
     ) -> None:
         self.tallies: dict[str, Tally] = {cell: Tally() for cell in cells}
-        self.why: dict[str, str] = {}  # the last reason why a trial of a cell could not be told
         self._place = place
         self._is_open = is_open
         self._follow_up = follow_up
@@ -54,9 +53,11 @@ class Interleaved:
         cell = cell_of(point)
         self._told[cell].add(point.replica)
         self.tallies[cell] += verdict.tally
-        if verdict.reproduces is None:
-            self.why[cell] = verdict.why
         self._refresh()
+
+    def told(self, cell: str) -> Collection[int]:
+        """The numbers of the trials of a cell whose verdicts were used."""
+        return self._told[cell]
 
     def wants(self, point: Point) -> bool:
         cell = cell_of(point)

@@ -21,6 +21,7 @@ from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_
 
 NO_TICKET = "_no_ticket_"
 NONE = "none"
+CONTROL_SUFFIX = ".slowed"
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def build_plan(
     cells = [_planned(recipe, index, cell) for index, cell in enumerate(recipe.content.cells)]
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
     _check_one_failure(recipe, cells)
+    _check_control_names(recipe)
     baseline = cells[_baseline_index(recipe)]
     here = platform or platform_here()
     marked = tuple(
@@ -191,6 +193,16 @@ def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
                 "keep oracle in the workload_config of the recipe",
                 where=f"{recipe.file}: cells[{cell.index}].workload_config.oracle",
             )
+
+
+def _check_control_names(recipe: Recipe) -> None:
+    taken = [cell.name for cell in recipe.content.cells if cell.name.endswith(CONTROL_SUFFIX)]
+    if recipe.content.control is not None and taken:
+        raise SpecError(
+            f"the cell {taken[0]!r} is named like a control; with control:, names that end in "
+            f"{CONTROL_SUFFIX} are given by the run",
+            where=f"{recipe.file}: cells",
+        )
 
 
 def _why_inert(

@@ -227,8 +227,7 @@ def load_recipe(
     defaults: Mapping[str, Any] | None = None,
 ) -> Recipe:
     """The recipe in a YAML or JSON file. `defaults` are keys that the command line gives where the file does not."""
-    format_ = "json" if path.suffix.lower() == ".json" else "yaml"
-    document = load_document(path, format_)
+    document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
     if isinstance(document, dict):
         document = {**(defaults or {}), **document}
     content = validated(RecipeFile, document, file=str(path))
