@@ -46,7 +46,7 @@ def command() -> None:
 @click.option("--baseline-cell", metavar="CELL")
 @click.option("--confound-threshold", type=float, metavar="RATIO", help="[default: 1.15]")
 @click.option("--sets", type=click.IntRange(1), default=1, help="optimize: find so many sets.")
-@click.option("--below", type=float, metavar="RATE", help="optimize: rarer than this is gone.")
+@click.option("--max-rate", type=float, default=0.0, help="optimize: may still fail so often.")
 @click.option(
     "--mitigations-file",
     "mitigations_files",

@@ -10,6 +10,7 @@ from aorta.core.oracle import Oracle
 from aorta.core.strict import validated
 from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
 from aorta.triage.flags import Flags, build_recipe_from_flags, names_of
+from aorta.triage.plan import NONE
 from aorta.triage.recipe import Recipe, RecipeFile, load_recipe
 from aorta.workloads.discovery import COMMAND
 
@@ -73,7 +74,7 @@ def from_flags(given: Mapping[str, Any], command: Mapping[str, Any]) -> Recipe:
         raise UsageError(f"without --recipe, {', '.join(missing)} must be given")
     flags = Flags(
         workload=given["workload"] or COMMAND,
-        mitigation_axis=names_of(given["mitigation_axis"] or "none", "--mitigation-axis"),
+        mitigation_axis=_mitigations(given),
         environment_axis=names_of(given["environment_axis"] or "local", "--environment-axis"),
         trials=given["trials"] or _EVERY_TRIAL_COUNTS,
         steps=given["steps"],
@@ -84,3 +85,9 @@ def from_flags(given: Mapping[str, Any], command: Mapping[str, Any]) -> Recipe:
         sidecars=given["mitigations_files"],
     )
     return build_recipe_from_flags(flags)
+
+
+def _mitigations(given: Mapping[str, Any]) -> list[str]:
+    """A search for the smallest stack always begins without any."""
+    names = names_of(given["mitigation_axis"] or NONE, "--mitigation-axis")
+    return list(dict.fromkeys([NONE, *names])) if given["mode"] == "optimize" else names

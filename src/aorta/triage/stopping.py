@@ -47,7 +47,7 @@ class Stopping:
             return f"{reached}: {seen} {rule.event_verdict} event(s) in {tally.evidence + tally.error} trial(s)"
         if is_hopeless(tally):
             return f"given up after {tally.error} errors"
-        return f"settled after {tally.evidence} of {cap} trials" if tally.evidence < cap else ""
+        return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
 
 
 def is_hopeless(tally: Tally) -> bool:
