@@ -15,7 +15,9 @@ from aorta.workloads.results import TrialDocument
 FLAWED = 'test -n "$FIXED" || { echo "ValueError: lost bit $$" >&2; exit 1; }'
 
 
-def cell(name: str, *mitigations: str, environment: object = "local", **keys: Any) -> dict[str, Any]:
+def cell(
+    name: str, *mitigations: str, environment: object = "local", **keys: Any
+) -> dict[str, Any]:
     chosen = list(mitigations) or ["none"]
     return {"name": name, "mitigations": chosen, "environment": environment, **keys}
 
@@ -69,7 +71,9 @@ def trial(
 ) -> TrialDocument:
     """The record of a trial that never ran, for questions about what records amount to."""
     passed = outcome == "clean"
-    failure: dict[str, Any] = {} if passed else {"failure_count": 1, "failure_details": [{"hint": why}]}
+    failure: dict[str, Any] = (
+        {} if passed else {"failure_count": 1, "failure_details": [{"hint": why}]}
+    )
     content = WorkloadResult(
         passed=passed, step_times_ms=list(step_times_ms), **{**failure, **result}
     ).to_dict()
@@ -106,4 +110,3 @@ def trial(
             },
         }
     )
-

@@ -111,7 +111,19 @@ def test_a_threshold_that_flags_everything_is_refused(tmp_path: Path, threshold:
 
 @pytest.mark.parametrize(
     "name",
-    ["../escape", "a/b", "..", ".", "matrix.md", "matrix.json", "-dash", "a b", "", ".hidden", "a\n"],
+    [
+        "../escape",
+        "a/b",
+        "..",
+        ".",
+        "matrix.md",
+        "matrix.json",
+        "-dash",
+        "a b",
+        "",
+        ".hidden",
+        "a\n",
+    ],
 )
 def test_a_cell_name_that_is_no_harmless_directory_is_refused(tmp_path: Path, name: str) -> None:
     assert "cells[1].name: " in refused(tmp_path, document(BASELINE, cell(name)))
@@ -195,7 +207,9 @@ def test_the_resolved_recipe_holds_keys_of_a_recipe_alone(tmp_path: Path) -> Non
     (tmp_path / "r.yaml").write_text(text)
     assert load_recipe(tmp_path / "r.yaml").content.cells[1].extra_env == {"FIXED": "1"}
     assert "trials: 6" in text
-    assert text.count("trials") == 1, "a cell's own number of trials stands there only if it has one"
+    assert text.count("trials") == 1, (
+        "a cell's own number of trials stands there only if it has one"
+    )
 
 
 def test_control_true_and_a_bare_order_are_short_for_their_defaults(tmp_path: Path) -> None:
