@@ -10,6 +10,8 @@ import pytest
 import aorta.engine.snapshots as snapshots
 import aorta.triage as room_of_triage
 from aorta.core.errors import AortaError
+from aorta.probe import EnvSnapshot, collect_env
+from aorta.probe.machine import Machine
 from aorta.triage.recipe import load_recipe
 from aorta.triage.running import RunSettings, check_recipe
 from aorta_cli import ROOT, Finished, aorta
@@ -23,8 +25,9 @@ def matrix_of(folder: Path, *arguments: str | Path, **content: Any) -> tuple[Fin
     return done, done.json()
 
 
-def page_of(folder: Path, matrix: Any) -> str:
-    return (folder / matrix["run_dir"] / "matrix.md").read_text()
+def page_of(folder: Path, matrix: dict[str, Any]) -> str:
+    run_dir: str = matrix["run_dir"]
+    return (folder / run_dir / "matrix.md").read_text()
 
 
 def test_a_mitigation_that_works_is_told_from_one_that_does_not(tmp_path: Path) -> None:
@@ -270,11 +273,13 @@ def test_a_recipe_loaded_with_sidecars_runs_with_them(tmp_path: Path) -> None:
 def test_the_host_is_probed_once_and_each_environment_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-    collect = snapshots.collect_env
-    monkeypatch.setattr(
-        snapshots, "collect_env", lambda machine: calls.append(1) or collect(machine)
-    )
+    calls: list[Machine | None] = []
+
+    def counted(machine: Machine | None = None) -> EnvSnapshot:
+        calls.append(machine)
+        return collect_env(machine)
+
+    monkeypatch.setattr(snapshots, "collect_env", counted)
     cells = [BASELINE, FIXED, cell("img", environment={"docker": "no.such/image:1"})]
     finished = run(loaded(tmp_path, *cells, trials=1), tmp_path / "out")
     assert len(calls) == 2, "the host, and the local environment"

@@ -26,7 +26,7 @@ from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.files import RunFiles, SnapshotFor
 from aorta.triage.gone import GoneJudges
 from aorta.triage.plan import NONE, Plan, PlannedCell
-from aorta.triage.recipe import Recipe
+from aorta.triage.recipe import Recipe, with_timeout
 from aorta.triage.running import RunSettings, check_recipe, open_session
 from aorta.triage.stacks import Optimized, build_optimized
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
@@ -102,6 +102,7 @@ def optimize(
     listeners: Sequence[Listener] = (),
 ) -> FinishedStacks:
     """Find the smallest stack, and write what was found; also when the run is stopped before its end."""
+    recipe = with_timeout(recipe, settings.timeout)
     plan = plan_stacks(recipe, settings, goal)
     session = open_session(plan.plan, settings)
     executor = open_executor()

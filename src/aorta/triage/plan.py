@@ -104,12 +104,8 @@ class Plan:
         }
 
 
-def build_plan(
-    recipe: Recipe, *, timeout: float | None = None, platform: Platform | None = None
-) -> Plan:
+def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     """Every check that a run makes before its first trial; a dry run makes the same ones."""
-    if timeout is not None:
-        recipe = replace(recipe, content=recipe.content.model_copy(update={"timeout": timeout}))
     cells = [_planned(recipe, index, cell) for index, cell in enumerate(recipe.content.cells)]
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
     _check_one_failure(recipe, cells)
@@ -236,11 +232,14 @@ def _why_inert(
 
 def _fingerprint_of(cell: PlannedCell) -> list[Any]:
     request = cell.request
+    config = dict(request.config)
+    if request.workload == COMMAND:
+        config.pop("cwd", None)  # relative or absolute, it is the directory below
     return [
         cell.name,
         repr(request.environment),
         sorted(cell.env.items()),
-        request.config,
+        config,
         request.steps,
         cell.trials,
         str(cell.experiment.subject.cwd),

@@ -6,7 +6,7 @@ is looked up when the recipe runs.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -218,6 +218,13 @@ class Recipe:
         return environment_catalogue(self.sidecars if sidecars is None else sidecars).get(
             cell.environment
         )
+
+
+def with_timeout(recipe: Recipe, seconds: float | None) -> Recipe:
+    """The recipe with a time limit from the command line, which wins over its own."""
+    if seconds is None:
+        return recipe
+    return replace(recipe, content=recipe.content.model_copy(update={"timeout": seconds}))
 
 
 def load_recipe(

@@ -31,7 +31,7 @@ from aorta.triage.plan import (
     build_plan,
     check_ticket_directory,
 )
-from aorta.triage.recipe import Recipe
+from aorta.triage.recipe import Recipe, with_timeout
 from aorta.triage.stopping import Stopping
 from aorta.triage.tolerant import TolerantExecutor
 from aorta.workloads.results import TrialDocument, read_trial, trial_document
@@ -62,12 +62,13 @@ def run_recipe(
     listeners: Sequence[Listener] = (),
 ) -> Finished:
     """Run every cell and write the matrix; also when the run is stopped before its end."""
+    recipe = with_timeout(recipe, settings.timeout)
     plan = check_recipe(recipe, settings)
     session = open_session(plan, settings)
     executor = open_executor()
     with session, closing(executor):
         files = RunFiles(session.run)
-        plan = build_plan(files.adopt(recipe), timeout=settings.timeout)
+        plan = build_plan(files.adopt(recipe))
         snapshots, warnings = files.take_snapshots(plan, executor)
         run = _MatrixRun(plan, files)
         question = Question(
@@ -94,7 +95,7 @@ def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:
             "a matrix starts the ranks of each trial itself; put the launcher behind --, such as: "
             "aorta triage run --recipe r.yaml -- torchrun ..."
         )
-    plan = build_plan(recipe, timeout=settings.timeout)
+    plan = build_plan(with_timeout(recipe, settings.timeout))
     check_ticket_directory(settings.output_dir, plan)
     return plan
 
