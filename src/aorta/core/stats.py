@@ -71,6 +71,26 @@ def _log_comb(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
+def student_t(confidence: float, freedom: int) -> float:
+    """The two-sided quantile of Student's t for a whole number of degrees of freedom."""
+    share = _root(lambda x: _between(math.tan(x * math.pi / 2), freedom) - confidence)
+    return math.tan(share * math.pi / 2)
+
+
+def _between(t: float, freedom: int) -> float:
+    """P(-t < T < t), by the finite series that whole degrees of freedom have."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine2 = math.cos(angle) ** 2
+    odd = freedom % 2
+    term, total = (math.cos(angle) if odd else 1.0), 0.0
+    for i in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine2 * i / (i + 1)
+    if odd:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total
+
+
 def _root(rising: Callable[[float], float]) -> float:
     low, high = 0.0, 1.0
     for _ in range(60):

@@ -127,7 +127,7 @@ def _command_experiment(request: WorkloadRequest) -> WorkloadExperiment:
 
 def _registered_experiment(request: WorkloadRequest) -> WorkloadExperiment:
     check_workload(request.workload)
-    environment, interpreter = _with_interpreter(request.environment)
+    environment, interpreter = _with_script(request.environment, "workloads/bootstrap.py")
     return WorkloadExperiment(
         request,
         oracle=request.oracle or PythonOracle(),
@@ -176,6 +176,28 @@ class _RegisteredSubject:
         }
 
 
+def slowed_experiment(experiment: WorkloadExperiment, factor: float) -> WorkloadExperiment:
+    """The same trials, each taking `factor` times as long."""
+    environment, interpreter = _with_script(experiment.environment, "workloads/slowed.py")
+    words = (*interpreter, f"{factor:.3f}")
+    return replace(
+        experiment, environment=environment, subject=_SlowedSubject(experiment.subject, words)
+    )
+
+
+@dataclass(frozen=True)
+class _SlowedSubject:
+    subject: _Subject
+    words: tuple[str, ...]
+
+    @property
+    def cwd(self) -> Path:
+        return self.subject.cwd
+
+    def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
+        return (*self.words, *self.subject.argv(trial_dir, env, index))
+
+
 def describe_environment(environment: Environment) -> dict[str, Any]:
     """The environment as trial results and workloads see it. Names of its variables only: values may be secrets."""
     container = environment.image if environment.kind in _CONTAINERS else None
@@ -189,13 +211,12 @@ def describe_environment(environment: Environment) -> dict[str, Any]:
     }
 
 
-def _with_interpreter(environment: Environment) -> tuple[Environment, tuple[str, ...]]:
-    """The environment in which the child can start, and the command line that starts it there."""
-    script = "workloads/bootstrap.py"
+def _with_script(environment: Environment, script: str) -> tuple[Environment, tuple[str, ...]]:
+    """The environment in which a script of ours can start, and the command line that starts it there."""
     if environment.kind in _CONTAINERS:
         mount = f"{_PACKAGE}:{_PACKAGE_IN_CONTAINER}:ro"
-        mounted = replace(environment, mounts=(*environment.mounts, mount))
-        return mounted, ("python3", f"{_PACKAGE_IN_CONTAINER}/{script}")
+        mounts = environment.mounts if mount in environment.mounts else (*environment.mounts, mount)
+        return replace(environment, mounts=mounts), ("python3", f"{_PACKAGE_IN_CONTAINER}/{script}")
     python = sys.executable if environment.kind is RuntimeKind.HOST else "python"
     return environment, (python, str(_PACKAGE / script))
 

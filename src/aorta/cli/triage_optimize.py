@@ -1,0 +1,74 @@
+"""The `--mode optimize` of `aorta triage run`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aorta.cli import options
+from aorta.cli.printing import print_json, say
+from aorta.core.errors import InfrastructureError, NoAnswerError
+from aorta.core.exits import Exit
+
+if TYPE_CHECKING:
+    from aorta.engine.events import Listener
+    from aorta.triage.optimize import FinishedStacks, StackPlan
+    from aorta.triage.recipe import Recipe
+    from aorta.triage.running import RunSettings
+
+
+def run(
+    recipe: "Recipe",
+    settings: "RunSettings",
+    given: dict[str, Any],
+    listeners: "Sequence[Listener]",
+) -> None:
+    from aorta.triage.optimize import Goal, optimize, plan_stacks
+
+    goal = Goal(given["sets"], given["max_rate"])
+    if given["dry_run"]:
+        _say_plan(plan_stacks(recipe, settings, goal))
+        return
+    finished = optimize(recipe, settings, goal, lambda: options.executor_from(given), listeners)
+    _show(finished, as_json=given["as_json"])
+    raise click.exceptions.Exit(_exit_code(finished))
+
+
+def _say_plan(plan: "StackPlan") -> None:
+    say(f"the smallest of {len(plan.candidates)} mitigations that makes the failure go away")
+    for entry in plan.candidates:
+        say(f"  {entry.name}: {', '.join(sorted(entry.env))}")
+    for name, reason in plan.left_out.items():
+        say(f"  left out {name}: {reason}")
+    say(f"at most {plan.original.trials} trials a stack")
+    say("nothing was run")
+
+
+def _show(finished: "FinishedStacks", *, as_json: bool) -> None:
+    from aorta.triage.stacks import SCHEMA
+
+    if as_json:
+        print_json(SCHEMA, {**finished.optimized.to_json(), "run_dir": str(finished.run_dir)})
+        return
+    click.echo((finished.run_dir / "optimize.md").read_text(encoding="utf-8"))
+    click.echo(f"results: {finished.run_dir}")
+
+
+def _exit_code(finished: "FinishedStacks") -> int:
+    from aorta.engine.events import Reason
+
+    ending, status = finished.optimized.ending, finished.optimized.status
+    if ending.reason is Reason.INFRASTRUCTURE:
+        raise InfrastructureError(ending.detail)
+    if ending.reason is not Reason.DONE:
+        say(f"aorta: {ending.detail}; go on with the same command and --resume {finished.run_dir}")
+        return int(ending.exit_code)
+    if status == "did_not_reproduce":
+        raise NoAnswerError(
+            "the failure did not show without mitigations", where=str(finished.run_dir)
+        )
+    if status == "not_found":
+        raise NoAnswerError(
+            "no stack of these mitigations makes the failure go away", where=str(finished.run_dir)
+        )
+    return int(Exit.OK)

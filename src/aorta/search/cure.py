@@ -1,0 +1,166 @@
+"""The smallest sets of items that make a failure go away: all on, then split, then confirmed.
+
+A point holds the items that are on. The verdict of the point without items says whether the failure is there at all;
+every other verdict says whether it is gone. Several sets are found by asking again without one item of each known set.
+What each stage asks is an ordinary search; here it is only said which stage follows which.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from aorta.core.axis import AxisKind, subset
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point, Purpose
+from aorta.search import Search
+from aorta.search.repeated import EveryPoint
+from aorta.search.subset import SubsetSearch
+
+AXIS = "mitigations"
+_ATTEMPTS = 3
+
+Items = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Cure:
+    """A set that makes the failure go away, and the verdict that confirmed it with fresh trials."""
+
+    items: tuple[int, ...]
+    confirmed: Verdict
+
+
+class CureSearch:
+    """Up to `sets` minimal sets out of `items`."""
+
+    def __init__(self, items: Sequence[str], sets: int = 1) -> None:
+        self.names = tuple(items)
+        self.verdicts: dict[Point, Verdict] = {}
+        self.cures: list[Cure] = []
+        self.unconfirmed: list[tuple[int, ...]] = []
+        self._sets = sets
+        self._program = self._stages()
+        self._stage: Search | None = EveryPoint([self.without_any])
+        self._advance()
+
+    @property
+    def without_any(self) -> Point:
+        return Point.of({AXIS: ()}, Purpose.CALIBRATE)
+
+    @property
+    def fails_at_all(self) -> bool | None:
+        verdict = self.verdicts.get(self.without_any)
+        return verdict.reproduces if verdict else None
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        if self._stage is None:
+            return []
+        asked = self._stage.ask(n + len(pending), pending)
+        return [p for p in asked if not self._is_known(p) and p not in pending][:n]
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        self.verdicts[point] = verdict
+        if self._stage is not None:
+            self._stage.tell(point, verdict)
+        self._advance()
+
+    def wants(self, point: Point) -> bool:
+        return self._stage is not None and self._stage.wants(point)
+
+    @property
+    def done(self) -> bool:
+        return self._stage is None
+
+    @property
+    def best(self) -> Point | None:
+        return Point.of({AXIS: self.cures[0].items}) if self.cures else None
+
+    def verdict_of(self, items: Collection[int]) -> Verdict | None:
+        """The latest verdict of a set as a candidate."""
+        wanted = Point.of({AXIS: tuple(sorted(items))}).config_key
+        found = [
+            verdict
+            for point, verdict in self.verdicts.items()
+            if point.config_key == wanted and point.purpose is Purpose.PROBE
+        ]
+        return found[-1] if found else None
+
+    # -- what follows what -------------------------------------------------------------------------
+
+    def _stages(self) -> Iterator[Search]:
+        if not self.fails_at_all:
+            return
+        blocked: list[Items] = [frozenset()]
+        seen: set[Items] = set()
+        while blocked and len(self.cures) < self._sets:
+            left_out = blocked.pop(0)
+            if left_out in seen:
+                continue
+            seen.add(left_out)
+            found = self._known_cure_without(left_out)
+            if found is None:
+                yield from self._find(frozenset(range(len(self.names))) - left_out)
+                found = self._known_cure_without(left_out)
+            if found is not None:
+                blocked += [left_out | {item} for item in found.items]
+
+    def _find(self, universe: Items) -> Iterator[Search]:
+        """One minimal set inside `universe`, confirmed; what does not stand up is looked for anew with fresh trials."""
+        if not universe:
+            return
+        for attempt in range(_ATTEMPTS):
+            full = Point.of({AXIS: tuple(sorted(universe))}, replica=attempt)
+            yield EveryPoint([full])
+            gone = self.verdicts[full]
+            if gone.reproduces:
+                splitting = SubsetSearch(full, subset(AXIS, self.names, kind=AxisKind.LIST))
+                yield splitting
+                items = _items_of(splitting.best)
+            else:
+                if not _may_hide_a_cure(gone):
+                    return
+                singles = [Point.of({AXIS: (item,)}, replica=attempt) for item in sorted(universe)]
+                yield EveryPoint(singles)
+                cured = [p for p in singles if self.verdicts[p].reproduces]
+                if not cured:
+                    return
+                items = _items_of(cured[0])
+            confirmation = Point.of({AXIS: items}, Purpose.CONFIRM, attempt)
+            yield EveryPoint([confirmation])
+            if self.verdicts[confirmation].reproduces:
+                self.cures.append(Cure(items, self.verdicts[confirmation]))
+                return
+            self.unconfirmed.append(items)
+
+    def _known_cure_without(self, left_out: Items) -> Cure | None:
+        return next((cure for cure in self.cures if not left_out.intersection(cure.items)), None)
+
+    def _advance(self) -> None:
+        """Answer from memory what was asked before, and go on to the next stage that has a question."""
+        while self._stage is not None:
+            asked = self._stage.ask(1)
+            if not asked:
+                self._stage = next(self._program, None)
+            elif self._is_known(asked[0]):
+                self._stage.tell(asked[0], self._recall(asked[0]))
+            else:
+                return
+
+    def _is_known(self, point: Point) -> bool:
+        nothing_on = not _items_of(point) and point != self.without_any
+        return nothing_on or point in self.verdicts
+
+    def _recall(self, point: Point) -> Verdict:
+        """Nothing on is the original, which fails."""
+        return self.verdicts.get(point) or Verdict(False, why="nothing is on: the original fails")
+
+
+def _may_hide_a_cure(verdict: Verdict) -> bool:
+    """All on failed in another way, or could not be told: one item may be harmful, and another one the cure."""
+    return verdict.reproduces is None or verdict.tally.other > 0
+
+
+def _items_of(point: Point) -> tuple[int, ...]:
+    value = point[AXIS]
+    if not isinstance(value, tuple):
+        raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
+    return value

@@ -1,0 +1,163 @@
+"""What the trials of one cell amount to: counts, step times, and the error line seen most. Knows no other cell."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from aorta.core.outcome import Outcome, Tally
+from aorta.core.signature import normalise
+from aorta.workloads.results import TrialDocument
+
+StepTimeSource = Literal["per_step", "elapsed_per_iter", "wall_clock_total", "missing"]
+_BEST_FIRST: tuple[StepTimeSource, ...] = (
+    "per_step",
+    "elapsed_per_iter",
+    "wall_clock_total",
+    "missing",
+)
+_MOST_STEPS_KEPT = 1000
+_MOST_HINTS = 3
+_UNRELIABLE = 0.1  # a cell that loses this share of its trials to errors is not to be trusted
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """`per_trial` is what two cells are compared by: steps of one trial are not independent of each other."""
+
+    source: StepTimeSource = "missing"
+    per_trial: Sequence[float] = ()
+    steps: Sequence[float] = ()  # thinned out evenly when there are very many
+    count: int = 0
+    mean: float = 0.0
+    std: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+
+
+@dataclass(frozen=True)
+class CellStats:
+    tally: Tally = field(default_factory=Tally)
+    step_times: StepTimes = field(default_factory=StepTimes)
+    mean_wall_clock_sec: float = 0.0
+    exit_status_counts: dict[str, int] = field(default_factory=dict)
+    outcome_counts: dict[str, int] = field(default_factory=dict)
+    hints: list[tuple[str, int]] = field(default_factory=list)
+    first_error: str | None = None
+
+    @property
+    def failure_rate(self) -> float:
+        """Reproductions among what is evidence; 0 for a cell that never ran."""
+        return self.tally.reproduced / self.tally.evidence if self.tally.evidence else 0.0
+
+    @property
+    def error(self) -> str | None:
+        """Why the cell never ran, in one line; None for one that did."""
+        return None if self.tally.evidence else self.first_error or "no trial was run"
+
+    @property
+    def unreliable(self) -> bool:
+        return self.tally.error >= _UNRELIABLE * max(1, self.tally.trials)
+
+
+def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None) -> CellStats:
+    """One pass, so that only the numbers of a cell are held and not its records."""
+    outcomes: list[Outcome] = []
+    walls: list[float] = []
+    samples: list[tuple[StepTimeSource, Sequence[float]]] = []
+    statuses: Counter[str] = Counter()
+    progress: Counter[str] = Counter()
+    hints: Counter[str] = Counter()
+    first_error: str | None = None
+    for document in documents:
+        outcome = Outcome(document.outcome)
+        outcomes.append(outcome)
+        walls.append(document.wall_clock_sec)
+        statuses[document.exit_status] += 1
+        progress[_how_far(document)] += 1
+        if outcome is Outcome.ERROR:
+            first_error = first_error or first_line(document.why)
+        else:
+            samples.append(step_times_of(document, steps))
+        if outcome is not Outcome.CLEAN:
+            hints[hint_of(document)] += 1
+    return CellStats(
+        tally=Tally.of(outcomes),
+        step_times=_summary(samples),
+        mean_wall_clock_sec=statistics.fmean(walls) if walls else 0.0,
+        exit_status_counts=dict(sorted(statuses.items())),
+        outcome_counts=dict(sorted(progress.items())),
+        hints=hints.most_common(_MOST_HINTS),
+        first_error=first_error,
+    )
+
+
+def step_times_of(
+    document: TrialDocument, steps: int | None
+) -> tuple[StepTimeSource, Sequence[float]]:
+    """The step times of one trial in ms, by the best of three ways to know them."""
+    result = document.workload_result
+    if result.step_times_ms:
+        return "per_step", result.step_times_ms
+    if result.total_iterations and result.elapsed_sec:
+        return "elapsed_per_iter", [1000 * result.elapsed_sec / result.total_iterations]
+    if steps:
+        return "wall_clock_total", [1000 * document.wall_clock_sec / steps]
+    return "missing", []
+
+
+def hint_of(document: TrialDocument) -> str:
+    """The failure in one line, without what differs from run to run."""
+    if document.signature:
+        return document.signature.removeprefix("workload | ")
+    return normalise(first_line(document.why))
+
+
+def first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """By linear interpolation between the two nearest of the sorted values."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _how_far(document: TrialDocument) -> str:
+    result = document.workload_result
+    if result.main_work_started is False or document.exit_status == "workload_setup_failed":
+        return "did_not_run"
+    executed, configured = result.executed_iterations, result.configured_iterations
+    if document.outcome == "clean":
+        return "completed"
+    if executed is not None and configured is not None:
+        return "completed" if executed >= configured else "crashed_after_iterations"
+    return "did_not_run" if document.outcome == "error" else "unknown"
+
+
+def _summary(samples: Sequence[tuple[StepTimeSource, Sequence[float]]]) -> StepTimes:
+    used = [(source, values) for source, values in samples if values]
+    if not used:
+        return StepTimes()
+    ordered = sorted(value for _, values in used for value in values)
+    every = math.ceil(len(ordered) / _MOST_STEPS_KEPT)
+    return StepTimes(
+        source=max((source for source, _ in used), key=_BEST_FIRST.index),
+        per_trial=[statistics.fmean(values) for _, values in used],
+        steps=ordered[::every],
+        count=len(ordered),
+        mean=statistics.fmean(ordered),
+        std=statistics.pstdev(ordered),
+        low=ordered[0],
+        high=ordered[-1],
+        p50=percentile(ordered, 0.5),
+        p90=percentile(ordered, 0.9),
+        p99=percentile(ordered, 0.99),
+    )

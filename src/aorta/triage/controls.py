@@ -1,0 +1,72 @@
+"""Slow-only controls: the baseline again, slowed as much as a mitigation that slows, and not mitigated.
+
+A mitigation that works and slows is credited only if it beats its control. Which controls are needed is known when every
+cell of the matrix has its answer; told the same trials, the same controls follow.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aorta.core.outcome import Tally
+from aorta.triage.cells import CellStats
+from aorta.triage.comparing import Call, Caps, beats, compare_all, is_settled
+from aorta.triage.plan import CONTROL_SUFFIX, Plan, PlannedCell
+from aorta.triage.speed import speed_of
+from aorta.triage.stopping import is_hopeless
+from aorta.workloads.trial import slowed_experiment
+
+
+@dataclass
+class Controls:
+    """`measure` gives what is known of a cell of the plan so far."""
+
+    plan: Plan
+    measure: Callable[[str], CellStats]
+    cells: dict[str, PlannedCell] = field(default_factory=dict)
+    controlled: dict[str, str] = field(default_factory=dict)  # control -> the cell it is for
+
+    def wanted(self, tallies: Mapping[str, Tally]) -> list[str]:
+        """The controls of the cells that work and are slower; each name once."""
+        settings = self.plan.recipe.content.control
+        if settings is None or self.cells:
+            return []
+        of_the_plan = {name: tallies[name] for name in self.plan.names}
+        found = compare_all(of_the_plan, self.plan.baseline.name, self.plan.inert)
+        threshold = self.plan.recipe.content.confound.threshold
+        baseline = self.measure(self.plan.baseline.name)
+        for name, comparison in found.items():
+            if comparison.call is not Call.WORKS:
+                continue
+            speed = speed_of(self.measure(name), baseline, threshold)
+            if speed.is_flagged and speed.ratio is not None:
+                self._add(name, settings.slowdown or speed.ratio)
+        return list(self.cells)
+
+    def is_open(self, control: str, tallies: Mapping[str, Tally]) -> bool:
+        planned, tally = self.cells[control], tallies[control]
+        if is_hopeless(tally) or tally.evidence >= planned.trials:
+            return False
+        cell = self.controlled[control]
+        caps = Caps(planned.trials, self.plan.by_name[cell].trials)
+        return not is_settled(tally, tallies[cell], caps)
+
+    def verdict_on(self, cell: str, tallies: Mapping[str, Tally]) -> str | None:
+        """Why the cell is not credited; None where it is, or where it has no control."""
+        control = next((name for name, of in self.controlled.items() if of == cell), None)
+        if control is None or beats(tallies[cell], tallies[control]):
+            return None
+        tally = tallies[control]
+        if not tally.evidence:
+            return f"its control {control} did not run"
+        return f"{control} failed {tally.reproduced} of {tally.evidence} without any mitigation"
+
+    def _add(self, cell: str, factor: float) -> None:
+        baseline = self.plan.baseline
+        name = f"{cell}{CONTROL_SUFFIX}"
+        self.controlled[name] = cell
+        self.cells[name] = PlannedCell(
+            index=len(self.plan.cells) + len(self.cells),
+            cell=baseline.cell.model_copy(update={"name": name}),
+            experiment=slowed_experiment(baseline.experiment, factor),
+            trials=self.plan.by_name[cell].trials,
+        )

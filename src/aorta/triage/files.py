@@ -1,0 +1,115 @@
+"""The files of a run directory around its trials: sidecars, the resolved recipe, snapshots, the matrix."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aorta.core.names import slug
+from aorta.core.secrets import safe_value
+from aorta.core.trial import Environment
+from aorta.engine.rundir import RunDir, write_atomically, write_json
+from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
+from aorta.executors import Executor
+from aorta.triage.markdown import matrix_markdown
+from aorta.triage.matrix import SCHEMA, Matrix
+from aorta.triage.plan import Plan, PlannedCell
+from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml
+from aorta.triage.stacks import SCHEMA as OPTIMIZE_SCHEMA
+from aorta.triage.stacks import Optimized, optimize_markdown
+
+RESOLVED_RECIPE = "recipe.resolved.yaml"
+SIDECARS = "sidecars"
+
+SnapshotFor = Callable[[PlannedCell], dict[str, object]]
+
+
+class RunFiles:
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
+
+    def adopt(self, recipe: Recipe) -> Recipe:
+        """The recipe as it will run: resolved from the copies of its sidecars, written down so that it runs again."""
+        copies = tuple(self._copy(sidecar) for sidecar in recipe.sidecars)
+        write_atomically(self.path / RESOLVED_RECIPE, resolved_yaml(recipe))
+        inline = {
+            cell.environment_name: {"docker": cell.environment.docker}
+            for cell in recipe.content.cells
+            if isinstance(cell.environment, InlineImage)
+        }
+        if inline:
+            document = {"version": 1, "environments": inline}
+            text = json.dumps(document, indent=2) + "\n"
+            write_atomically(self.path / "inline_environments.sidecar.json", text)
+        return replace(recipe, sidecars=copies)
+
+    def _copy(self, sidecar: Path) -> Path:
+        """A copy that is already there belongs to the run that is resumed, and stays what it was."""
+        copy = self.path / SIDECARS / sidecar.name
+        if not copy.exists():
+            write_atomically(copy, sidecar.read_bytes())
+        return copy
+
+    def take_snapshots(self, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
+        """The host's once and that of each environment once, before any trial; what is missing in them, as warnings."""
+        host = self._once(self.path / "host_env.json", host_snapshot)
+        warnings = _warnings("host", host)
+        taken: dict[str, dict[str, Any]] = {}
+        for environment in plan.environments.values():
+            path = self.path / "environments" / slug(environment.name) / "env.json"
+            snapshot = self._once(path, partial(self._inside, environment, executor))
+            warnings += _warnings(f"environment:{environment.name}", snapshot)
+            taken[environment.name] = snapshot
+        return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
+
+    def _inside(self, environment: Environment, executor: Executor) -> dict[str, Any]:
+        scratch = self.run.private / "snapshots" / slug(environment.name)
+        scratch.mkdir(parents=True, exist_ok=True)
+        return snapshot_of(environment, environment.env, executor, scratch, self.path.resolve())
+
+    def _once(self, path: Path, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            earlier = json.loads(path.read_bytes())
+            if isinstance(earlier, dict):
+                return earlier
+        snapshot = take()
+        write_atomically(path, json.dumps(snapshot, indent=2, ensure_ascii=False) + "\n")
+        return snapshot
+
+    def drop_logs(self, trial_dir: str) -> None:
+        shutil.rmtree(self.path / trial_dir, ignore_errors=True)
+
+    def write_matrix(self, matrix: Matrix) -> None:
+        write_json(self.path / "matrix.json", SCHEMA, matrix.to_json())
+        write_atomically(self.path / "matrix.md", matrix_markdown(matrix))
+
+    def write_optimized(self, found: Optimized) -> None:
+        write_json(self.path / "optimize.json", OPTIMIZE_SCHEMA, found.to_json())
+        write_atomically(self.path / "optimize.md", optimize_markdown(found))
+
+
+def _warnings(scope: str, snapshot: Mapping[str, Any]) -> list[str]:
+    if not is_captured(snapshot):
+        return [f"{scope}: no snapshot: {snapshot['skip_reason']}"]
+    reasons = snapshot.get("partial_reasons") or []
+    if not snapshot.get("partial"):
+        return []
+    return [f"{scope}: the snapshot is partial: {'; '.join(str(reason) for reason in reasons)}"]
+
+
+def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:
+    """The snapshot of the environment, with the variables of the cell among those that a snapshot records."""
+    seen = dict(snapshot)
+    known = snapshot.get("env_vars")
+    if isinstance(known, dict):
+        mine = {name: safe_value(name, value) for name, value in cell.env.items() if name in known}
+        seen["env_vars"] = {**known, **mine}
+    return seen

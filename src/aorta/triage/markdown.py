@@ -1,0 +1,200 @@
+"""matrix.md: what a person pastes into a ticket. Columns that would be empty are left out."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from aorta.core.durations import show_duration
+from aorta.triage.comparing import Call
+from aorta.triage.matrix import Matrix, Row
+
+Column = tuple[str, Callable[[Row], str]]
+
+
+def matrix_markdown(matrix: Matrix) -> str:
+    sections = [
+        [f"# Triage Matrix - {matrix.plan.recipe.content.workload}"],
+        *(["> [!WARNING]", f"> {_one_line(warning)}"] for warning in matrix.warnings),
+        _header(matrix),
+        ["## Reproduction Summary", "", *_table(matrix.rows)],
+        _hints(matrix.rows),
+        _notes(matrix),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """As one cell of a table."""
+    return _one_line(text).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table that is readable as plain text too; the first row is its head."""
+    cells = [[escaped(text) for text in row] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = [
+        _line(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in cells
+    ]
+    rule = _line("-" * width for width in widths)
+    return [lines[0], rule, *lines[1:]]
+
+
+def _line(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def _header(matrix: Matrix) -> list[str]:
+    recipe = matrix.plan.recipe
+    content = recipe.content
+    source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
+    times = matrix.baseline.stats.step_times
+    step = f" ({times.mean:.3g} ms a step)" if times.mean else ""
+    lines = [
+        *([f"- Ticket: {content.ticket}"] if content.ticket else []),
+        f"- Workload: {content.workload}",
+        f"- Recipe: {source or '(flag-mode; in-memory)'}",
+        f"- Trials per cell: {content.trials} at most",
+        *([f"- Steps per trial: {content.steps}"] if content.steps else []),
+        f"- Run timestamp: {matrix.created}",
+        f"- Baseline cell: {matrix.plan.baseline.name}{step}",
+        (
+            f"- Trials run: {sum(row.stats.tally.trials for row in matrix.rows)} in "
+            f"{show_duration(matrix.ending.seconds)}"
+        ),
+    ]
+    if matrix.ending.detail:
+        lines.append(f"- **Not finished**: {_one_line(matrix.ending.detail)}")
+    return lines
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    optional = [column for column in _WHERE_THERE_IS_SOMETHING if any(map(column[1], rows))]
+    columns = (*_ALWAYS, *optional)
+    return aligned(
+        [[title for title, _ in columns], *([show(row) for _, show in columns] for row in rows)]
+    )
+
+
+def _hints(rows: Sequence[Row]) -> list[str]:
+    """The error line seen most in each cell, without what differs from run to run."""
+    lines = [
+        f"- `{row.name}`: {_one_line(row.stats.hints[0][0])} ({row.stats.hints[0][1]} of {row.stats.tally.trials})"
+        for row in rows
+        if row.stats.hints
+    ]
+    return ["## Failure hints", "", *lines] if lines else []
+
+
+def _notes(matrix: Matrix) -> list[str]:
+    said = {row.comparison.call for row in matrix.rows}
+    lines = [text for call, text in _LEGEND.items() if call in said]
+    if any(row.speed.is_flagged for row in matrix.rows):
+        lines.append(
+            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind that; "
+            "`control: true` in the recipe tells the two apart."
+        )
+    whys = [
+        f"- `{row.name}`: {_one_line(row.comparison.why)}"
+        for row in matrix.rows
+        if row.comparison.why
+    ]
+    return [
+        "## Notes",
+        "",
+        (
+            "- Rates are of trials that ran; failures other than this one (`Other`) and trials that could not be told "
+            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the baseline, two-sided, "
+            "Holm over the cells."
+        ),
+        *lines,
+        *whys,
+        (
+            "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in it and copied sidecars "
+            "stay what they are; names of built-in and plugin mitigations and environments mean what they mean then: "
+            "compare `resolved_env_vars` in matrix.json."
+        ),
+    ]
+
+
+_LEGEND = {
+    Call.WORKS: "- `works`: fails significantly less often than the baseline.",
+    Call.WORSE: "- `worse`: fails significantly more often than the baseline.",
+    Call.NO_EFFECT: "- `no effect`: fails as often as the baseline, as far as these trials can tell.",
+    Call.OPEN: "- `open`: not settled; the number is how many more trials each of the cell and the baseline would "
+    "settle it, if the rates stay as they are.",
+    Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another name.",
+    Call.OTHER_FAILURE: "- `other failure`: this failure went, and another one came.",
+    Call.ONLY_SLOWER: "- `only slower`: a control that was merely slowed fails no more often; the mitigation is not credited.",
+    Call.CONTROL: "- `(control)`: the baseline slowed as much as a mitigation, and not mitigated.",
+    Call.DID_NOT_RUN: "- `did not run`: no trial of the cell came to its work; it says nothing.",
+}
+
+
+def _environment(row: Row) -> str:
+    environment = row.cell.environment
+    return str(environment.image) if environment.source == "inline" else environment.name
+
+
+def _rate(row: Row) -> str:
+    if not row.stats.tally.evidence:
+        return "n/a"
+    percent = round(100 * row.stats.failure_rate)
+    return f"{percent}%{' (unreliable)' if row.stats.tally.error and row.stats.unreliable else ''}"
+
+
+def _failures(row: Row) -> str:
+    tally = row.stats.tally
+    return f"{tally.reproduced} / {tally.evidence}" if tally.evidence else "n/a"
+
+
+def _interval(row: Row) -> str:
+    if not row.stats.tally.evidence:
+        return "n/a"
+    low, high = row.interval
+    return f"{100 * low:.0f}-{100 * high:.0f}%"
+
+
+def _p(row: Row) -> str:
+    p = row.comparison.p_holm
+    return "" if p is None else f"{p:.2g}"
+
+
+def _mean_step(row: Row) -> str:
+    mean = row.stats.step_times.mean
+    return f"{mean:.4g}" if mean else "n/a"
+
+
+def _answer(row: Row) -> str:
+    comparison = row.comparison
+    if comparison.call is Call.DID_NOT_RUN:
+        return f"did not run: {row.stats.error}"
+    if comparison.call is Call.OPEN and comparison.needed:
+        return f"open: {comparison.needed} more trials"
+    return comparison.call.value
+
+
+def _count(number: int) -> str:
+    return str(number) if number else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+_ALWAYS: tuple[Column, ...] = (
+    ("Cell", lambda row: row.name),
+    ("Mitigations", lambda row: " + ".join(row.cell.cell.mitigations)),
+    ("Environment", _environment),
+    ("Failure rate", _rate),
+    ("Failures", _failures),
+    ("95 %", _interval),
+    ("p (Holm)", _p),
+    ("Mean step (ms)", _mean_step),
+    ("Confound", lambda row: row.confound),
+    ("Answer", _answer),
+)
+_WHERE_THERE_IS_SOMETHING: tuple[Column, ...] = (
+    ("Other", lambda row: _count(row.stats.tally.other)),
+    ("Errors", lambda row: _count(row.stats.tally.error)),
+    ("Steps", lambda row: str(row.cell.cell.steps or "")),
+    ("Stopped", lambda row: row.note),
+    ("Resumed", lambda row: _count(row.resumed)),
+)

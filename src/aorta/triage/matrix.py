@@ -1,0 +1,264 @@
+"""The matrix as data: every cell with its counts, its comparison and its speed; `to_json` is matrix.json."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aorta.core.outcome import Tally
+from aorta.core.secrets import safe_value
+from aorta.core.stats import wilson
+from aorta.engine.events import Ending
+from aorta.triage.cells import CellStats
+from aorta.triage.comparing import ALPHA, Call, Comparison, compare_all, p_value
+from aorta.triage.controls import Controls
+from aorta.triage.plan import Plan, PlannedCell
+from aorta.triage.recipe import SCHEMA_VERSION
+from aorta.triage.speed import Speed, speed_of
+from aorta.triage.stopping import Stopping
+from aorta.workloads.trial import describe_environment
+
+SCHEMA = "aorta.triage/1"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of the matrix."""
+
+    cell: PlannedCell
+    stats: CellStats
+    comparison: Comparison
+    speed: Speed
+    numbers: Sequence[int]
+    resumed: int = 0
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.cell.name
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.stats.tally.reproduced, self.stats.tally.evidence)
+
+    @property
+    def confound(self) -> str:
+        return "did_not_run" if self.comparison.call is Call.DID_NOT_RUN else self.speed.tag
+
+    def to_json(self) -> dict[str, Any]:
+        stats, tally, cell = self.stats, self.stats.tally, self.cell
+        low, high = self.interval
+        return {
+            "name": self.name,
+            "mitigations": list(cell.cell.mitigations),
+            "environment": cell.environment.name,
+            "extra_env": _shown(cell.cell.extra_env),
+            "workload_config": dict(cell.cell.workload_config),
+            "resolved_env_vars": _shown(cell.env),
+            "resolved_environment": {
+                **describe_environment(cell.environment),
+                "inline": cell.environment.source == "inline",
+            },
+            "trials": tally.trials,
+            "trials_allowed": cell.trials,
+            "passed_count": tally.clean,
+            "failed_count": tally.reproduced,
+            "other_count": tally.other,
+            "error_count": tally.error,
+            "error_rate": round(tally.error / tally.trials, 4) if tally.trials else 0.0,
+            "unreliable": stats.unreliable and tally.error > 0,
+            "failure_rate": round(stats.failure_rate, 4),
+            "interval": {"low": round(low, 4), "high": round(high, 4), "confidence": 0.95},
+            "call": self.comparison.call.value,
+            "why": self.comparison.why,
+            "p_value": _rounded(self.comparison.p),
+            "p_value_holm": _rounded(self.comparison.p_holm),
+            "trials_needed": self.comparison.needed,
+            "inert": cell.inert,
+            **_step_times(stats),
+            "step_time_ratio": _rounded(self.speed.ratio),
+            "step_time_ratio_interval": _pair(self.speed.interval),
+            "confound": self.confound,
+            "mean_wall_clock_sec": round(stats.mean_wall_clock_sec, 6),
+            "exit_status_counts": dict(stats.exit_status_counts),
+            "outcome_counts": dict(stats.outcome_counts),
+            "failure_hints": [list(hint) for hint in stats.hints],
+            "trial_paths": [str(cell.trial_file(number)) for number in self.numbers],
+            "error": stats.error,
+            "stop_after_note": self.note or None,
+            "resumed": self.resumed > 0,
+            "resumed_trials": self.resumed,
+        }
+
+
+@dataclass(frozen=True)
+class Matrix:
+    plan: Plan
+    rows: Sequence[Row]
+    ending: Ending
+    created: str
+    warnings: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def baseline(self) -> Row:
+        return next(row for row in self.rows if row.name == self.plan.baseline.name)
+
+    @property
+    def did_not_run(self) -> list[str]:
+        return [row.name for row in self.rows if row.comparison.call is Call.DID_NOT_RUN]
+
+    @property
+    def resumed_trials(self) -> int:
+        return sum(row.resumed for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        recipe = self.plan.recipe
+        content = recipe.content
+        stop = content.stop_after
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.ending.reason.value,
+            "workload": content.workload,
+            "ticket": content.ticket,
+            "trials_per_cell": content.trials,
+            "steps_per_trial": content.steps,
+            "run_timestamp": self.created,
+            "baseline_cell": self.plan.baseline.name,
+            "confound": {
+                "threshold": content.confound.threshold,
+                "baseline_cell_configured": content.confound.baseline_cell,
+            },
+            **({"stop_after": stop.model_dump()} if stop else {}),
+            "significance": {"test": "fisher", "correction": "holm", "alpha": ALPHA},
+            "warnings": list(self.warnings),
+            "recipe_source": {
+                "path": str(recipe.source) if recipe.source else None,
+                "sha256": recipe.sha256,
+            },
+            "resumed_trials": self.resumed_trials,
+            "cells": [row.to_json() for row in self.rows],
+        }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the search knows when it ends."""
+
+    plan: Plan
+    controls: Controls
+    tallies: Mapping[str, Tally]
+    resumed: Mapping[str, int]
+    numbers: Callable[[str], Collection[int]]
+
+
+def build_matrix(
+    tried: Tried, ending: Ending, created: str, warnings: Sequence[str] = ()
+) -> Matrix:
+    plan = tried.plan
+    cells = [*plan.cells, *tried.controls.cells.values()]
+    measured = {cell.name: tried.controls.measure(cell.name) for cell in cells}
+    comparisons = compare_all(
+        {cell.name: tried.tallies[cell.name] for cell in plan.cells}, plan.baseline.name, plan.inert
+    )
+    rows = [_row(tried, cell, measured, comparisons) for cell in cells]
+    return Matrix(
+        plan, rows, ending, created, [*_doubts(plan, rows), *_lost_cells(rows), *warnings]
+    )
+
+
+def _row(
+    tried: Tried,
+    cell: PlannedCell,
+    measured: Mapping[str, CellStats],
+    comparisons: Mapping[str, Comparison],
+) -> Row:
+    plan = tried.plan
+    is_baseline = cell.name == plan.baseline.name
+    is_control = cell.name in tried.controls.cells
+    baseline = measured[plan.baseline.name]
+    tally = tried.tallies[cell.name]
+    return Row(
+        cell=cell,
+        stats=measured[cell.name],
+        comparison=_control_call(tally) if is_control else _credited(tried, cell.name, comparisons),
+        speed=speed_of(
+            measured[cell.name],
+            baseline,
+            plan.recipe.content.confound.threshold,
+            is_baseline=is_baseline,
+        ),
+        numbers=sorted(tried.numbers(cell.name)),
+        resumed=tried.resumed.get(cell.name, 0),
+        note="" if is_control else Stopping(plan).note(cell.name, tally),
+    )
+
+
+def _control_call(tally: Tally) -> Comparison:
+    return Comparison(Call.CONTROL if tally.evidence else Call.DID_NOT_RUN)
+
+
+def _credited(tried: Tried, name: str, comparisons: Mapping[str, Comparison]) -> Comparison:
+    """A mitigation that works is credited only if it beats its control, where it has one."""
+    comparison = comparisons[name]
+    if comparison.call is not Call.WORKS:
+        return comparison
+    why = tried.controls.verdict_on(name, tried.tallies)
+    return comparison if why is None else replace(comparison, call=Call.ONLY_SLOWER, why=why)
+
+
+def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
+    """What a reader must know before believing any row."""
+    baseline = next(row for row in rows if row.name == plan.baseline.name)
+    tally, said = baseline.stats.tally, []
+    if not tally.evidence:
+        said.append(f"the baseline {baseline.name} did not run: nothing can be compared with it")
+    elif not tally.reproduced:
+        said.append(
+            f"the baseline {baseline.name} never failed in {tally.evidence} trials: "
+            "no mitigation can be seen to work"
+        )
+    trials = min((cell.trials for cell in plan.cells), default=0)
+    if (
+        len(plan.cells) > 1
+        and p_value(0, trials, plan.baseline.trials, plan.baseline.trials) > ALPHA
+    ):
+        said.append(
+            f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of {trials} "
+            "may be luck (at least 4 are needed, 5 or more where several cells are compared)"
+        )
+    return said
+
+
+def _lost_cells(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{row.name}: {row.stats.tally.error} of {row.stats.tally.trials} trials ended in an error and are no evidence"
+        for row in rows
+        if row.stats.tally.error and row.stats.tally.evidence and row.stats.unreliable
+    ]
+
+
+def _step_times(stats: CellStats) -> dict[str, Any]:
+    times = stats.step_times
+    return {
+        "step_time_source": times.source,
+        "mean_step_time_ms": round(times.mean, 6),
+        "std_step_time_ms": round(times.std, 6),
+        "min_step_time_ms": round(times.low, 6),
+        "max_step_time_ms": round(times.high, 6),
+        "p50_step_time_ms": round(times.p50, 6),
+        "p90_step_time_ms": round(times.p90, 6),
+        "p99_step_time_ms": round(times.p99, 6),
+        "steps_counted": times.count,
+        "step_times_ms": [round(value, 6) for value in times.steps],
+    }
+
+
+def _shown(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: safe_value(name, env[name]) for name in sorted(env)}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _pair(interval: tuple[float, float] | None) -> list[float | None] | None:
+    return None if interval is None else [_rounded(bound) for bound in interval]

@@ -1,0 +1,298 @@
+"""From a recipe to cells that can be tried, with every check that needs no trial. Reads the registry, runs nothing."""
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import SpecError, UsageError
+from aorta.core.names import slug
+from aorta.core.trial import Environment
+from aorta.probe.platform import platform_here
+from aorta.registry.mitigation import Platform, why_inert
+from aorta.registry.mitigations import mitigation_catalogue
+from aorta.triage.recipe import Cell, Recipe
+from aorta.workloads.discovery import COMMAND
+from aorta.workloads.results import TrialLabel
+from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+
+NO_TICKET = "_no_ticket_"
+NONE = "none"
+CONTROL_SUFFIX = ".slowed"
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One cell, resolved: what it runs, at most how often, and why it could be a second baseline under another name."""
+
+    index: int
+    cell: Cell
+    experiment: WorkloadExperiment
+    trials: int
+    inert: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.cell.name
+
+    @property
+    def request(self) -> WorkloadRequest:
+        return self.experiment.request
+
+    @property
+    def environment(self) -> Environment:
+        return self.request.environment
+
+    @cached_property
+    def env(self) -> Mapping[str, str]:
+        return self.request.resolved_env()
+
+    def label(self, number: int) -> TrialLabel:
+        return TrialLabel(self.request.workload, number, mitigation=self.index)
+
+    def trial_file(self, number: int) -> Path:
+        """Where the record of a trial lies, relative to the run directory."""
+        return Path("cells", slug(self.name)) / self.label(number).relative_path
+
+
+@dataclass(frozen=True)
+class Plan:
+    recipe: Recipe
+    cells: tuple[PlannedCell, ...]
+    baseline: PlannedCell
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(cell.name for cell in self.cells)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, PlannedCell]:
+        return {cell.name: cell for cell in self.cells}
+
+    @property
+    def inert(self) -> dict[str, str]:
+        return {cell.name: cell.inert for cell in self.cells if cell.inert is not None}
+
+    @property
+    def environments(self) -> dict[str, Environment]:
+        """Each environment once, in the order of the cells."""
+        return {cell.environment.name: cell.environment for cell in self.cells}
+
+    @property
+    def most_trials(self) -> int:
+        return sum(cell.trials for cell in self.cells)
+
+    @property
+    def parent(self) -> Path:
+        """Where runs of this ticket and workload lie, inside the output directory."""
+        content = self.recipe.content
+        return Path(slug(content.ticket) if content.ticket else NO_TICKET) / slug(content.workload)
+
+    @property
+    def fingerprint(self) -> Mapping[str, object]:
+        content = self.recipe.content
+        settings = content.model_dump(
+            exclude={"cells", "workload", "workload_config", "ticket", "save_logs"}, mode="json"
+        )
+        return {
+            "workload": [content.workload, repr(self.baseline.experiment.oracle)],
+            "cells": [_fingerprint_of(cell) for cell in self.cells],
+            "recipe": settings,
+        }
+
+
+def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
+    """Every check that a run makes before its first trial; a dry run makes the same ones."""
+    cells = [_planned(recipe, index, cell) for index, cell in enumerate(recipe.content.cells)]
+    _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
+    _check_one_failure(recipe, cells)
+    _check_control_names(recipe)
+    baseline = cells[_baseline_index(recipe)]
+    here = platform or platform_here()
+    marked = tuple(
+        replace(cell, inert=_why_inert(cell, baseline, recipe, here))
+        if cell is not baseline
+        else cell
+        for cell in cells
+    )
+    return Plan(recipe, marked, marked[baseline.index])
+
+
+def baseline_of(recipe: Recipe) -> Cell:
+    return recipe.content.cells[_baseline_index(recipe)]
+
+
+def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
+    content = recipe.content
+    mitigations = mitigation_catalogue(recipe.sidecars)
+    stop = content.stop_after
+    request = WorkloadRequest(
+        workload=content.workload,
+        config={**content.workload_config, **cell.workload_config},
+        environment=recipe.environment_of(cell),
+        mitigations=[(name, mitigations.get(name).env) for name in cell.mitigations],
+        extra_env=[content.extra_env, cell.extra_env],
+        steps=cell.steps or content.steps,
+        timeout=content.timeout,
+        base=recipe.base if content.workload == COMMAND else None,
+        file=recipe.file,
+        at=f"cells[{index}].workload_config" if cell.workload_config else "workload_config",
+    )
+    trials = cell.trials or content.trials
+    if stop is not None:
+        trials = stop.max_trials or trials
+    return PlannedCell(index, cell, workload_experiment(request), trials)
+
+
+def _baseline_index(recipe: Recipe) -> int:
+    """The one named; else the first called baseline-*; else the first without mitigations; else the only one."""
+    cells = recipe.content.cells
+    wanted = recipe.content.confound.baseline_cell
+    rules = (
+        lambda cell: cell.name == wanted,
+        lambda cell: cell.name.startswith("baseline-"),
+        lambda cell: cell.mitigations == (NONE,),
+        lambda _: len(cells) == 1,
+    )
+    for rule in rules:
+        found = next((index for index, cell in enumerate(cells) if rule(cell)), None)
+        if found is not None:
+            return found
+    raise SpecError(
+        "no cell can be the baseline; name one with confound.baseline_cell (--baseline-cell), call one "
+        "baseline-..., or add a cell with mitigations: [none]",
+        where=f"{recipe.file}: cells",
+    )
+
+
+def _check_directories(recipe: Recipe, names: Sequence[str], folder: str) -> None:
+    """Two names must not share a directory, or one would overwrite the other."""
+    seen: dict[str, str] = {}
+    for name in names:
+        first = seen.setdefault(slug(name), name)
+        if first != name:
+            raise SpecError(
+                f"{first!r} and {name!r} would share the directory {folder}/{slug(name)}; rename one of them",
+                where=recipe.file,
+            )
+
+
+def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
+    """Rates can be compared only if they are rates of the same failure."""
+    for cell in cells:
+        if cell.experiment.oracle != cells[0].experiment.oracle:
+            raise SpecError(
+                f"cells {cells[0].name!r} and {cell.name!r} have different oracles; a matrix compares one failure: "
+                "keep oracle in the workload_config of the recipe",
+                where=f"{recipe.file}: cells[{cell.index}].workload_config.oracle",
+            )
+
+
+def _check_control_names(recipe: Recipe) -> None:
+    taken = [cell.name for cell in recipe.content.cells if cell.name.endswith(CONTROL_SUFFIX)]
+    if recipe.content.control is not None and taken:
+        raise SpecError(
+            f"the cell {taken[0]!r} is named like a control; with control:, names that end in "
+            f"{CONTROL_SUFFIX} are given by the run",
+            where=f"{recipe.file}: cells",
+        )
+
+
+def _why_inert(
+    cell: PlannedCell, baseline: PlannedCell, recipe: Recipe, platform: Platform
+) -> str | None:
+    """Why this cell cannot differ from the baseline, or None where it can."""
+    same_rest = (
+        cell.environment == baseline.environment
+        and cell.request.config == baseline.request.config
+        and cell.request.steps == baseline.request.steps
+        and cell.cell.extra_env == baseline.cell.extra_env
+    )
+    if not same_rest:
+        return None
+    if cell.env == baseline.env:
+        return "it sets nothing that the baseline does not"
+    inherited: Mapping[str, str] = {} if cell.environment.isolated else os.environ
+    current = {**inherited, **baseline.env}
+    mitigations = mitigation_catalogue(recipe.sidecars)
+    reasons = []
+    for name in cell.cell.mitigations:
+        mitigation = mitigations.get(name)
+        if not mitigation.env:
+            continue
+        reason = why_inert(mitigation, platform, current)
+        if reason is None:
+            return None
+        reasons.append(f"{name}: {reason}")
+    return "; ".join(reasons) or None
+
+
+def _fingerprint_of(cell: PlannedCell) -> list[Any]:
+    request = cell.request
+    config = dict(request.config)
+    if request.workload == COMMAND:
+        config.pop("cwd", None)  # relative or absolute, it is the directory below
+    return [
+        cell.name,
+        repr(request.environment),
+        sorted(cell.env.items()),
+        config,
+        request.steps,
+        cell.trials,
+        str(cell.experiment.subject.cwd),
+    ]
+
+
+class Schedule:
+    """Which trial goes when. Half of the baseline's come first, because every comparison rests on them; the other half
+    is spread over the rounds, so that drift is seen by the baseline too.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._order = plan.recipe.content.order
+        self._names = plan.names
+        self._baseline = plan.baseline.name
+        self._first = (plan.baseline.trials + 1) // 2 if self._order.by != "cells" else 10**9
+        self._rounds: dict[int, dict[str, int]] = {}
+
+    def place(self, cell: str, number: int) -> tuple[int, int]:
+        if cell == self._baseline:
+            if number < self._first:
+                return (-1, number)
+            number = 2 * (number - self._first) + 1
+        if cell not in self._names:
+            return (0, number)  # a follow-up, which is on its own
+        if self._order.by == "cells":
+            return (self._names.index(cell), number)
+        return (number, self._round(number)[cell])
+
+    def _round(self, number: int) -> dict[str, int]:
+        if number not in self._rounds:
+            names = list(self._names)
+            if self._order.by == "shuffled":
+                random.Random(f"{self._order.seed}/{number}").shuffle(names)
+            self._rounds[number] = {name: position for position, name in enumerate(names)}
+        return self._rounds[number]
+
+
+def check_ticket_directory(output: Path, plan: Plan) -> None:
+    """Two tickets whose names differ only in what a path cannot hold must not be mixed up silently."""
+    ticket = plan.recipe.content.ticket
+    marker = output / plan.parent.parts[0] / ".ticket"
+    try:
+        found = marker.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise UsageError(
+            f"cannot tell whose directory this is: {wrong}", where=str(marker)
+        ) from None
+    if found != (ticket or ""):
+        raise UsageError(
+            f"this directory holds the runs of ticket {found!r}, and {ticket!r} has the same path; "
+            "use another --output-dir",
+            where=str(marker.parent),
+        )

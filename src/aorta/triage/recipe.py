@@ -1,0 +1,298 @@
+"""The recipe as a file: its keys, read strictly, and written back so that the result reads in again.
+
+Names of mitigations and environments are resolved here, because a recipe that names nothing real is wrong; the workload
+is looked up when the recipe runs.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from aorta.core.durations import parse_duration
+from aorta.core.errors import AortaError, SpecError, UsageError
+from aorta.core.layers import stack_mitigations
+from aorta.core.names import check_variable, is_path_safe
+from aorta.core.strict import StrictModel, validated
+from aorta.core.trial import Environment, RuntimeKind
+from aorta.registry.documents import dump_yaml, load_document
+from aorta.registry.environments import INLINE_IMAGE, environment_catalogue
+from aorta.registry.mitigations import mitigation_catalogue
+from aorta.workloads.base import RESERVED_PREFIX
+from aorta.workloads.discovery import COMMAND
+
+SCHEMA_VERSION = 1
+DEFAULT_THRESHOLD = 1.15
+RESERVED_CELL_NAMES = frozenset({".", "..", "matrix.md", "matrix.json"})
+FLAG_MODE = "(flags)"
+
+
+def _tuple_of(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_tuple_of)]
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+def checked_cell_name(name: str) -> str:
+    """A cell's name is a directory too, and may stand behind an option: hence no slash, no space, no leading dash."""
+    if not is_path_safe(name) or name in RESERVED_CELL_NAMES:
+        raise UsageError(
+            f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a letter, digit or _, "
+            f"and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
+        )
+    return name
+
+
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        check_variable(name, text, where="extra_env")
+    return value
+
+
+def _config(value: dict[str, Any]) -> dict[str, Any]:
+    for key in value:
+        if key == "steps" or key.startswith(RESERVED_PREFIX):
+            raise UsageError(
+                f"the key {key!r} is not for workload_config; steps has its own key, "
+                f"and names that begin with {RESERVED_PREFIX} are reserved"
+            )
+    return value
+
+
+class InlineImage(StrictModel):
+    """`{docker: REF}`: an image without any definition."""
+
+    docker: Text
+
+    @property
+    def environment_name(self) -> str:
+        digest = hashlib.blake2b(self.docker.encode(), digest_size=4).hexdigest()
+        return f"_inline_{digest}"
+
+
+class Confound(StrictModel):
+    threshold: float = Field(default=DEFAULT_THRESHOLD, gt=0, allow_inf_nan=False)
+    baseline_cell: str | None = None
+
+
+class StopAfter(StrictModel):
+    """Collect so many trials of one kind, however many trials that takes up to `max_trials`."""
+
+    events: Count
+    max_trials: Count | None = None
+    event_verdict: Literal["fail", "pass", "error"] = "fail"
+
+
+class Order(StrictModel):
+    """In which order trials run. `cells` is one cell after the other, for machines where changing over is dear."""
+
+    by: Literal["shuffled", "rounds", "cells"] = "shuffled"
+    seed: int = Field(default=0, ge=0)
+
+
+class Control(StrictModel):
+    """A cell that is only slowed: by this factor, or by as much as each mitigation that slows."""
+
+    slowdown: float | None = Field(default=None, gt=1, le=100)
+
+
+class Cell(StrictModel):
+    name: str
+    mitigations: Names
+    environment: Text | InlineImage
+    extra_env: dict[str, str] = Field(default_factory=dict)
+    workload_config: dict[str, Any] = Field(default_factory=dict)
+    trials: Count | None = None
+    steps: Count | None = None
+
+    _check_variables = field_validator("extra_env")(_variables)
+    _check_config = field_validator("workload_config")(_config)
+    _check_name = field_validator("name")(checked_cell_name)
+
+    @field_validator("mitigations")
+    @classmethod
+    def _some(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise UsageError("found an empty list, expected names; write [none] for none")
+        return names
+
+    @property
+    def environment_name(self) -> str:
+        place = self.environment
+        return place if isinstance(place, str) else place.environment_name
+
+
+def _order(value: object) -> object:
+    return {"by": value} if isinstance(value, str) else value
+
+
+def _control(value: object) -> object:
+    return {True: {}, False: None}[value] if isinstance(value, bool) else value
+
+
+def _seconds(value: object) -> object:
+    return parse_duration(value) if isinstance(value, (str, int, float)) else value
+
+
+class RecipeFile(StrictModel):
+    """Every key of a recipe. `workload` and its config may be left to the command line."""
+
+    schema_version: Literal[1]
+    ticket: Text | None = None
+    workload: Text
+    trials: Count
+    steps: Count | None = None
+    workload_config: dict[str, Any] = Field(default_factory=dict)
+    extra_env: dict[str, str] = Field(default_factory=dict)
+    timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
+    save_logs: bool = True
+    stop_after: StopAfter | None = None
+    order: Annotated[Order, BeforeValidator(_order)] = Order()
+    control: Annotated[Control | None, BeforeValidator(_control)] = None
+    confound: Confound = Confound()
+    cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]
+
+    _check_variables = field_validator("extra_env")(_variables)
+    _check_config = field_validator("workload_config")(_config)
+
+    @field_validator("schema_version", mode="before")
+    @classmethod
+    def _known_version(cls, version: object) -> object:
+        if type(version) is not int or version != SCHEMA_VERSION:  # True == 1, but is no version
+            raise UsageError(f"found {version!r}, expected {SCHEMA_VERSION}")
+        return version
+
+    @field_validator("cells")
+    @classmethod
+    def _named_once(cls, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        if not cells:
+            raise UsageError("found an empty list, expected at least one cell")
+        names = [cell.name for cell in cells]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UsageError(f"the name {twice[0]!r} stands twice; cells need names of their own")
+        return cells
+
+    @model_validator(mode="after")
+    def _whole(self) -> "RecipeFile":
+        if self.workload != COMMAND and self.steps is None:
+            raise UsageError("the key steps is required for a workload; only a command has none")
+        wanted = self.confound.baseline_cell
+        names = [cell.name for cell in self.cells]
+        if wanted is not None and wanted not in names:
+            raise UsageError(
+                f"confound.baseline_cell names no cell: found {wanted!r}, "
+                f"expected one of: {', '.join(names)}"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe that is sound, and where it came from. `sidecars` are the files its names were resolved with."""
+
+    content: RecipeFile
+    source: Path | None = None  # None: flags
+    sha256: str | None = None
+    sidecars: tuple[Path, ...] = ()
+    base: Path = Path()  # relative paths in workload_config lie here
+
+    @property
+    def file(self) -> str:
+        return str(self.source) if self.source else FLAG_MODE
+
+    def environment_of(self, cell: Cell, sidecars: Sequence[Path] | None = None) -> Environment:
+        if isinstance(cell.environment, InlineImage):
+            return Environment(
+                cell.environment_name,
+                kind=RuntimeKind.DOCKER,
+                image=cell.environment.docker,
+                source="inline",
+            )
+        return environment_catalogue(self.sidecars if sidecars is None else sidecars).get(
+            cell.environment
+        )
+
+
+def with_timeout(recipe: Recipe, seconds: float | None) -> Recipe:
+    """The recipe with a time limit from the command line, which wins over its own."""
+    if seconds is None:
+        return recipe
+    return replace(recipe, content=recipe.content.model_copy(update={"timeout": seconds}))
+
+
+def load_recipe(
+    path: Path,
+    sidecar_files: Sequence[Path] = (),
+    *,
+    defaults: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """The recipe in a YAML or JSON file. `defaults` are keys that the command line gives where the file does not."""
+    document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
+    if isinstance(document, dict):
+        document = {**(defaults or {}), **document}
+    content = validated(RecipeFile, document, file=str(path))
+    recipe = Recipe(
+        content,
+        source=path,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        sidecars=unique_files(sidecar_files),
+        base=path.resolve().parent,
+    )
+    check_names(recipe)
+    return recipe
+
+
+def unique_files(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Each file once, by where it really lies."""
+    return tuple({path.resolve(): path for path in reversed(paths)}.values())[::-1]
+
+
+def check_names(recipe: Recipe) -> None:
+    """Every mitigation and environment exists, and no stack of mitigations contradicts itself."""
+    mitigations = mitigation_catalogue(recipe.sidecars)
+    for index, cell in enumerate(recipe.content.cells):
+        where = f"{recipe.file}: cells[{index}]"
+        try:
+            bundles = [(name, mitigations.get(name).env) for name in cell.mitigations]
+            recipe.environment_of(cell)
+            stack_mitigations(bundles)
+        except AortaError as wrong:
+            said = wrong.message if wrong.where is None else str(wrong)
+            raise SpecError(f"cell {cell.name!r}: {said}", where=where) from None
+
+
+def resolved_yaml(recipe: Recipe) -> str:
+    """The recipe as it ran, in the keys of a recipe and nothing else: `load_recipe` reads it back as the same."""
+    content = recipe.content.model_dump(exclude_defaults=True, mode="json")
+    content["schema_version"] = SCHEMA_VERSION
+    if recipe.content.control is not None:
+        content["control"] = recipe.content.control.model_dump(exclude_defaults=True)
+    if recipe.content.workload == COMMAND:
+        _make_cwd_absolute(content.setdefault("workload_config", {}), recipe.base, default=".")
+        for cell in content["cells"]:
+            _make_cwd_absolute(cell.get("workload_config", {}), recipe.base)
+    return dump_yaml({key: content[key] for key in RecipeFile.model_fields if key in content})
+
+
+def _make_cwd_absolute(config: dict[str, Any], base: Path, default: str | None = None) -> None:
+    """A relative path would mean another place once the recipe lies in a run directory."""
+    cwd = config.get("cwd", default)
+    if isinstance(cwd, str):
+        config["cwd"] = str((base / Path(cwd).expanduser()).resolve())
+
+
+def image_of(axis_value: str) -> str | InlineImage:
+    """`image:REF` of the command line, or the name of an environment."""
+    if not axis_value.startswith(INLINE_IMAGE):
+        return axis_value
+    reference = axis_value.removeprefix(INLINE_IMAGE)
+    if not reference or any(character.isspace() for character in reference):
+        raise UsageError(f"{axis_value!r} names no image; expected image:REPOSITORY[:TAG|@DIGEST]")
+    return InlineImage(docker=reference)

@@ -1,0 +1,187 @@
+"""`run_recipe`: the one way from a recipe to a matrix, whether the recipe came from a file or from flags."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aorta.core.errors import UsageError
+from aorta.core.oracle import Classified, Oracle
+from aorta.core.outcome import Outcome
+from aorta.core.point import Point
+from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.engine import events
+from aorta.engine.drive import Budget, Keep
+from aorta.engine.events import Event, Listener
+from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.records import TrialRecord
+from aorta.engine.rundir import write_atomically
+from aorta.engine.session import Question, Session
+from aorta.executors import Executor
+from aorta.search.interleaved import Interleaved, cell_of
+from aorta.triage.cells import CellStats, aggregate_cell
+from aorta.triage.controls import Controls
+from aorta.triage.files import RunFiles
+from aorta.triage.matrix import Matrix, Tried, build_matrix
+from aorta.triage.plan import (
+    Plan,
+    PlannedCell,
+    Schedule,
+    build_plan,
+    check_ticket_directory,
+)
+from aorta.triage.recipe import Recipe, with_timeout
+from aorta.triage.stopping import Stopping
+from aorta.triage.tolerant import TolerantExecutor
+from aorta.workloads.results import TrialDocument, read_trial, trial_document
+
+VERB = "triage"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How to run a recipe, apart from what it says itself."""
+
+    output_dir: Path
+    timeout: float | None = None
+    resuming: bool = False
+    resume: Path | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    matrix: Matrix
+    run_dir: Path
+
+
+def run_recipe(
+    recipe: Recipe,
+    settings: RunSettings,
+    open_executor: Callable[[], Executor],
+    listeners: Sequence[Listener] = (),
+) -> Finished:
+    """Run every cell and write the matrix; also when the run is stopped before its end."""
+    recipe = with_timeout(recipe, settings.timeout)
+    plan = check_recipe(recipe, settings)
+    session = open_session(plan, settings)
+    executor = open_executor()
+    with session, closing(executor):
+        files = RunFiles(session.run)
+        plan = build_plan(files.adopt(recipe))
+        snapshots, warnings = files.take_snapshots(plan, executor)
+        run = _MatrixRun(plan, files)
+        question = Question(
+            search=run.search,
+            judges=SameJudge(EveryTrial(1)),
+            experiment=run,
+            fingerprint=plan.fingerprint,
+            budget=Budget(retries=0),  # a trial that could not be told is another trial of its cell
+            keep=_keeper(run, snapshots),
+        )
+        resumed = _Resumed()
+        answer = session.answer(question, TolerantExecutor(executor), [*listeners, resumed])
+        search = run.search
+        tried = Tried(plan, run.controls, search.tallies, resumed.counts, search.told)
+        matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
+        files.write_matrix(matrix)
+        return Finished(matrix, session.path)
+
+
+def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:
+    """Every check that leaves no trace: what a dry run says is what a run would say."""
+    if os.environ.get("WORLD_SIZE", "1") not in {"", "1"}:
+        raise UsageError(
+            "a matrix starts the ranks of each trial itself; put the launcher behind --, such as: "
+            "aorta triage run --recipe r.yaml -- torchrun ..."
+        )
+    plan = build_plan(with_timeout(recipe, settings.timeout))
+    check_ticket_directory(settings.output_dir, plan)
+    return plan
+
+
+def open_session(plan: Plan, settings: RunSettings) -> Session:
+    parent = settings.output_dir / plan.parent
+    if settings.resuming:
+        return Session.resuming(parent, VERB, settings.resume)
+    content = plan.recipe.content
+    session = Session.fresh(parent, VERB, ticket=content.ticket, workload=content.workload)
+    write_atomically(parent.parent / ".ticket", content.ticket or "")
+    return session
+
+
+def without_single_verdicts(listener: Listener) -> Listener:
+    """In a matrix every trial settles a point of its own; saying so after each would only repeat its outcome."""
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, events.PointSettled):
+            listener(event)
+
+    return listen
+
+
+@dataclass
+class _Resumed:
+    """Counts the trials of each cell that came from the journal."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, events.TrialEnded) and event.replayed:
+            cell = cell_of(event.record.point)
+            self.counts[cell] = self.counts.get(cell, 0) + 1
+
+
+class _MatrixRun:
+    """The experiment of a matrix: a point names a cell, and the cell knows what it runs."""
+
+    def __init__(self, plan: Plan, files: RunFiles) -> None:
+        self.plan = plan
+        self.files = files
+        self.controls = Controls(plan, self.stats)
+        stopping = Stopping(plan)
+        self.search = Interleaved(
+            plan.names,
+            place=Schedule(plan).place,
+            is_open=lambda cell, tallies: (
+                self.controls.is_open(cell, tallies)
+                if cell in self.controls.cells
+                else stopping.is_open(cell, tallies)
+            ),
+            follow_up=self.controls.wanted,
+        )
+
+    @property
+    def oracle(self) -> Oracle:
+        return self.plan.baseline.experiment.oracle
+
+    def cell(self, name: str) -> PlannedCell:
+        return self.controls.cells.get(name) or self.plan.by_name[name]
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        experiment = self.cell(cell_of(point)).experiment
+        return experiment.trial(Point.of({}), point.replica + index, trial_dir)
+
+    def stats(self, name: str) -> CellStats:
+        """What is known of a cell, read from the records of the trials that were used."""
+        cell = self.cell(name)
+        numbers = sorted(self.search.told(name))
+        return aggregate_cell(self._documents(cell, numbers), cell.request.steps)
+
+    def _documents(self, cell: PlannedCell, numbers: Sequence[int]) -> Iterator[TrialDocument]:
+        for number in numbers:
+            yield read_trial(self.files.path / cell.trial_file(number))
+
+
+def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
+    def keep(record: TrialRecord, end: TrialEnd) -> None:
+        cell = run.cell(cell_of(record.point))
+        found = Classified(record.outcome, record.why, record.signature)
+        label = cell.label(record.point.replica)
+        document = trial_document(label, cell.request, end, found, env=snapshots(cell))
+        path = run.files.path / cell.trial_file(record.point.replica)
+        write_atomically(path, document.to_json())
+        if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
+            run.files.drop_logs(record.path)
+
+    return keep

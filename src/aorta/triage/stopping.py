@@ -1,0 +1,58 @@
+"""When does a cell have enough trials? The rule of the recipe, or that of the statistics, and never more than the cap."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aorta.core.outcome import Tally
+from aorta.triage.comparing import Caps, counted, is_settled
+from aorta.triage.plan import Plan
+from aorta.triage.recipe import StopAfter
+
+RETRIES = 2
+"""A cell is given up once its errors outnumber its evidence by more than this."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    plan: Plan
+
+    def is_open(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
+        """Whether this cell of the plan wants another trial."""
+        tally = tallies[cell]
+        if is_hopeless(tally) or tally.evidence >= self.plan.by_name[cell].trials:
+            return False
+        rule = self.plan.recipe.content.stop_after
+        if rule is not None:
+            return events(tally, rule) < rule.events
+        if cell != self.plan.baseline.name:
+            return not self._is_settled(cell, tallies)
+        others = [name for name in self.plan.names if name != cell]
+        return not others or any(self.is_open(name, tallies) for name in others)
+
+    def _is_settled(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
+        plan = self.plan
+        caps = Caps(
+            plan.by_name[cell].trials,
+            plan.baseline.trials,
+            counted(plan.names, plan.baseline.name, plan.inert),
+        )
+        return is_settled(tallies[cell], tallies[plan.baseline.name], caps)
+
+    def note(self, cell: str, tally: Tally) -> str:
+        """Why the cell stopped where it did, if that was before its cap or by a rule; else nothing."""
+        rule, cap = self.plan.recipe.content.stop_after, self.plan.by_name[cell].trials
+        if rule is not None:
+            seen = events(tally, rule)
+            reached = "stopped early" if seen >= rule.events else "cap reached"
+            return f"{reached}: {seen} {rule.event_verdict} event(s) in {tally.evidence + tally.error} trial(s)"
+        if is_hopeless(tally):
+            return f"given up after {tally.error} errors"
+        return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
+
+
+def is_hopeless(tally: Tally) -> bool:
+    return tally.error > RETRIES + tally.evidence
+
+
+def events(tally: Tally, rule: StopAfter) -> int:
+    return {"fail": tally.reproduced, "pass": tally.clean, "error": tally.error}[rule.event_verdict]

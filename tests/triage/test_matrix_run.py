@@ -1,0 +1,443 @@
+"""`aorta triage run` as its user types it: the files it leaves, and what they say."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aorta.engine.snapshots as snapshots
+import aorta.triage as room_of_triage
+from aorta.core.errors import AortaError
+from aorta.probe import EnvSnapshot, collect_env
+from aorta.probe.machine import Machine
+from aorta.triage.recipe import load_recipe
+from aorta.triage.running import RunSettings, check_recipe
+from aorta_cli import ROOT, Finished, aorta
+from triage_runs import BASELINE, FIXED, by_name, cell, document, loaded, run, written
+
+
+def matrix_of(folder: Path, *arguments: str | Path, **content: Any) -> tuple[Finished, Any]:
+    cells = content.pop("cells", (BASELINE, FIXED))
+    path = written(folder, document(*cells, **content))
+    done = aorta("triage", "run", "--recipe", path, "--json", "-q", *arguments, cwd=folder)
+    return done, done.json()
+
+
+def page_of(folder: Path, matrix: dict[str, Any]) -> str:
+    run_dir: str = matrix["run_dir"]
+    return (folder / run_dir / "matrix.md").read_text()
+
+
+def test_a_mitigation_that_works_is_told_from_one_that_does_not(tmp_path: Path) -> None:
+    done, matrix = matrix_of(
+        tmp_path, cells=[BASELINE, FIXED, cell("useless", extra_env={"NOTHING": "1"})]
+    )
+    assert done.exit_code == 0
+    assert (matrix["schema"], matrix["schema_version"]) == ("aorta.triage/1", 1)
+    cells = by_name(matrix)
+    assert {name: entry["call"] for name, entry in cells.items()} == {
+        "baseline-local": "(baseline)",
+        "fixed": "works",
+        "useless": "no effect",
+    }
+    assert cells["fixed"]["p_value_holm"] <= 0.05
+    assert cells["fixed"]["failure_rate"] == 0
+    assert cells["baseline-local"]["failure_rate"] == 1
+    assert matrix["baseline_cell"] == "baseline-local"
+
+
+def test_three_against_three_is_not_called_significant(tmp_path: Path) -> None:
+    _, matrix = matrix_of(tmp_path, trials=3)
+    fixed = by_name(matrix)["fixed"]
+    assert (fixed["trials"], fixed["call"]) == (3, "open")
+    assert fixed["p_value"] == 0.1
+    assert fixed["trials_needed"] == 1
+    page = page_of(tmp_path, matrix)
+    assert "open: 1 more trials" in page
+    assert "3 of 3 against 0 of 3 may be luck" in page
+
+
+def test_the_run_directory_holds_what_is_promised(tmp_path: Path) -> None:
+    image = cell("img", environment={"docker": "no.such/image:1"})
+    _, matrix = matrix_of(tmp_path, cells=[BASELINE, image], trials=1, ticket="T/1")
+    run_dir = tmp_path / matrix["run_dir"]
+    parts = run_dir.relative_to(tmp_path / "triage_results").parts
+    assert parts[:2] == ("T_1", "command")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d", parts[2])
+    inline = "_inline_" + by_name(matrix)["img"]["environment"].removeprefix("_inline_")
+    for name in (
+        "matrix.md",
+        "matrix.json",
+        "recipe.resolved.yaml",
+        "host_env.json",
+        "environments/local/env.json",
+        f"environments/{inline}/env.json",
+        "inline_environments.sidecar.json",
+        "cells/baseline-local/command/trial_d0_m0_t0.json",
+    ):
+        assert (run_dir / name).is_file(), name
+    sidecar = json.loads((run_dir / "inline_environments.sidecar.json").read_text())
+    assert sidecar == {"version": 1, "environments": {inline: {"docker": "no.such/image:1"}}}
+    stored = json.loads((run_dir / "matrix.json").read_text())
+    assert {**stored, "run_dir": matrix["run_dir"]} == matrix
+
+
+def test_no_ticket_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    _, matrix = matrix_of(tmp_path, trials=1)
+    assert matrix["run_dir"].startswith("triage_results/_no_ticket_/command/")
+
+
+def test_the_resolved_environment_and_variables_are_in_the_matrix(tmp_path: Path) -> None:
+    _, matrix = matrix_of(
+        tmp_path, trials=1, extra_env={"A": "recipe", "FIXED": "", "API_TOKEN": "hunter2hunter2"}
+    )
+    fixed = by_name(matrix)["fixed"]
+    assert fixed["resolved_env_vars"]["A"] == "recipe"
+    assert fixed["resolved_env_vars"]["FIXED"] == "1", "a cell's own variables win"
+    assert fixed["resolved_env_vars"]["API_TOKEN"] == "<redacted>"
+    assert fixed["extra_env"] == {"FIXED": "1"}
+    place = fixed["resolved_environment"]
+    assert (place["name"], place["docker"], place["inline"]) == ("local", None, False)
+
+
+def test_the_trial_record_holds_the_snapshot_with_the_variables_of_its_cell(tmp_path: Path) -> None:
+    cells = [BASELINE, cell("one", "omp_one_thread")]
+    _, matrix = matrix_of(tmp_path, cells=cells, trials=1)
+    path = tmp_path / matrix["run_dir"] / by_name(matrix)["one"]["trial_paths"][0]
+    record = json.loads(path.read_text())
+    assert record["env"]["env_vars"]["OMP_NUM_THREADS"] == "1"
+    assert record["trial_id"] == "command_d0_m1_t0"
+    assert record["mitigations_applied"] == ["omp_one_thread"]
+
+
+def test_trial_paths_go_by_number(tmp_path: Path) -> None:
+    _, matrix = matrix_of(tmp_path, "--jobs", "2", cells=[BASELINE], trials=11)
+    names = [Path(path).name for path in by_name(matrix)["baseline-local"]["trial_paths"]]
+    assert names == [f"trial_d0_m0_t{number}.json" for number in range(11)]
+
+
+def test_the_page_reads_well_in_a_ticket(tmp_path: Path) -> None:
+    odd = cell("odd", extra_env={"NOTHING": "1"})
+    _, matrix = matrix_of(tmp_path, cells=[BASELINE, FIXED, odd], ticket="T-1")
+    page = page_of(tmp_path, matrix)
+    assert page.startswith("# Triage Matrix - command\n")
+    for line in (
+        "- Ticket: T-1",
+        "- Trials per cell: 6 at most",
+        "- Baseline cell: baseline-local",
+    ):
+        assert line in page
+    assert re.search(r"- Recipe: .*recipe\.json \(sha256 [0-9a-f]{10}\)", page)
+    head = next(line for line in page.splitlines() if line.startswith("| Cell"))
+    titles = [title.strip() for title in head.strip("|").split("|")]
+    assert titles[:5] == ["Cell", "Mitigations", "Environment", "Failure rate", "Failures"]
+    assert {"Mean step (ms)", "Confound", "Answer"} < set(titles)
+    assert "Trials" not in titles
+    assert "Errors" not in titles, "a column without anything in it is left out"
+    table = [line for line in page.splitlines() if line.startswith("|")]
+    assert len({len(line) for line in table}) == 1, "the columns are aligned"
+    assert "- `baseline-local`: exit 1 | ValueError: lost bit <n> (" in page
+    assert "NaN rate" not in page
+    assert "captures the registry state" not in page
+    assert "mean what they mean then" in page
+
+
+def test_a_failure_of_another_kind_is_no_reproduction_and_no_cure(tmp_path: Path) -> None:
+    script = (
+        'if [ -n "$CRASH" ]; then echo "ImportError: gone" >&2; exit 1; fi; '
+        'echo "ValueError: bad" >&2; exit 1'
+    )
+    cells = [BASELINE, cell("crash", extra_env={"CRASH": "1"})]
+    _, matrix = matrix_of(tmp_path, cells=cells, script=script)
+    crash = by_name(matrix)["crash"]
+    assert (crash["failed_count"], crash["call"]) == (0, "other failure")
+    assert crash["other_count"] == crash["trials"]
+    assert crash["failure_hints"][0][0] == "exit 1 | ImportError: gone"
+
+
+def test_a_cell_that_never_ran_tells_no_story(tmp_path: Path) -> None:
+    missing = cell("missing", workload_config={"command": ["/no/such/thing"]})
+    done, matrix = matrix_of(tmp_path, cells=[BASELINE, missing, FIXED])
+    cells = by_name(matrix)
+    assert done.exit_code == 0
+    assert (cells["missing"]["call"], cells["missing"]["confound"]) == (
+        "did not run",
+        "did_not_run",
+    )
+    assert "No such file or directory" in cells["missing"]["error"]
+    assert cells["missing"]["trials"] == 3, "given up, not tried again and again"
+    assert cells["missing"]["mean_step_time_ms"] == 0
+    assert cells["fixed"]["call"] == "works", "the matrix is complete all the same"
+    row = next(line for line in page_of(tmp_path, matrix).splitlines() if "| missing" in line)
+    assert "did not run: " in row
+    assert "n/a" in row
+
+
+def test_a_set_up_that_fails_is_no_reproduction(tmp_path: Path) -> None:
+    content = document(BASELINE, trials=2, steps=1, workload="ailing_workloads:SetupRaises")
+    del content["workload_config"]
+    path = written(tmp_path, content)
+    done = aorta(
+        "triage", "run", "--recipe", path, "--json", "-q", "--output-dir", tmp_path / "out",
+        cwd=ROOT / "tests",
+    )  # fmt: skip
+    baseline = by_name(json.loads(done.stdout.splitlines()[0]))["baseline-local"]
+    assert baseline["failed_count"] == 0
+    assert set(baseline["exit_status_counts"]) == {"workload_setup_failed"}
+    assert baseline["outcome_counts"] == {"did_not_run": 3}
+    assert done.exit_code == 3
+    assert "the baseline baseline-local did not run" in done.stderr
+
+
+def test_strict_is_exit_1_when_a_cell_did_not_run_and_only_then(tmp_path: Path) -> None:
+    missing = cell("missing", workload_config={"command": ["/no/such/thing"]})
+    done, _ = matrix_of(tmp_path, "--strict", cells=[BASELINE, missing], trials=1)
+    assert done.exit_code == 1
+    assert "did not run: missing" in done.stderr
+    done, _ = matrix_of(tmp_path, "--strict", trials=1)
+    assert done.exit_code == 0, "a cell that ran and failed is an answer"
+
+
+def test_a_mitigation_that_nothing_reads_is_marked_inert(tmp_path: Path) -> None:
+    cells = [BASELINE, cell("no-tf32", "tf32_off"), cell("again")]
+    path = written(tmp_path, document(*cells, trials=1))
+    matrix = aorta(
+        "triage",
+        "run",
+        "--recipe",
+        path,
+        "--json",
+        "-q",
+        cwd=tmp_path,
+        env={"OMP_NUM_THREADS": "1"},
+    ).json()
+    found = by_name(matrix)
+    assert found["again"]["call"] == "inert"
+    assert found["no-tf32"]["call"] == "inert"
+    assert "no library reads" in found["no-tf32"]["inert"]
+    assert "cannot differ from the baseline" in page_of(tmp_path, matrix)
+
+
+def test_a_variable_that_is_already_set_so_makes_a_cell_inert(tmp_path: Path) -> None:
+    cells = [BASELINE, cell("one", "omp_one_thread"), cell("acts", "aten_no_vectors")]
+    path = written(tmp_path, document(*cells, trials=1))
+    found = by_name(
+        aorta(
+            "triage", "run", "--recipe", path, "--json", "-q",
+            cwd=tmp_path, env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        ).json()
+    )  # fmt: skip
+    assert "already have this value here" in found["one"]["inert"]
+    assert found["acts"]["inert"] is None
+
+
+def test_a_baseline_that_never_fails_is_said_on_top(tmp_path: Path) -> None:
+    done, matrix = matrix_of(tmp_path, script="true", trials=2)
+    assert done.exit_code == 0
+    assert "never failed in 2 trials: no mitigation can be seen to work" in matrix["warnings"][0]
+    page = page_of(tmp_path, matrix)
+    assert page.index("> [!WARNING]") < page.index("- Workload")
+
+
+def test_sidecars_are_copied_and_the_copies_are_what_runs_again(tmp_path: Path) -> None:
+    sidecar = written(
+        tmp_path, {"version": 1, "mitigations": {"mine": {"FIXED": "1"}}}, "more.json"
+    )
+    path = written(tmp_path, document(BASELINE, cell("mine", "mine"), trials=1))
+    done = aorta(
+        "triage", "run", "--recipe", path, "--mitigations-file", sidecar, "-q", cwd=tmp_path
+    )
+    assert done.exit_code == 0, done.stderr
+    hint = next(line for line in done.stdout.splitlines() if line.startswith("to rerun: "))
+    folder, _, command = hint.removeprefix("to rerun: cd ").partition(" && ")
+    run_dir = tmp_path / folder
+    assert (run_dir / "sidecars/more.json").read_bytes() == sidecar.read_bytes()
+    sidecar.write_text("changed since")
+    again = aorta(*command.split()[1:], "--json", "-q", cwd=run_dir)
+    assert again.exit_code == 0, again.stderr
+    assert by_name(again.json())["mine"]["resolved_env_vars"] == {"FIXED": "1"}
+
+
+def test_a_recipe_loaded_with_sidecars_runs_with_them(tmp_path: Path) -> None:
+    sidecar = written(
+        tmp_path, {"version": 1, "mitigations": {"mine": {"FIXED": "1"}}}, "more.json"
+    )
+    path = written(tmp_path, document(BASELINE, cell("mine", "mine"), trials=1))
+    finished = run(load_recipe(path, [sidecar, sidecar]), tmp_path / "out")
+    rows = {row.name: row for row in finished.matrix.rows}
+    assert rows["mine"].stats.tally.clean == 1
+
+
+def test_the_host_is_probed_once_and_each_environment_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Machine | None] = []
+
+    def counted(machine: Machine | None = None) -> EnvSnapshot:
+        calls.append(machine)
+        return collect_env(machine)
+
+    monkeypatch.setattr(snapshots, "collect_env", counted)
+    cells = [BASELINE, FIXED, cell("img", environment={"docker": "no.such/image:1"})]
+    finished = run(loaded(tmp_path, *cells, trials=1), tmp_path / "out")
+    assert len(calls) == 2, "the host, and the local environment"
+    boxed = json.loads(next(finished.run_dir.glob("environments/_inline_*/env.json")).read_text())
+    assert boxed["snapshot_captured"] is False
+    assert boxed["skip_reason"]
+    assert boxed["descriptor"]["docker"] == "no.such/image:1"
+    assert any("environment:_inline_" in warning for warning in finished.matrix.warnings)
+    assert json.loads((finished.run_dir / "host_env.json").read_text())["schema_version"]
+
+
+def test_a_partial_snapshot_is_a_warning_that_names_its_scope(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = {"schema_version": "1.0", "partial": True, "partial_reasons": ["rocm: none"]}
+    monkeypatch.setattr("aorta.triage.files.host_snapshot", lambda: partial)
+    finished = run(loaded(tmp_path, trials=1), tmp_path / "out")
+    page = (finished.run_dir / "matrix.md").read_text()
+    assert "> host: the snapshot is partial: rocm: none" in page
+    assert finished.matrix.ending.trials == 2
+
+
+def test_environments_that_would_share_a_directory_are_refused_before_anything_exists(
+    tmp_path: Path,
+) -> None:
+    boxes = {"a/b": {"docker": "i:1"}, "a:b": {"docker": "i:2"}}
+    sidecar = written(tmp_path, {"version": 1, "environments": boxes}, "more.json")
+    cells = [BASELINE, cell("x", environment="a/b"), cell("y", environment="a:b")]
+    path = written(tmp_path, document(*cells))
+    for extra in ([], ["--dry-run"]):
+        done = aorta(
+            "triage", "run", "--recipe", path, "--mitigations-file", sidecar, *extra, cwd=tmp_path
+        )
+        assert done.exit_code == 2
+        assert "'a/b' and 'a:b' would share the directory environments/a_b" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["more.json", "recipe.json"]
+
+
+def test_a_dry_run_refuses_what_a_run_refuses_and_leaves_nothing(tmp_path: Path) -> None:
+    cells = [cell("a", "xnack"), cell("b", "tf32_off")]
+    path = written(tmp_path, document(*cells))
+    for extra in ([], ["--dry-run"]):
+        done = aorta("triage", "run", "--recipe", path, *extra, cwd=tmp_path)
+        assert done.exit_code == 2
+        assert "no cell can be the baseline" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["recipe.json"]
+
+
+def test_a_dry_run_says_the_commands_the_trials_and_the_time(tmp_path: Path) -> None:
+    path = written(tmp_path, document(BASELINE, FIXED, trials=4))
+    words: list[str | Path] = ["triage", "run", "--recipe", path]
+    first = aorta(*words, "--dry-run", cwd=tmp_path)
+    assert first.exit_code == 0
+    assert "env FIXED=1 /bin/bash -c 'test -n " in first.stderr
+    assert "at most 8 trials" in first.stderr
+    assert "time: unknown" in first.stderr
+    limited = aorta(*words, "--dry-run", "--timeout", "60", "--jobs", "2", cwd=tmp_path)
+    assert "time: 4m00s at most, by --timeout" in limited.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["recipe.json"]
+    aorta(*words, "-q", cwd=tmp_path)
+    assert "a trial in the newest run" in aorta(*words, "--dry-run", cwd=tmp_path).stderr
+
+
+def test_the_same_second_never_shares_a_directory(tmp_path: Path) -> None:
+    recipe = loaded(tmp_path, BASELINE, trials=1, script="true")
+    found = {run(recipe, tmp_path / "out").run_dir for _ in range(4)}
+    assert len(found) == 4
+
+
+def test_tickets_that_differ_only_in_their_path_are_not_mixed_up(tmp_path: Path) -> None:
+    matrix_of(tmp_path, ticket="A/1", trials=1)
+    path = written(tmp_path, document(ticket="A:1", trials=1))
+    for extra in ([], ["--dry-run"]):
+        done = aorta("triage", "run", "--recipe", path, *extra, cwd=tmp_path)
+        assert done.exit_code == 2
+        assert "holds the runs of ticket 'A/1', and 'A:1' has the same path" in done.stderr
+    done, _ = matrix_of(tmp_path, ticket="A/1", trials=1)
+    assert done.exit_code == 0
+
+
+def test_an_unknown_workload_is_said_when_the_recipe_runs(tmp_path: Path) -> None:
+    content = document(BASELINE, workload="nobody", steps=1)
+    recipe = load_recipe(written(tmp_path, {**content, "workload_config": {}}))
+    with pytest.raises(AortaError, match="unknown workload 'nobody'"):
+        check_recipe(recipe, RunSettings(tmp_path))
+
+
+def test_cells_must_look_for_one_failure(tmp_path: Path) -> None:
+    other = cell("other", workload_config={"oracle": {"kind": "regex", "pattern": "NaN"}})
+    with pytest.raises(AortaError, match="a matrix compares one failure"):
+        check_recipe(loaded(tmp_path, BASELINE, other), RunSettings(tmp_path))
+
+
+def test_under_torchrun_a_matrix_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, document())
+    done = aorta("triage", "run", "--recipe", path, cwd=tmp_path, env={"WORLD_SIZE": "2"})
+    assert done.exit_code == 2
+    assert "put the launcher behind --" in done.stderr
+
+
+def test_stop_after_collects_events_up_to_its_own_cap(tmp_path: Path) -> None:
+    rule = {"events": 2, "max_trials": 5}
+    _, matrix = matrix_of(tmp_path, stop_after=rule, trials=3)
+    cells = by_name(matrix)
+    assert (cells["baseline-local"]["trials"], cells["fixed"]["trials"]) == (2, 5)
+    assert (
+        cells["baseline-local"]["stop_after_note"] == "stopped early: 2 fail event(s) in 2 trial(s)"
+    )
+    assert cells["fixed"]["stop_after_note"] == "cap reached: 0 fail event(s) in 5 trial(s)"
+    assert matrix["stop_after"]["max_trials"] == 5
+
+
+def test_logs_of_clean_trials_go_where_the_recipe_says_so(tmp_path: Path) -> None:
+    _, matrix = matrix_of(tmp_path, save_logs=False, trials=1)
+    cells = by_name(matrix)
+    for name, kept in (("baseline-local", True), ("fixed", False)):
+        record = json.loads(
+            (tmp_path / matrix["run_dir"] / cells[name]["trial_paths"][0]).read_text()
+        )
+        assert (tmp_path / record["process"]["stderr"]).exists() is kept
+
+
+def test_trials_are_interleaved_the_baseline_first_and_the_seed_decides(tmp_path: Path) -> None:
+    def order(seed: int) -> list[str]:
+        log = tmp_path / f"log{seed}"
+        log.unlink(missing_ok=True)
+        cells = [cell(name, extra_env={"WHO": name}) for name in ("baseline-x", "b", "c", "d")]
+        recipe = loaded(
+            tmp_path,
+            *cells,
+            script=f"echo $WHO >> {log}",
+            trials=3,
+            order={"by": "shuffled", "seed": seed},
+        )
+        run(recipe, tmp_path / "out")
+        return log.read_text().split()
+
+    first = order(1)
+    assert first[:2] == ["baseline-x"] * 2
+    rounds = [sorted(set(first[2:5])), sorted(first[-3:])]
+    assert rounds[0] == ["b", "c", "d"], "each cell has its first trial before any has its second"
+    assert order(1) == first
+    assert any(order(seed) != first for seed in (2, 3, 4))
+
+
+def test_the_room_starts_no_process_of_its_own() -> None:
+    room = Path(room_of_triage.__file__).parent
+    forbidden = re.compile(r"\bsubprocess\b|os\.system|os\.popen|os\.exec|os\.spawn|pty\.")
+    assert [p.name for p in room.glob("*.py") if forbidden.search(p.read_text())] == []
+
+
+def test_the_shipped_example_runs_as_it_is(tmp_path: Path) -> None:
+    recipe = ROOT / "examples/triage/half_nan.yaml"
+    done = aorta("triage", "run", "--recipe", recipe, "--jobs", "2", "--json", "-q", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    cells = by_name(done.json())
+    assert cells["check-overflow"]["failed_count"] == 0
+    assert cells["baseline-local"]["failed_count"] > 0
+    assert cells["no-tf32"]["call"] == "inert"
+    assert cells["baseline-local"]["step_time_source"] == "per_step"
