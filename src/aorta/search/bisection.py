@@ -24,6 +24,7 @@ from aorta.search.testable import GIVE_UP_BELOW, Testability
 from aorta.search.timeline import Timeline, Vector
 
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
+_NEARLY = 0.96  # of the information of the best state, from one that needs no build
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
 _SIDE_RUNS = 2  # trials wanted on each side of the answer
 
@@ -173,11 +174,10 @@ class TimelineBisection:
             for position in [self.timeline.position(vector)] * count
             if position is not None
         )
-        if window is not None:
-            halved = self._halving(window, pending)
-            if halved is not None:
-                return halved
-        return self._most_telling(pending)
+        if window is None:
+            return self._most_telling(pending)
+        halved = self._halving(window, pending)
+        return halved if halved is not None else self._surer_side(window, pending)
 
     def _halving(self, window: tuple[int, int], pending: list[int]) -> int | None:
         """The middle of the widest open gap, or the most promising state near it if that cannot be built."""
@@ -199,16 +199,31 @@ class TimelineBisection:
                 return -place
         return None
 
-    def _most_telling(self, pending: list[int]) -> int | None:
+    def _surer_side(self, window: tuple[int, int], pending: list[int]) -> int:
+        """The boundary is sharp so far: its two sides are built, and only their rates are in question."""
+        belief = self._supposing(pending)
+        return max(window, key=belief.gain)
+
+    def _supposing(self, pending: list[int]) -> Belief:
         belief = self._belief
         for position in pending:
             belief = belief.supposing(position)
-        best = belief.best_position()
+        return belief
+
+    def _most_telling(self, pending: list[int]) -> int | None:
+        belief = self._supposing(pending)
+        best = self._built_instead(belief, belief.best_position())
         if self._chance(best) < 1.0:
             best = max(belief.plausible_positions(), key=lambda p: belief.gain(p) * self._worth(p))
         if belief.gain(best) * self._worth(best) < _WORTHLESS:
             return None
         return best
+
+    def _built_instead(self, belief: Belief, best: int) -> int:
+        """A state that is built already, where its trial says nearly as much as one that must be built first."""
+        built = [p for vector in self.trials if (p := self.timeline.position(vector)) is not None]
+        nearly = max(built, key=belief.gain)
+        return nearly if belief.gain(nearly) >= _NEARLY * belief.gain(best) else best
 
     def _chance(self, position: int) -> float:
         vector = self.timeline.state(position)

@@ -12,8 +12,8 @@ from aorta.search.rates import ANY_RATE
 from aorta.search.timeline import Timeline, Vector
 
 STEADY_BAD, STEADY_GOOD = 3, 2  # trials of an end that always says the same
-UNSTEADY = 8  # trials of an end that does not
-SILENT = 12  # trials of a bad end that never fails, before that is believed
+UNSTEADY = 6  # trials of an end that does not
+SILENT = 16  # trials of a bad end that never fails, before that is believed
 _SAME = math.log(20)  # how much likelier one common rate must be before the ends count as alike
 
 
@@ -41,7 +41,7 @@ class Ends:
         bad, good = trials.get(self._bad, (0, 0)), trials.get(self._good, (0, 0))
         if bad[0] == 0 and bad[1] >= SILENT:
             return EndsVerdict.BAD_DOES_NOT_FAIL
-        if sum(good) >= STEADY_GOOD and self._alike(good, bad):
+        if self._alike(good, bad):
             return EndsVerdict.GOOD_FAILS_TOO
         settled = sum(bad) >= _wanted_bad(bad) and sum(good) >= _wanted_good(good)
         return EndsVerdict.DIFFER if settled else EndsVerdict.OPEN
@@ -60,7 +60,7 @@ class Ends:
         return None
 
     def _alike(self, good: Counts, bad: Counts) -> bool:
-        if not good[0] or sum(good) < STEADY_GOOD:
+        if not good[0] or sum(good) < (STEADY_GOOD if good[1] == 0 else UNSTEADY):
             return False
         same = ANY_RATE.log_marginal(good[0] + bad[0], good[1] + bad[1])
         apart = self._rates.good.log_marginal(*good) + self._rates.bad.log_marginal(*bad)
