@@ -9,7 +9,7 @@ hide is told as one group, after other orders of the same changes have been trie
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -34,12 +34,15 @@ USUAL_RATES = Rates(GOOD_RATE, BAD_RATE)
 
 @dataclass(frozen=True)
 class Settings:
-    """`sentinels`: trials inside the side that should fail, and one in the other, once the answer stands."""
+    """`sentinels`: trials inside the side that should fail, and one in the other, once the answer stands.
+    `close_enough` may end the search before one candidate is left.
+    """
 
     confidence: float = 0.95
     rates: Rates = USUAL_RATES
     check_ends: bool = True
     sentinels: int = 0
+    close_enough: Callable[[Interval], bool] | None = None
 
 
 class TimelineBisection:
@@ -55,7 +58,7 @@ class TimelineBisection:
         self._testability = Testability()
         self._ends = Ends(timeline, self.settings.rates)
         self._rotation = Rotation()
-        self._ends_verdict = EndsVerdict.OPEN
+        self._ends_verdict: EndsVerdict = EndsVerdict.OPEN
         if not self.settings.check_ends:
             self._ends_verdict = EndsVerdict.DIFFER
             self.trials[timeline.state(0)] = (0, 1)
@@ -90,6 +93,20 @@ class TimelineBisection:
             hit = int(verdict.reproduces)
             self.trials[vector] = (hits + hit, misses + 1 - hit)
         self._believe()
+
+    def assume(self, vector: Vector, counts: Counts) -> None:
+        """Trials of a state that were made elsewhere, before this search began."""
+        self.trials[vector] = counts
+        self._ends_verdict = EndsVerdict.OPEN if self.settings.check_ends else EndsVerdict.DIFFER
+        self._believe()
+
+    def remember(self, point: Point, verdict: Verdict) -> None:
+        """A question that was asked elsewhere: never to be asked again. Its answer is in what is assumed."""
+        self._told.add(point)
+        vector = self.timeline.vector(point)
+        if verdict.reproduces is None and vector not in self.trials:
+            self._could_not_tell(vector)
+            self._believe()
 
     def wants(self, point: Point) -> bool:
         if self.done:
@@ -162,6 +179,8 @@ class TimelineBisection:
             return None
         group = self._group
         if group.mass < self.settings.confidence:
+            if self.settings.close_enough and self.settings.close_enough(self._shortest()):
+                return None
             position = self._next_position(waiting)
             return None if position is None else (self.timeline.state(position), Purpose.PROBE)
         return self._confirmation(group, waiting)
