@@ -26,7 +26,7 @@ from aorta.search.timeline import Timeline, Vector
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
 _NEARLY = 0.96  # of the information of the best state, from one that needs no build
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
-_SIDE_RUNS = 2  # trials wanted on each side of the answer
+_SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
 
 
 USUAL_RATES = Rates(GOOD_RATE, BAD_RATE)
@@ -255,8 +255,9 @@ class TimelineBisection:
     def _confirmation(
         self, group: Interval, waiting: Counter[Vector]
     ) -> tuple[Vector, Purpose] | None:
+        runs = _SIDE_RUNS if self._sharp_window() else 1
         for vector in (group.bad, group.good):
-            if sum(self.trials.get(vector, (0, 0))) + waiting[vector] < _SIDE_RUNS:
+            if sum(self.trials.get(vector, (0, 0))) + waiting[vector] < runs:
                 return vector, Purpose.CONFIRM
         for position in self._sentinel_positions(group):
             vector = self.timeline.state(position)

@@ -11,7 +11,8 @@ from aorta.search.belief import Counts, Rates
 from aorta.search.rates import ANY_RATE
 from aorta.search.timeline import Timeline, Vector
 
-STEADY_BAD, STEADY_GOOD = 3, 2  # trials of an end that always says the same
+STEADY_BAD, STEADY_GOOD = 4, 1  # trials of an end that always says the same
+TWICE = 2  # trials of a good end that always fails, before that is believed
 UNSTEADY = 6  # trials of an end that does not
 SILENT = 16  # trials of a bad end that never fails, before that is believed
 _SAME = math.log(20)  # how much likelier one common rate must be before the ends count as alike
@@ -60,7 +61,7 @@ class Ends:
         return None
 
     def _alike(self, good: Counts, bad: Counts) -> bool:
-        if not good[0] or sum(good) < (STEADY_GOOD if good[1] == 0 else UNSTEADY):
+        if not good[0] or sum(good) < (TWICE if good[1] == 0 else UNSTEADY):
             return False
         same = ANY_RATE.log_marginal(good[0] + bad[0], good[1] + bad[1])
         apart = self._rates.good.log_marginal(*good) + self._rates.bad.log_marginal(*bad)
