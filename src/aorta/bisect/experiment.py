@@ -14,7 +14,7 @@ OUTPUT_MOUNT = "/triage-tool-output"
 
 
 @dataclass(frozen=True)
-class Test:
+class ProbedCommand:
     """The user's command and what it runs in."""
 
     command: tuple[str, ...]
@@ -46,7 +46,7 @@ class Assigns(Protocol):
 
 
 class VersionsExperiment:
-    def __init__(self, test: Test, packages: Sequence[Package], workshop: Assigns) -> None:
+    def __init__(self, test: ProbedCommand, packages: Sequence[Package], workshop: Assigns) -> None:
         self._test, self._packages, self._workshop = test, packages, workshop
 
     @property
@@ -60,7 +60,7 @@ class VersionsExperiment:
 
 
 class ContainersExperiment:
-    def __init__(self, test: Test, image_of: Callable[[str], str], axis: str) -> None:
+    def __init__(self, test: ProbedCommand, image_of: Callable[[str], str], axis: str) -> None:
         self._test, self._image_of, self._axis = test, image_of, axis
 
     @property

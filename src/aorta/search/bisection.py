@@ -17,7 +17,7 @@ from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.search.belief import Belief, Counts, Rates
 from aorta.search.contradiction import fixed_in_between
-from aorta.search.ends import UNSTEADY, Ends, EndsVerdict
+from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
 from aorta.search.interval import Interval, Rotation, likeliest_group, shortest_interval
 from aorta.search.rates import BAD_RATE, GOOD_RATE
 from aorta.search.testable import GIVE_UP_BELOW, Testability
@@ -35,13 +35,14 @@ USUAL_RATES = Rates(GOOD_RATE, BAD_RATE)
 @dataclass(frozen=True)
 class Settings:
     """`sentinels`: trials inside the side that should fail, and one in the other, once the answer stands.
-    `close_enough` may end the search before one candidate is left.
+    `silent`: trials of a bad end that never fails, before that is believed. `close_enough` may end the search before one candidate is left.
     """
 
     confidence: float = 0.95
     rates: Rates = USUAL_RATES
     check_ends: bool = True
     sentinels: int = 0
+    silent: int = SILENT
     close_enough: Callable[[Interval], bool] | None = None
 
 
@@ -56,7 +57,7 @@ class TimelineBisection:
         self._told: set[Point] = set()
         self._blanks: Counter[Vector] = Counter()
         self._testability = Testability()
-        self._ends = Ends(timeline, self.settings.rates)
+        self._ends = Ends(timeline, self.settings.rates, self.settings.silent)
         self._rotation = Rotation()
         self._ends_verdict: EndsVerdict = EndsVerdict.OPEN
         if not self.settings.check_ends:

@@ -28,7 +28,8 @@ class EndsVerdict(StrEnum):
 
 
 class Ends:
-    def __init__(self, timeline: Timeline, rates: Rates) -> None:
+    def __init__(self, timeline: Timeline, rates: Rates, silent: int = SILENT) -> None:
+        self._silent = silent
         self._good, self._bad = timeline.state(0), timeline.state(timeline.changes)
         self._rates = rates
 
@@ -40,11 +41,11 @@ class Ends:
         if self._good in untestable:
             return EndsVerdict.GOOD_UNTESTABLE
         bad, good = trials.get(self._bad, (0, 0)), trials.get(self._good, (0, 0))
-        if bad[0] == 0 and bad[1] >= SILENT:
+        if bad[0] == 0 and bad[1] >= self._silent:
             return EndsVerdict.BAD_DOES_NOT_FAIL
         if self._alike(good, bad):
             return EndsVerdict.GOOD_FAILS_TOO
-        settled = sum(bad) >= _wanted_bad(bad) and sum(good) >= _wanted_good(good)
+        settled = sum(bad) >= self._wanted_bad(bad) and sum(good) >= _wanted_good(good)
         return EndsVerdict.DIFFER if settled else EndsVerdict.OPEN
 
     def wanted(
@@ -54,11 +55,17 @@ class Ends:
         bad, good = trials.get(self._bad, (0, 0)), trials.get(self._good, (0, 0))
         if self._alike(good, bad):
             return None
-        if sum(bad) + waiting.get(self._bad, 0) < _wanted_bad(bad):
+        if sum(bad) + waiting.get(self._bad, 0) < self._wanted_bad(bad):
             return self._bad
         if bad[0] and sum(good) + waiting.get(self._good, 0) < _wanted_good(good):
             return self._good
         return None
+
+    def _wanted_bad(self, counts: Counts) -> int:
+        hits, misses = counts
+        if misses == 0:
+            return STEADY_BAD
+        return UNSTEADY if hits else self._silent
 
     def _alike(self, good: Counts, bad: Counts) -> bool:
         if not good[0] or sum(good) < (TWICE if good[1] == 0 else UNSTEADY):
@@ -66,13 +73,6 @@ class Ends:
         same = ANY_RATE.log_marginal(good[0] + bad[0], good[1] + bad[1])
         apart = self._rates.good.log_marginal(*good) + self._rates.bad.log_marginal(*bad)
         return same - apart > _SAME
-
-
-def _wanted_bad(counts: Counts) -> int:
-    hits, misses = counts
-    if misses == 0:
-        return STEADY_BAD
-    return UNSTEADY if hits else SILENT
 
 
 def _wanted_good(counts: Counts) -> int:
