@@ -40,6 +40,7 @@ class Stages:
     ) -> None:
         self.session, self._fingerprint, self._place = session, fingerprint, place
         self.answers: dict[str, Answer] = {}
+        self.current = self.path
 
     @property
     def path(self) -> Path:
@@ -69,6 +70,7 @@ class Stages:
         executor = self._place.executor()
         place = BuildFirst(executor, workshop) if workshop else executor
         everyone = [*self._place.listeners, *listeners]
+        self.current = self.stage_path(name)
         if name == MAIN:
             answer = self.session.answer(question, place, everyone)
         else:
