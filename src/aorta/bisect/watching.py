@@ -36,6 +36,16 @@ def short(point: Point) -> str:
     return " ".join(f"{name}@{str(value)[:10]}" for name, value in point.values)
 
 
+def a_line_a_trial(listener: Listener) -> Listener:
+    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps both."""
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, events.PointSettled):
+            listener(event)
+
+    return listen if isinstance(listener, PlainProgress) else listener
+
+
 class FirstFailure:
     """The first failing trial decides what is being searched for, so its words are shown before hours are spent."""
 
@@ -97,7 +107,7 @@ class LogFiles:
             for name in ("info.log", "debug.log")
         )
         self._directory = directory
-        self._plain = PlainProgress(short, out=self._info)
+        self._plain = a_line_a_trial(PlainProgress(short, out=self._info))
 
     def listeners(self, stage_dir: Callable[[], Path]) -> list[Listener]:
         def record(event: Event) -> None:

@@ -13,6 +13,7 @@ class Verb:
 VERBS: tuple[Verb, ...] = (
     Verb("env", "aorta.cli.env", "What exactly is this machine?"),
     Verb("run", "aorta.cli.run", "Does it fail, how often, how fast?"),
+    Verb("bisect", "aorta.cli.bisect", "Which container, and which commit of which package, broke it?"),
 )
 
 

@@ -55,7 +55,7 @@ class TimelineBisection:
         self.fixed_before: list[Interval] = []
         self._floor = 0
         self._told: set[Point] = set()
-        self._blanks: Counter[Vector] = Counter()
+        self._sentinels: set[Vector] = set()
         self._testability = Testability()
         self._ends = Ends(timeline, self.settings.rates, self.settings.silent)
         self._rotation = Rotation()
@@ -90,6 +90,8 @@ class TimelineBisection:
         else:
             if vector not in self.trials:
                 self._testability.learn(self.timeline, vector, ran=True)
+                if point.purpose is Purpose.REPLAY:
+                    self._sentinels.add(vector)
             hits, misses = self.trials.get(vector, (0, 0))
             hit = int(verdict.reproduces)
             self.trials[vector] = (hits + hit, misses + 1 - hit)
@@ -117,7 +119,7 @@ class TimelineBisection:
             return True
         window = self._sharp_window()
         if window and window[1] - window[0] > 1 and not self._is_end(position):
-            return window[0] < position < window[1]
+            return window[0] <= position <= window[1]
         return True
 
     @property
@@ -290,7 +292,6 @@ class TimelineBisection:
 
     def _could_not_tell(self, vector: Vector) -> None:
         """A state with evidence stays testable: one trial of it went astray."""
-        self._blanks[vector] += 1
         if vector not in self.trials:
             self._testability.learn(self.timeline, vector, ran=False)
 
@@ -345,7 +346,8 @@ class TimelineBisection:
 
     def _sentinel_positions(self, group: Interval) -> list[int]:
         """The middles of the widest untried stretches: inside the bad side, and one inside the good side."""
-        tried = {p for v in self.trials if (p := self.timeline.position(v)) is not None}
+        sought = self.trials.keys() - self._sentinels
+        tried = {p for v in sought if (p := self.timeline.position(v)) is not None}
         chosen: list[int] = []
         sides = [(group.stop, self.timeline.changes)] * self.settings.sentinels
         for low, high in [*sides, *[(self._floor, group.start)] * bool(sides)]:
