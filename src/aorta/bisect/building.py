@@ -39,8 +39,11 @@ class Workshop(Protocol):
 
 @dataclass
 class _Build:
-    id: str
+    """`dropped` trials end with the build, not before: until then what they had for themselves is in use."""
+
+    order: TrialSpec
     waiting: dict[str, TrialSpec] = field(default_factory=dict)
+    dropped: list[TrialSpec] = field(default_factory=list)
 
 
 class BuildFirst:
@@ -61,10 +64,7 @@ class BuildFirst:
         elif order.build is None:
             self._inner.start(order.test)
         else:
-            self._count += 1
-            build = _Build(f"build-{self._count}-{order.key}", {trial.id: order.test})
-            self._building[order.key] = build
-            self._inner.start(replace(order.build, id=build.id))
+            self._start_build(order.key, order.build, {trial.id: order.test})
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -82,28 +82,38 @@ class BuildFirst:
         for build in self._building.values():
             trial = build.waiting.pop(trial_id, None)
             if trial is not None:
-                self._end(_never_ran(trial, cancelled=True))
+                build.dropped.append(trial)
                 if not build.waiting:
-                    self._inner.cancel(build.id)
+                    self._inner.cancel(build.order.id)
                 return
         self._inner.cancel(trial_id)
 
     def close(self) -> None:
         self._inner.close()
 
+    def _start_build(self, key: str, order: TrialSpec, waiting: dict[str, TrialSpec]) -> None:
+        self._count += 1
+        build = _Build(replace(order, id=f"build-{self._count}-{key}"), waiting)
+        self._building[key] = build
+        self._inner.start(build.order)
+
     def _take(self, end: TrialEnd) -> None:
-        key = next((k for k, build in self._building.items() if build.id == end.trial_id), None)
+        builds = self._building.items()
+        key = next((k for k, build in builds if build.order.id == end.trial_id), None)
         if key is None:
             self._end(end)
             return
         build = self._building.pop(key)
-        succeeded = end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost)
-        if succeeded:
+        for trial in build.dropped:
+            self._end(_never_ran(trial))
+        if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
             self._workshop.built(key)
-        for trial in build.waiting.values():
-            if succeeded:
+            for trial in build.waiting.values():
                 self._inner.start(trial)
-            else:
+        elif end.cancelled and build.waiting:  # wanted again after it was given up
+            self._start_build(key, build.order, build.waiting)
+        else:
+            for trial in build.waiting.values():
                 self._end(_not_built(trial, end))
 
     def _end(self, end: TrialEnd) -> None:
@@ -126,11 +136,11 @@ def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
     )
 
 
-def _never_ran(trial: TrialSpec, *, cancelled: bool) -> TrialEnd:
+def _never_ran(trial: TrialSpec) -> TrialEnd:
     return TrialEnd(
         trial.id,
         StreamEnd(trial.trial_dir / "stdout.log"),
         StreamEnd(trial.trial_dir / "stderr.log"),
-        cancelled=cancelled,
+        cancelled=True,
         started_at=time.time(),
     )

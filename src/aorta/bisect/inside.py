@@ -52,10 +52,9 @@ class Inside:
         finally:
             for cleanup in launch.cleanup:
                 subprocess.run(cleanup, capture_output=True, check=False)
-        if launch.did_not_start(done.returncode, done.stderr):
+        if refusal := launch.refusal(done.returncode, done.stderr):
             raise InfrastructureError(
-                f"the container did not start: {done.stderr.strip().splitlines()[-1][:300]}",
-                where=str(self.environment.image),
+                f"the container did not start: {refusal}", where=str(self.environment.image)
             )
         return done
 

@@ -67,8 +67,7 @@ class Found:
 
     @property
     def is_sure(self) -> bool:
-        interval = self.interval
-        return interval is not None and interval.mass >= self.search.settings.confidence
+        return self.search.is_sure
 
     @property
     def single(self) -> tuple[Package, int] | None:

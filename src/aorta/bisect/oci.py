@@ -157,8 +157,8 @@ def _next_path(link: str, current: str) -> str | None:
     found = _NEXT.search(link)
     if found is None:
         return None
-    parts = urllib.parse.urlsplit(urllib.parse.urljoin(current, found[1]))
-    return urllib.parse.urlunsplit(("", "", parts.path, parts.query, ""))
+    parts = urllib.parse.urlsplit(urllib.parse.urljoin(current, str(found[1])))
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
 def _credentials(host: str) -> str | None:

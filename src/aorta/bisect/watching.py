@@ -65,7 +65,7 @@ class FirstFailure:
         self._say(f"the first failure, at {short(record.point)} ({record.why}), said:")
         for line in words.splitlines()[-12:]:
             self._say(f"  | {without_secrets(line)}")
-        if _MISTAKES.search(words) or record.exit_code in (126, 127):
+        if _MISTAKES.search(f"{words}\n{record.why}") or record.exit_code in (126, 127):
             self._say(
                 "!!! THIS LOOKS LIKE A MISTAKE IN THE COMMAND, NOT LIKE THE FAILURE YOU SEEK."
             )

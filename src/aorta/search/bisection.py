@@ -24,7 +24,7 @@ from aorta.search.testable import GIVE_UP_BELOW, Testability
 from aorta.search.timeline import Timeline, Vector
 
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
-_NEARLY = 0.96  # of the information of the best state, from one that needs no build
+_NEARLY = 0.98  # of the information of the best state, from one that needs no build
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
 _SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
 
@@ -115,12 +115,10 @@ class TimelineBisection:
         if self.done:
             return False
         position = self.timeline.position(self.timeline.vector(point))
-        if position is None or not self._ends_known:
+        if position is None or not self._ends_known or point.purpose is not Purpose.PROBE:
             return True
         window = self._sharp_window()
-        if window and window[1] - window[0] > 1 and not self._is_end(position):
-            return window[0] <= position <= window[1]
-        return True
+        return window is None or window[0] <= position <= window[1]
 
     @property
     def done(self) -> bool:
@@ -144,6 +142,11 @@ class TimelineBisection:
             return None
         group = self._group
         return group if group.mass >= self.settings.confidence else self._shortest()
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether one candidate, or one group that nothing can split, holds the wanted probability."""
+        return self._ends_known and self._group.mass >= self.settings.confidence
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -328,9 +331,6 @@ class TimelineBisection:
         group = self._group
         sure = group.mass >= self.settings.confidence
         return group if sure and len(group.packages) > 1 else None
-
-    def _is_end(self, position: int) -> bool:
-        return position in (0, self.timeline.changes)
 
     def _sharp_window(self) -> tuple[int, int] | None:
         """(last good, first bad) on this path while every trial agrees with one sharp boundary."""
