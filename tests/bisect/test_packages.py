@@ -115,7 +115,7 @@ def test_listed_versions_of_a_library_that_share_their_first_characters_are_told
 ) -> None:
     _, shas = two_packages(tmp_path, 3)
     versions = [f"9.10.2.{n}" for n in range(21, 30)]
-    packages = [
+    packages: list[dict[str, Any]] = [
         {"name": "core", "path": "core", "good": shas[0][2], "bad": shas[0][2]},
         {
             "name": "cudnn",
