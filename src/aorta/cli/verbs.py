@@ -19,6 +19,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
     Verb("attrsvc", "aorta.cli.attrsvc", "The same as a service for launchers."),
     Verb("mcp", "aorta.cli.mcp", "The same as tools for an assistant."),
+    Verb("bisect", "aorta.cli.bisect", "Which container, and which commit of which package, broke it?"),
 )
 
 

@@ -1,0 +1,146 @@
+"""An executor that makes what a trial needs before the trial runs.
+
+A build goes through the same executor as every trial, once for every version set: trials of a set that is being built
+wait for it, and end as untestable if it fails. A test's time limit, patterns and hang watch never see the build.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
+from aorta.executors import Executor
+
+UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
+
+_POLL = 0.5
+
+
+@dataclass(frozen=True)
+class Order:
+    """`build` makes what `test` needs; None if it is there already. Orders with one key share one build."""
+
+    key: str
+    build: TrialSpec | None
+    test: TrialSpec
+
+
+class Workshop(Protocol):
+    def order(self, trial: TrialSpec) -> Order: ...
+
+    def built(self, key: str) -> None:
+        """The build of this key succeeded."""
+
+    def finished(self, trial_id: str) -> None:
+        """The trial is over, and what it had for itself is free."""
+
+
+@dataclass
+class _Build:
+    """`dropped` trials end with the build, not before: until then what they had for themselves is in use."""
+
+    order: TrialSpec
+    waiting: dict[str, TrialSpec] = field(default_factory=dict)
+    dropped: list[TrialSpec] = field(default_factory=list)
+
+
+class BuildFirst:
+    def __init__(self, inner: Executor, workshop: Workshop) -> None:
+        self._inner, self._workshop = inner, workshop
+        self._building: dict[str, _Build] = {}
+        self._ended: deque[TrialEnd] = deque()
+        self._count = 0
+
+    @property
+    def slots(self) -> int:
+        return self._inner.slots
+
+    def start(self, trial: TrialSpec) -> None:
+        order = self._workshop.order(trial)
+        if order.key in self._building:
+            self._building[order.key].waiting[trial.id] = order.test
+        elif order.build is None:
+            self._inner.start(order.test)
+        else:
+            self._start_build(order.key, order.build, {trial.id: order.test})
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._ended:
+            left = _POLL if deadline is None else max(0.0, deadline - time.monotonic())
+            for end in self._inner.wait(left):
+                self._take(end)
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    def cancel(self, trial_id: str) -> None:
+        for build in self._building.values():
+            trial = build.waiting.pop(trial_id, None)
+            if trial is not None:
+                build.dropped.append(trial)
+                if not build.waiting:
+                    self._inner.cancel(build.order.id)
+                return
+        self._inner.cancel(trial_id)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _start_build(self, key: str, order: TrialSpec, waiting: dict[str, TrialSpec]) -> None:
+        self._count += 1
+        build = _Build(replace(order, id=f"build-{self._count}-{key}"), waiting)
+        self._building[key] = build
+        self._inner.start(build.order)
+
+    def _take(self, end: TrialEnd) -> None:
+        builds = self._building.items()
+        key = next((k for k, build in builds if build.order.id == end.trial_id), None)
+        if key is None:
+            self._end(end)
+            return
+        build = self._building.pop(key)
+        for trial in build.dropped:
+            self._end(_never_ran(trial))
+        if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
+            self._workshop.built(key)
+            for trial in build.waiting.values():
+                self._inner.start(trial)
+        elif end.cancelled and build.waiting:  # wanted again after it was given up
+            self._start_build(key, build.order, build.waiting)
+        else:
+            for trial in build.waiting.values():
+                self._end(_not_built(trial, end))
+
+    def _end(self, end: TrialEnd) -> None:
+        self._workshop.finished(end.trial_id)
+        self._ended.append(end)
+
+
+def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
+    """Untestable, told by the build's own words; a build that was lost says nothing about its versions."""
+    if build.lost or build.cancelled:
+        return replace(build, trial_id=trial.id)
+    why = "its build ran out of time" if build.timed_out else "its build failed"
+    return replace(
+        build,
+        trial_id=trial.id,
+        exit_code=UNTESTABLE,
+        signal=None,
+        timed_out=False,
+        stderr=replace(build.stderr, tail=f"{build.stderr.tail}\n{why}"),
+    )
+
+
+def _never_ran(trial: TrialSpec) -> TrialEnd:
+    return TrialEnd(
+        trial.id,
+        StreamEnd(trial.trial_dir / "stdout.log"),
+        StreamEnd(trial.trial_dir / "stderr.log"),
+        cancelled=True,
+        started_at=time.time(),
+    )

@@ -1,0 +1,64 @@
+"""Outcomes of earlier runs, by everything that decides them: versions, command, image, build, oracle.
+
+One small file of lines for each exact question, shared by every run of this user. A run reads them once, when it
+begins, and adds its own; what could not be told is never kept.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from aorta.core.outcome import Outcome
+
+_EVIDENCE = {Outcome.REPRODUCED.value: True, Outcome.CLEAN.value: False}
+
+
+def default_cache() -> Path:
+    base = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "aorta" / "bisect"
+
+
+class OutcomeCache:
+    """`question` is what all version sets of a run have in common."""
+
+    def __init__(self, root: Path | None, question: Mapping[str, object]) -> None:
+        self._root = root
+        self._question = json.dumps(question, sort_keys=True, default=str)
+
+    def known(self, versions: Mapping[str, str]) -> list[bool]:
+        if self._root is None:
+            return []
+        try:
+            lines = self._file(versions).read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return []
+        return [_EVIDENCE[line] for line in lines if line in _EVIDENCE]
+
+    def add(self, versions: Mapping[str, str], outcome: Outcome) -> None:
+        """A cache that cannot be written is no reason to stop."""
+        if self._root is None or outcome.value not in _EVIDENCE:
+            return
+        path = self._file(versions)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{outcome.value}\n")
+
+    def _file(self, versions: Mapping[str, str]) -> Path:
+        content = f"{self._question}\n{json.dumps(sorted(versions.items()))}"
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        return (self._root or Path()) / digest[:2] / digest
+
+
+def files_named_in(command: tuple[str, ...], directory: Path) -> dict[str, str]:
+    """A digest of every file of the host that the command names: an edited script is another question."""
+    found: dict[str, str] = {}
+    for word in command:
+        path = directory / word
+        with suppress(OSError, ValueError):
+            if path.is_file():
+                found[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return found

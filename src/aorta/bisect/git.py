@@ -1,0 +1,170 @@
+"""Questions to one git repository, wherever it is: on the host, or inside a container.
+
+Knows how to ask git and nothing of what the answers are for. Remote addresses may hold tokens: they never reach a
+message.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aorta.core.errors import InfrastructureError, UsageError
+
+RunGit = Callable[[Sequence[str]], "GitAnswer"]
+"""Runs `git ARGUMENTS...` in the repository."""
+
+_FIELD = "\x1f"
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_WEB_FORMS = (
+    re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
+    re.compile(r"(?:ssh://)?git@([^:/\s]+)[:/](\S+?)(?:\.git)?/?\Z"),
+)
+_QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "LC_ALL": "C"}
+
+
+@dataclass(frozen=True)
+class GitAnswer:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a report says of a commit."""
+
+    sha: str
+    parents: tuple[str, ...]
+    time: int  # of the committer, seconds since the epoch
+    author: str
+    date: str
+    title: str
+
+
+def git_on_host(path: Path) -> RunGit:
+    """Git in a directory of this machine; it never asks for a password and never runs in the user's language."""
+
+    def run(arguments: Sequence[str]) -> GitAnswer:
+        try:
+            done = subprocess.run(
+                ("git", "-C", str(path), *arguments),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                env={**os.environ, **_QUIET},
+                check=False,
+            )
+        except FileNotFoundError:
+            raise InfrastructureError("git is not installed, or not on PATH") from None
+        return GitAnswer(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+class Repository:
+    def __init__(self, run: RunGit, where: str) -> None:
+        self._run, self.where = run, where
+
+    @classmethod
+    def on_host(cls, path: Path) -> "Repository":
+        """The repository that `path` lies in; refuses a path outside any."""
+        answer = git_on_host(path)(("rev-parse", "--show-toplevel")) if path.is_dir() else None
+        if answer is None or answer.code:
+            raise UsageError(
+                "this is no git repository; go into one, or name it with a spec", where=str(path)
+            )
+        top = Path(answer.out.strip())
+        return cls(git_on_host(top), str(top))
+
+    def resolve(self, revision: str) -> str:
+        """The commit that a branch, tag or abbreviation stands for."""
+        answer = self._run(("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"))
+        if answer.code:
+            raise UsageError(
+                f"there is no commit {revision!r} here; fetch it, or check its spelling",
+                where=self.where,
+            )
+        return answer.out.strip()
+
+    def has(self, revision: str) -> bool:
+        return self._run(("cat-file", "-e", f"{revision}^{{commit}}")).code == 0
+
+    def fetch(self, remote: str, revisions: Sequence[str]) -> None:
+        answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))
+        if answer.code:
+            raise InfrastructureError(
+                f"cannot fetch {', '.join(r[:12] for r in revisions)}: {without_secrets(_last(answer.err))}",
+                where=self.where,
+            )
+
+    def is_ancestor(self, older: str, newer: str) -> bool:
+        return self._run(("merge-base", "--is-ancestor", older, newer)).code == 0
+
+    def merge_base(self, one: str, other: str) -> str:
+        answer = self._run(("merge-base", one, other))
+        if answer.code:
+            raise UsageError(
+                f"{one[:12]} and {other[:12]} have no common ancestor", where=self.where
+            )
+        return answer.out.split()[0]
+
+    def between(self, older: str, newer: str) -> dict[str, tuple[str, ...]]:
+        """Every commit on any way from `older` (left out) to `newer`, with its parents."""
+        answer = self._asked("rev-list", "--parents", "--ancestry-path", f"{older}..{newer}")
+        rows = (line.split() for line in answer.splitlines())
+        return {sha: tuple(parents) for sha, *parents in rows}
+
+    def commits(self, shas: Sequence[str]) -> list[Commit]:
+        """In the order given."""
+        if not shas:
+            return []
+        form = _FIELD.join(("%H", "%P", "%ct", "%an", "%aI", "%s"))
+        answer = self._asked("log", "--no-walk=unsorted", f"--format={form}", *shas)
+        return [_commit(line) for line in answer.splitlines()]
+
+    def commit(self, sha: str) -> Commit:
+        return self.commits([sha])[0]
+
+    def remote_address(self, remote: str = "origin") -> str | None:
+        answer = self._run(("remote", "get-url", remote))
+        return answer.out.strip() or None if answer.code == 0 else None
+
+    def _asked(self, *arguments: str) -> str:
+        answer = self._run(arguments)
+        if answer.code:
+            raise InfrastructureError(
+                f"git {arguments[0]} failed: {without_secrets(_last(answer.err))}", where=self.where
+            )
+        return answer.out
+
+
+def is_sha(text: str) -> bool:
+    return bool(_SHA.match(text))
+
+
+def web_address(remote: str | None, sha: str) -> str | None:
+    """Where people read a commit, for the usual forms of a remote; never with its credentials."""
+    for form in _WEB_FORMS:
+        if remote and (found := form.match(remote)):
+            return f"https://{found[1]}/{found[2]}/commit/{sha}"
+    return None
+
+
+def without_secrets(text: str) -> str:
+    """User names and tokens in addresses, blotted out."""
+    return _CREDENTIALS.sub("***@", text)
+
+
+def _commit(line: str) -> Commit:
+    sha, parents, time, author, date, title = line.split(_FIELD, 5)
+    return Commit(sha, tuple(parents.split()), int(time), author, date, title)
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else "it said nothing"

@@ -1,0 +1,164 @@
+"""Version sets inside containers: one image each, made once from the bisection container and reused by its trials.
+
+All checkouts come first, then the builds in the order of the packages, since one build may read another's sources.
+"""
+
+import hashlib
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aorta.bisect.building import Order
+from aorta.bisect.imaging import ImageJob
+from aorta.bisect.package import Package, Versions, version_variables
+from aorta.bisect.trees import set_key
+from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
+from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.engine import ask, client_of
+
+_TAG = "aorta-bisect"
+
+
+@dataclass(frozen=True)
+class Base:
+    """The bisection container: `image` has every commit fetched; `versions` are those it was made with."""
+
+    environment: Environment
+    image: str
+    digest: str
+    versions: Versions
+
+
+class Images:
+    """The workshop of containers. `root` holds job files, build logs and pyxis' images."""
+
+    def __init__(
+        self,
+        root: Path,
+        base: Base,
+        packages: Sequence[Package],
+        *,
+        mounts: Sequence[str] = (),
+        build_env: Mapping[str, str] | None = None,
+        build_timeout: float | None = None,
+    ) -> None:
+        self._root, self._base, self._packages = root, base, packages
+        self._mounts, self._build_env = tuple(mounts), dict(build_env or {})
+        self._build_timeout = build_timeout
+        self._versions: dict[str, Versions] = {}
+        self._made: set[str] = set()
+
+    def assign(self, trial_dir: Path, versions: Versions) -> None:
+        self._versions[str(trial_dir)] = versions
+
+    def order(self, trial: TrialSpec) -> Order:
+        versions = self._versions[str(trial.trial_dir)]
+        key = self._key(versions)
+        target = self.image_of(versions)
+        needed = key not in self._made and not self._exists(target)
+        env = {
+            **version_variables(self._packages, versions),
+            **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
+            **trial.env,
+        }
+        test = replace(trial, env=env, environment=replace(trial.environment, image=target))
+        return Order(key, self._build_trial(versions, target, key) if needed else None, test)
+
+    def built(self, key: str) -> None:
+        self._made.add(key)
+
+    def finished(self, trial_id: str) -> None:
+        """Containers are the runtime's business; an image is shared, so nothing is freed."""
+
+    def image_of(self, versions: Versions) -> str:
+        key = self._key(versions)
+        if self._base.environment.kind is RuntimeKind.PYXIS:
+            return str(self._root.absolute() / f"{key}.sqsh")
+        return f"{_TAG}:{key}"
+
+    def script(self, versions: Versions) -> str:
+        """What runs in the bisection container to make a version set."""
+        lines = ["set -e"]
+        lines += [
+            f"export {name}={shlex.quote(value)}"
+            for name, value in version_variables(self._packages, versions).items()
+        ]
+        for package in self._packages:
+            if package.spec.is_git:
+                lines += _checkout(package, versions[package.name])
+        for package in self._packages:
+            if package.spec.build and self._must_build(package, versions):
+                place = (
+                    f"cd {shlex.quote(str(package.spec.path))} && " if package.spec.is_git else ""
+                )
+                lines.append(f"({place}{package.spec.build}\n)")
+        return "\n".join(lines)
+
+    def remove(self) -> None:
+        """The images of this run; containers made from them are gone by then."""
+        if self._base.environment.kind not in ENGINES:
+            for file in self._root.glob("*.sqsh"):
+                file.unlink(missing_ok=True)
+            return
+        client, _ = client_of(ENGINES[self._base.environment.kind], self._base.environment.options)
+        kept = self._root / "made.txt"
+        names = kept.read_text(encoding="utf-8").split() if kept.exists() else []
+        for name in dict.fromkeys(names):
+            ask(client, "image", "rm", "--force", name)
+        kept.unlink(missing_ok=True)
+
+    def _must_build(self, package: Package, versions: Versions) -> bool:
+        """A package that declares it is rebuilt only if it, or what it needs, is not what the container came with."""
+        if package.spec.rebuild == "always":
+            return True
+        names = (package.name, *package.spec.needs)
+        return any(versions[name] != self._base.versions.get(name) for name in names)
+
+    def _key(self, versions: Versions) -> str:
+        content = [self._base.digest, set_key(self._packages, versions), sorted(self._build_env)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def _exists(self, target: str) -> bool:
+        environment = self._base.environment
+        if environment.kind is RuntimeKind.PYXIS:
+            return Path(target).exists()
+        client, _ = client_of(ENGINES[environment.kind], environment.options)
+        return ask(client, "image", "inspect", target).returncode == 0
+
+    def _build_trial(self, versions: Versions, target: str, key: str) -> TrialSpec:
+        directory = self._root / "builds" / key
+        directory.mkdir(parents=True, exist_ok=True)
+        with (self._root / "made.txt").open("a", encoding="utf-8") as made:
+            made.write(f"{target}\n")
+        job = ImageJob(
+            self._base.environment.kind.value,
+            self._base.image,
+            target,
+            self.script(versions),
+            self._mounts,
+            self._base.environment.options,
+            self._build_env,
+        )
+        path = directory / "job.json"
+        path.write_text(job.to_json(), encoding="utf-8")
+        return TrialSpec(
+            argv=(sys.executable, "-m", "aorta.bisect.imaging", str(path)),
+            trial_dir=directory,
+            cwd=directory,
+            environment=LOCAL,
+            timeout=self._build_timeout,
+        )
+
+
+def _checkout(package: Package, version: str) -> list[str]:
+    """As the container left it matters no more; build fixes are tried and left out where they do not apply."""
+    git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
+    picks = [
+        f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
+        f"|| {git} cherry-pick --abort"
+        for pick in package.spec.cherry_pick
+    ]
+    return [f"{git} checkout --quiet --force --detach {version}", *picks]

@@ -1,0 +1,233 @@
+"""The list of tags of a repository, through the OCI distribution API: pages, tokens, docker's credential files.
+
+Nothing is pulled to find out what exists. Credentials go to the registry and to the token service it names, over TLS or
+the loopback interface only; they never reach a message.
+"""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.client import HTTPMessage
+from pathlib import Path
+from typing import IO, Any
+
+from aorta.core.errors import InfrastructureError, UsageError
+
+_PAGE = 1000
+_MOST_PAGES = 10_000
+_PATIENCE = 60
+_LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?\Z")
+_NEXT = re.compile(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
+_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_HUB = "registry-1.docker.io"
+_HUB_KEY = "https://index.docker.io/v1/"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """`host/name` of a reference; a name without a host lives on the default registry, as for every engine."""
+
+    host: str
+    name: str
+
+    @classmethod
+    def of(cls, reference: str) -> "Repository":
+        host, slash, rest = reference.partition("/")
+        if slash and ("." in host or ":" in host or host == "localhost"):
+            return cls(host, rest)
+        return cls(_HUB, reference if slash else f"library/{reference}")
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """`host/name` and the tag of a reference that has one."""
+    name, colon, tag = reference.rpartition(":")
+    if not colon or "/" in tag:
+        raise UsageError(f"{reference!r} names no tag; expected such as host/name:{{date}}")
+    return name, tag
+
+
+def list_tags(repository: Repository) -> list[str]:
+    """Every tag, in the registry's order."""
+    client = _Client(repository)
+    path: str | None = f"/v2/{repository.name}/tags/list?n={_PAGE}"
+    tags: list[str] = []
+    for _ in range(_MOST_PAGES):
+        if path is None:
+            return tags
+        content, path = client.page(path)
+        tags += content.get("tags") or []
+    raise InfrastructureError("the registry's list of tags has no end", where=repository.host)
+
+
+class _Client:
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._scheme = "http" if _LOOPBACK.match(repository.host) else "https"
+        self._authorization: str | None = None
+        self._opener = urllib.request.build_opener(_KeepSecretsHome())
+
+    def page(self, path: str) -> tuple[Mapping[str, Any], str | None]:
+        url = f"{self._scheme}://{self._repository.host}{path}"
+        try:
+            body, headers = self._get(url, self._authorization)
+        except urllib.error.HTTPError as refused:
+            if refused.code != 401 or self._authorization is not None:
+                raise self._error(_about(refused)) from None
+            self._authorization = self._answer_to(refused.headers.get("WWW-Authenticate", ""))
+            return self.page(path)
+        return _object(body), _next_path(headers.get("Link", ""), path)
+
+    def _answer_to(self, challenge: str) -> str:
+        kind, _, rest = challenge.partition(" ")
+        basic = _credentials(self._repository.host)
+        if kind.lower() == "basic":
+            if basic is None:
+                raise self._error(f"it wants a login: docker login {self._repository.host}")
+            return f"Basic {basic}"
+        if kind.lower() != "bearer":
+            raise self._error("it asks for an unknown kind of login")
+        return f"Bearer {self._token(dict(_PARAMETER.findall(rest)), basic)}"
+
+    def _token(self, wanted: dict[str, str], basic: str | None) -> str:
+        realm = wanted.pop("realm", "")
+        parts = urllib.parse.urlsplit(realm)
+        if parts.scheme != "https" and not _LOOPBACK.match(parts.netloc):
+            raise self._error("its token service has no TLS, so no credentials are sent there")
+        wanted.setdefault("scope", f"repository:{self._repository.name}:pull")
+        query = urllib.parse.urlencode(
+            {k: v for k, v in wanted.items() if k in {"service", "scope"}}
+        )
+        try:
+            body, _ = self._get(f"{realm}?{query}", f"Basic {basic}" if basic else None)
+        except urllib.error.HTTPError as refused:
+            raise self._error(f"it gives no token ({_about(refused)})") from None
+        content = _object(body)
+        token = content.get("token") or content.get("access_token")
+        if not isinstance(token, str):
+            raise self._error("its token service answered without a token")
+        return token
+
+    def _get(self, url: str, authorization: str | None) -> tuple[bytes, HTTPMessage]:
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - http is for the loopback
+        if authorization:
+            request.add_unredirected_header("Authorization", authorization)
+        try:
+            with self._opener.open(request, timeout=_PATIENCE) as answer:
+                body: bytes = answer.read()
+                return body, answer.headers
+        except urllib.error.HTTPError:
+            raise
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as wrong:
+            reason = getattr(wrong, "reason", wrong)
+            raise self._error(f"it does not answer: {reason}") from None
+
+    def _error(self, words: str) -> InfrastructureError:
+        return InfrastructureError(
+            f"cannot list the tags of {self._repository.name}: {words}",
+            where=self._repository.host,
+        )
+
+
+class _KeepSecretsHome(urllib.request.HTTPRedirectHandler):
+    """Follows a redirection without the credentials, which are for the host they were given to."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is not None:
+            following.remove_header("Authorization")
+        return following
+
+
+def _next_path(link: str, current: str) -> str | None:
+    found = _NEXT.search(link)
+    if found is None:
+        return None
+    parts = urllib.parse.urlsplit(urllib.parse.urljoin(current, str(found[1])))
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+
+def _credentials(host: str) -> str | None:
+    """`user:password` in base64, from the files and helpers that container engines keep."""
+    keys = (
+        (_HUB_KEY, "docker.io", host)
+        if host == _HUB
+        else (host, f"https://{host}", f"https://{host}/v2/")
+    )
+    for path in _credential_files():
+        try:
+            content = _object(path.read_bytes())
+        except (OSError, InfrastructureError):
+            continue
+        for key in keys:
+            found = _credentials_in(content, key)
+            if found is not None:
+                return found
+    return None
+
+
+def _credentials_in(content: Mapping[str, Any], key: str) -> str | None:
+    entry = content.get("auths", {}).get(key, {})
+    if entry.get("auth"):
+        return str(entry["auth"])
+    helper = content.get("credHelpers", {}).get(key) or content.get("credsStore")
+    return _from_helper(str(helper), key) if helper else None
+
+
+def _credential_files() -> Iterator[Path]:
+    if given := os.environ.get("REGISTRY_AUTH_FILE"):
+        yield Path(given)
+    yield Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        yield Path(runtime) / "containers" / "auth.json"
+
+
+def _from_helper(helper: str, key: str) -> str | None:
+    try:
+        done = subprocess.run(
+            (f"docker-credential-{helper}", "get"),
+            input=key.encode(),
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode:
+        return None
+    found = _object(done.stdout)
+    pair = f"{found.get('Username', '')}:{found.get('Secret', '')}"
+    return base64.b64encode(pair.encode()).decode()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise InfrastructureError("found no JSON object where the registry or docker keeps one")
+    return content
+
+
+def _about(refused: urllib.error.HTTPError) -> str:
+    known = {
+        401: "the login is not accepted",
+        403: "it is forbidden",
+        404: "there is no such repository",
+    }
+    return known.get(refused.code, f"HTTP {refused.code}")

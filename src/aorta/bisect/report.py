@@ -1,0 +1,158 @@
+"""`report.md`: the answer for people, with the exact commands that show both sides of it."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aorta.bisect.findings import Findings, culprit_words
+from aorta.bisect.watching import last_words, short
+from aorta.core.durations import show_duration
+from aorta.core.signature import normalise
+from aorta.engine.records import TrialRecord
+
+_HEADLINES = {
+    "found": "One change brings the failure",
+    "range": "The change is one of these",
+    "pair": "These changes break it together",
+    "inconsistent": "The two ends do not differ as they should",
+    "did_not_reproduce": "The failure did not appear",
+    "never_good": "No container without the failure was found",
+    "partial": "Stopped before the answer was sure",
+}
+_LOG_LINES = 60
+
+
+def headline(findings: Findings) -> str:
+    """One line: what was found, and how sure it is."""
+    words = _HEADLINES[findings.status]
+    if findings.status in {"found", "pair"} and findings.culprits:
+        words += ": " + " and ".join(culprit_words(said) for said in findings.culprits)
+    elif findings.culprits:
+        words += f": {len(findings.culprits)} candidates"
+    if findings.confidence is not None:
+        words += f" (probability {findings.confidence:.1%})"
+    return words
+
+
+def report_lines(
+    findings: Findings, records: Sequence[TrialRecord], sides: Mapping[str, Path]
+) -> Iterator[str]:
+    yield f"# {headline(findings)}"
+    yield ""
+    yield from _culprits(findings)
+    yield from _warnings(findings)
+    yield from _versions(findings)
+    yield from _reproduce(findings)
+    yield from _probes(records)
+    yield from _log_difference(sides)
+
+
+def _culprits(findings: Findings) -> Iterator[str]:
+    for said in findings.culprits[:50]:
+        verb = "taken away" if said.get("removed") else "added"
+        yield f"- **{said['package']}** {said.get('commit') or said['bad']} ({verb})"
+        for name in ("title", "author", "date", "url", "merge"):
+            if said.get(name):
+                yield f"  - {name}: {said[name]}"
+        yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
+    if len(findings.culprits) > 50:
+        yield f"- and {len(findings.culprits) - 50} more, see result.json"
+    if findings.partner:
+        yield f"- it fails only together with **{findings.partner['package']}** {findings.partner['commit']}"
+    rates = findings.rates
+    if rates["bad"] is not None:
+        yield ""
+        yield f"The good side fails {rates['good']:.1%} of the time, the bad side {rates['bad']:.1%}."
+    yield ""
+
+
+def _warnings(findings: Findings) -> Iterator[str]:
+    if findings.warnings:
+        yield "## Warnings"
+        yield ""
+        yield from (f"- {warning}" for warning in findings.warnings)
+        yield ""
+    if findings.differences:
+        yield "## Differences of the two environments"
+        yield ""
+        yield from (
+            f"- `{d['field']}`: {d['good']!r} -> {d['bad']!r}" for d in findings.differences
+        )
+        yield ""
+
+
+def _versions(findings: Findings) -> Iterator[str]:
+    if not findings.good:
+        return
+    yield "## Versions"
+    yield ""
+    yield "| package | last good | first bad |"
+    yield "|---|---|---|"
+    for name in findings.good:
+        yield f"| {name} | {findings.good[name]} | {findings.bad.get(name, '')} |"
+    containers = findings.containers
+    if containers["last_good"] or containers["first_bad"]:
+        yield f"| container | {containers['last_good']} | {containers['first_bad']} |"
+    yield ""
+
+
+def _reproduce(findings: Findings) -> Iterator[str]:
+    if not findings.reproduce:
+        return
+    yield "## Reproduce"
+    yield ""
+    for side, what in (("good", "passes"), ("bad", "fails")):
+        if side in findings.reproduce:
+            yield f"This {what}:"
+            yield ""
+            yield "```sh"
+            yield findings.reproduce[side]
+            yield "```"
+            yield ""
+
+
+def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
+    if not records:
+        return
+    yield "## Probes"
+    yield ""
+    yield "| # | state | asked for | outcome | why | time |"
+    yield "|---|---|---|---|---|---|"
+    for number, record in enumerate(records, 1):
+        why = record.why.replace("|", "/")[:80]
+        yield (
+            f"| {number} | {short(record.point)} | {record.point.purpose.value} | "
+            f"{record.outcome.value} | {why} | {show_duration(record.duration)} |"
+        )
+    yield ""
+
+
+def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
+    """What the bad side said and the good side did not; what differs from run to run is folded away."""
+    if sides.keys() != {"good", "bad"}:
+        return
+    good, bad = (
+        [normalise(line) for line in last_words(sides[side]).splitlines()]
+        for side in ("good", "bad")
+    )
+    lines = list(difflib.unified_diff(good, bad, "last-known-good", "first-known-bad", lineterm=""))
+    if lines:
+        yield "## Difference of the logs"
+        yield ""
+        yield "```diff"
+        yield from lines[:_LOG_LINES]
+        yield "```"
+
+
+def summary_lines(findings: Findings) -> Iterator[str]:
+    """For the terminal, once it is over."""
+    yield headline(findings)
+    for said in findings.culprits[:10] if len(findings.culprits) > 1 else []:
+        yield f"  {culprit_words(said)}"
+    if findings.partner:
+        partner: Mapping[str, Any] = findings.partner
+        yield f"  only together with {partner['package']} {partner['commit'][:12]}"
+    for warning in findings.warnings:
+        yield f"  warning: {warning}"
+    yield f"  {findings.builds} states, {findings.tests} trials; report: {findings.output_dir}/report.md"

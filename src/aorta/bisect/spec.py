@@ -1,0 +1,189 @@
+"""`bisect.yaml`: what may have changed, how it is built, where it runs, what counts as the failure."""
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from aorta.core.durations import parse_duration
+from aorta.core.errors import UsageError
+from aorta.core.names import is_path_safe, is_variable
+from aorta.core.oracle import Oracle
+from aorta.core.strict import StrictModel, validated
+from aorta.core.trial import RuntimeKind
+from aorta.registry.documents import load_document
+
+Runtime = Literal["docker", "podman", "pyxis", "host"]
+RUNTIME_KINDS: Mapping[str, RuntimeKind] = {
+    "docker": RuntimeKind.DOCKER,
+    "podman": RuntimeKind.PODMAN,
+    "pyxis": RuntimeKind.PYXIS,
+    "host": RuntimeKind.HOST,
+}
+_CACHE_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
+_NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]")
+
+
+class PackageSpec(StrictModel):
+    """A git repository (`path`), or a library whose `versions` are listed, oldest first."""
+
+    name: str
+    path: str | None = None
+    good: str | None = None
+    bad: str | None = None
+    build: str | None = None
+    remote: str | None = None
+    versions: tuple[str, ...] = ()
+    env: str | None = None  # the variable that carries the version
+    cherry_pick: tuple[str, ...] = ()  # build fixes, applied to every state they apply to
+    main_branch: str | None = None
+    rebuild: Literal["always", "changed"] = "always"
+    needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
+
+    @field_validator("versions", "cherry_pick", "needs", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> "PackageSpec":
+        if not is_path_safe(self.name):
+            raise UsageError(
+                f"{self.name!r} is no package name; expected letters, digits, _, . and -"
+            )
+        if (self.path is None) == (not self.versions) and self.env is None:
+            raise UsageError(
+                f"package {self.name} needs either path (a git repository) or versions (a list), not both"
+            )
+        if self.env is not None and not is_variable(self.env):
+            raise UsageError(f"{self.env!r} is not a variable name")
+        if len(set(self.versions)) != len(self.versions):
+            raise UsageError(f"package {self.name} lists a version twice")
+        return self
+
+    @property
+    def is_git(self) -> bool:
+        return self.path is not None
+
+    @property
+    def variable(self) -> str:
+        """The variable that tells the test command where the checkout is, or which version it gets."""
+        return f"AORTA_BISECT_{_NOT_IN_VARIABLES.sub('_', self.name.upper())}"
+
+
+class ContainersSpec(StrictModel):
+    family: str | None = None
+    runtime: Runtime = "docker"
+    url_template: str | None = None  # with {container} and {date}
+    start_date: str | None = None
+    end_date: str | None = None
+    threshold_days: int = Field(default=1, ge=1)
+    passing: str | None = None
+    failing: str | None = None
+    mounts: tuple[str, ...] = ()
+    bazel_cache: str | None = None
+    options: tuple[str, ...] = ()  # further options of the container engine
+
+    @field_validator("mounts", "options", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("start_date", "end_date")
+    @classmethod
+    def _is_date(cls, value: str | None) -> str | None:
+        if value is not None:
+            day(value)
+        return value
+
+    @field_validator("url_template")
+    @classmethod
+    def _has_date(cls, value: str | None) -> str | None:
+        if value is not None and "{date}" not in value:
+            raise UsageError(f"the template {value!r} holds no {{date}}")
+        return value
+
+    @field_validator("bazel_cache")
+    @classmethod
+    def _usable(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("/", *_CACHE_SCHEMES)):
+            raise UsageError(
+                f"the bazel cache {value!r} is neither an absolute path nor an http, https or grpc address"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> "ContainersSpec":
+        dated = self.family or self.start_date or self.end_date
+        if dated and (self.passing or self.failing):
+            raise UsageError(
+                "give either a container family with dates, or the passing and the failing container"
+            )
+        if (self.start_date or self.end_date) and not self.family:
+            raise UsageError("start and end dates need a container family; add --container FAMILY")
+        return self
+
+
+class BisectSpec(StrictModel):
+    command: tuple[str, ...] = ()
+    packages: tuple[PackageSpec, ...] = ()
+    containers: ContainersSpec | None = None
+    oracle: Oracle | None = None
+    env: Mapping[str, str] = Field(default_factory=dict)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
+    find_fix: bool = False
+    skip_precondition_checks: bool = False
+    timeout: float | None = None
+    build_timeout: float | None = None
+
+    @field_validator("packages", "command", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("timeout", "build_timeout", mode="before")
+    @classmethod
+    def _duration(cls, value: object) -> object:
+        return parse_duration(value) if isinstance(value, (str, int, float)) else value
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "BisectSpec":
+        names = [package.name for package in self.packages]
+        variables = [package.variable for package in self.packages]
+        for listed in (names, variables):
+            doubled = next((one for one in listed if listed.count(one) > 1), None)
+            if doubled is not None:
+                raise UsageError(f"two packages are called {doubled}; rename one")
+        unknown = [n for p in self.packages for n in p.needs if n not in names]
+        if unknown:
+            raise UsageError(f"a package needs {unknown[0]!r}, which is no package here")
+        return self
+
+
+def load_spec(path: Path) -> BisectSpec:
+    return validated(BisectSpec, load_document(path), file=str(path))
+
+
+def day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no date; expected YYYY-MM-DD") from None
+
+
+def versions_from(text: str | None, option: str) -> dict[str, str]:
+    """`jax:1.2,xla:abc` as a mapping; a package may stand once."""
+    found: dict[str, str] = {}
+    for part in (text or "").split(",") if text else ():
+        name, colon, version = part.strip().partition(":")
+        if not colon or not name or not version:
+            raise UsageError(
+                f"{option}: found {part!r}, expected PACKAGE:VERSION[,PACKAGE:VERSION]"
+            )
+        if name in found:
+            raise UsageError(f"{option}: package {name} stands twice")
+        found[name] = version
+    return found

@@ -1,0 +1,109 @@
+"""One run directory, several searches: each stage has its own journal, all share one lock and one fingerprint.
+
+The main stage lives in the run directory itself, the others below `stages/`. A stage that was cut short goes on from
+its journal when the run is resumed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aorta.bisect.building import BuildFirst, Workshop
+from aorta.bisect.meaning import OneTrial
+from aorta.core.errors import UsageError
+from aorta.engine.drive import Budget
+from aorta.engine.events import Listener, Reason
+from aorta.engine.experiment import Experiment
+from aorta.engine.journal import Journal
+from aorta.engine.judge import SameJudge
+from aorta.engine.rundir import RunDir
+from aorta.engine.session import Answer, Question, Session
+from aorta.executors import Executor
+from aorta.search import Search
+
+MAIN = "versions"
+_VERB = "bisect"
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where and how trials run, whatever the search."""
+
+    executor: Callable[[], Executor]
+    listeners: Sequence[Listener] = ()
+    budget: Budget = field(default_factory=Budget)
+
+
+class Stages:
+    def __init__(
+        self, session: Session, fingerprint: Mapping[str, object], place: Workplace
+    ) -> None:
+        self.session, self._fingerprint, self._place = session, fingerprint, place
+        self.answers: dict[str, Answer] = {}
+        self.current = self.path
+
+    @property
+    def path(self) -> Path:
+        return self.session.path
+
+    @property
+    def interrupted(self) -> Answer | None:
+        """The stage that was cut short, if one was."""
+        cut = (a for a in self.answers.values() if a.ending.reason is not Reason.DONE)
+        return next(cut, None)
+
+    def drive(
+        self,
+        name: str,
+        search: Search,
+        experiment: Experiment,
+        workshop: Workshop | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> Answer:
+        question = Question(
+            search,
+            SameJudge(OneTrial()),
+            experiment,
+            {**self._fingerprint, "stage": name},
+            budget=self._place.budget,
+        )
+        executor = self._place.executor()
+        place = BuildFirst(executor, workshop) if workshop else executor
+        everyone = [*self._place.listeners, *listeners]
+        self.current = self.stage_path(name)
+        if name == MAIN:
+            answer = self.session.answer(question, place, everyone)
+        else:
+            with self._side_stage(self.stage_path(name)) as stage:
+                answer = stage.answer(question, place, everyone)
+        self.answers[name] = answer
+        return answer
+
+    def stage_path(self, name: str) -> Path:
+        return self.path if name == MAIN else self.path / "stages" / name
+
+    def check_question(self) -> None:
+        """Refuse to go on with another question, before anything is run; from here on the run can be resumed."""
+        journal, parts = self.session.run.journal, {**self._fingerprint, "stage": MAIN}
+        found = Journal.resume if journal.exists() else Journal.create
+        found(journal, parts).close()
+
+    def _side_stage(self, path: Path) -> Session:
+        run = RunDir(path)
+        if not run.journal.exists():
+            run.describe(verb=_VERB, stage=path.name)
+        return Session(run, resumed=run.journal.exists())
+
+
+def open_session(prefix: Path, *, resume: bool) -> Session:
+    """The run directory `prefix`, new or gone on with. An empty directory of that name counts as new."""
+    if resume:
+        return Session.resuming(prefix.parent, _VERB, prefix)
+    if prefix.is_dir() and not any(prefix.iterdir()):
+        prefix.rmdir()
+    if prefix.exists():
+        raise UsageError(
+            "already exists; choose another --output-prefix, or go on with it by --resume",
+            where=str(prefix),
+        )
+    return Session.fresh(prefix.parent, _VERB, name=prefix.name)

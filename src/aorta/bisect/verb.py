@@ -1,0 +1,210 @@
+"""The verb as a library: a request in, findings and a directory of artifacts out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from aorta.bisect.cache import OutcomeCache, files_named_in
+from aorta.bisect.experiment import ProbedCommand
+from aorta.bisect.findings import Findings, findings_of
+from aorta.bisect.host import host_packages, reproduce_on_host
+from aorta.bisect.investigation import Outcome, Setting, investigate
+from aorta.bisect.links import link_probes, link_sides
+from aorta.bisect.meaning import for_bisection
+from aorta.bisect.package import Package
+from aorta.bisect.report import headline, report_lines
+from aorta.bisect.spec import BisectSpec
+from aorta.bisect.stages import MAIN, Stages, Workplace, open_session
+from aorta.bisect.trees import HostTrees
+from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
+from aorta.core.errors import UsageError
+from aorta.core.point import Point
+from aorta.core.trial import LOCAL
+from aorta.engine.drive import Budget
+from aorta.engine.events import Listener
+from aorta.engine.rundir import PRIVATE, write_atomically, write_json
+from aorta.executors import Executor
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything a run needs. `executor` opens a fresh one for each stage."""
+
+    spec: BisectSpec
+    directory: Path
+    prefix: Path
+    executor: Callable[[], Executor]
+    listeners: Sequence[Listener] = ()
+    say: Say = lambda _: None
+    resume: bool = False
+    cache: Path | None = None
+    checks: bool = True
+    budget: Budget = field(default_factory=Budget)
+
+
+def bisect(request: Request) -> Findings:
+    """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
+    _check(request.spec)
+    if request.spec.containers is not None:
+        from aorta.bisect.containers import bisect_in_containers
+
+        return bisect_in_containers(request)
+    return _bisect_on_host(request)
+
+
+def _check(spec: BisectSpec) -> None:
+    if not spec.command:
+        raise UsageError("there is no command to test with; write it after --")
+    if not spec.packages and spec.containers is None:
+        raise UsageError("there is nothing to bisect; give --good and --bad, --container or --spec")
+
+
+def _bisect_on_host(request: Request) -> Findings:
+    spec = request.spec
+    packages = host_packages(spec.packages, request.directory, find_fix=spec.find_fix)
+    with Run(request) as run:
+        root = run.stages.path / PRIVATE / "trees"
+        trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
+        try:
+            outcome = investigate(
+                run.setting(lambda those: HostTrees(root, those, build_timeout=spec.build_timeout)),
+                packages,
+            )
+        finally:
+            trees.remove()
+        findings = findings_of(outcome, list(run.stages.answers.values()))
+        shown = outcome.inner or outcome.main
+        findings.reproduce = {
+            side: reproduce_on_host(shown.packages, spec.command, versions)
+            for side, versions in (("good", findings.good), ("bad", findings.bad))
+        }
+        run.write(findings, outcome)
+    return findings
+
+
+class Run:
+    """One open run directory with its logs; used by every way in."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.session = open_session(request.prefix, resume=request.resume)
+        self.logs = LogFiles(self.session.path)
+        self.stages = Stages(self.session, fingerprint(request), self._workplace())
+
+    def __enter__(self) -> Self:
+        self.session.__enter__()
+        try:
+            self.stages.check_question()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.__exit__()
+        self.logs.close()
+
+    def say(self, text: str) -> None:
+        self.request.say(text)
+        self.logs.say(text)
+
+    def command(self) -> ProbedCommand:
+        spec = self.request.spec
+        return ProbedCommand(
+            spec.command,
+            for_bisection(spec.oracle),
+            LOCAL,
+            self.stages.path,
+            dict(spec.env),
+            spec.timeout,
+        )
+
+    def setting(
+        self,
+        workshop: Callable[[Sequence[Package]], Any],
+        *,
+        command: ProbedCommand | None = None,
+        image: str | None = None,
+    ) -> Setting:
+        request = self.request
+        return Setting(
+            self.stages,
+            command or self.command(),
+            workshop,
+            OutcomeCache(request.cache, {**_question(request), "image": image}),
+            request.spec.confidence,
+            check_ends=not request.spec.skip_precondition_checks,
+            checks=request.checks,
+            on_search=lambda search: [StepsLeft(search, self.say)],
+        )
+
+    def write(self, findings: Findings, outcome: Outcome | None) -> None:
+        """The artifacts; also of a run that was cut short."""
+        path = self.stages.path
+        findings.output_dir = str(path)
+        sides: dict[str, Path] = {}
+        for name, answer in self.stages.answers.items():
+            link_probes(path, self.stages.stage_path(name), answer.records)
+        if outcome is not None and (interval := (outcome.inner or outcome.main).interval):
+            shown = outcome.inner or outcome.main
+            name = MAIN if outcome.inner is None else _last_merge(self.stages)
+            keys = {
+                side: Point.of(shown.search.timeline.versions(vector)).config_key
+                for side, vector in (("good", interval.good), ("bad", interval.bad))
+            }
+            records = self.stages.answers[name].records
+            sides = link_sides(path, self.stages.stage_path(name), records, keys)
+        records = [r for answer in self.stages.answers.values() for r in answer.records]
+        write_json(path / "result.json", "aorta.bisect/1", findings.document())
+        write_atomically(
+            path / "report.md", "\n".join(report_lines(findings, records, sides)) + "\n"
+        )
+        self.logs.say(headline(findings))
+        self.session.run.describe(status=findings.status)
+
+    def _workplace(self) -> Workplace:
+        return Workplace(
+            self.request.executor,
+            [
+                *self.request.listeners,
+                *self.logs.listeners(lambda: self.stages.current),
+                FirstFailure(lambda: self.stages.current, self.say),
+            ],
+            self.request.budget,
+        )
+
+
+def fingerprint(request: Request) -> dict[str, object]:
+    """What makes two runs the same question; a resumed run must agree in all of it."""
+    spec = request.spec
+    content = spec.model_dump(mode="json", exclude={"command", "timeout", "build_timeout"})
+    return {
+        "command": list(spec.command),
+        "files of the command": files_named_in(spec.command, request.directory),
+        "spec": content,
+    }
+
+
+def _question(request: Request) -> dict[str, object]:
+    """What decides the outcome of a state, apart from its versions and its image."""
+    spec = request.spec
+    builds: Mapping[str, object] = {
+        p.name: [p.path, p.build, p.cherry_pick, p.env] for p in spec.packages
+    }
+    return {
+        "command": list(spec.command),
+        "files": files_named_in(spec.command, request.directory),
+        "oracle": for_bisection(spec.oracle).model_dump(mode="json"),
+        "env": dict(spec.env),
+        "timeout": spec.timeout,
+        "builds": builds,
+        "repositories": [str(request.directory / p.path) for p in spec.packages if p.path],
+    }
+
+
+def _last_merge(stages: Stages) -> str:
+    return max(name for name in stages.answers if name.startswith("merge-"))
+
+
+__all__ = ["Request", "Run", "bisect", "fingerprint"]

@@ -1,0 +1,177 @@
+"""What people see while it runs: the first failure at once, then after every answer what is left to do.
+
+And what stays for later: `info.log` with the same lines, `debug.log` with every event and the words of every trial.
+"""
+
+import io
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from aorta.bisect.git import without_secrets
+from aorta.core.durations import show_duration
+from aorta.core.outcome import Outcome
+from aorta.core.point import Point
+from aorta.engine import events
+from aorta.engine.events import Event, Listener
+from aorta.engine.progress import PlainProgress
+from aorta.engine.records import TrialRecord
+from aorta.search.bisection import TimelineBisection
+
+Say = Callable[[str], None]
+
+_MISTAKES = re.compile(
+    r"command not found|: not found$|No such file or directory|executable file not found"
+    r"|ModuleNotFoundError|ImportError|SyntaxError|usage: |unrecognized arguments"
+    r"|Permission denied|file or directory not found|no tests ran",
+    re.MULTILINE,
+)
+_TAIL = 2000
+
+
+def short(point: Point) -> str:
+    """`jax@cd04d0f xla@662eb45`: enough to know a state by."""
+    return " ".join(f"{name}@{str(value)[:10]}" for name, value in point.values)
+
+
+def a_line_a_trial(listener: Listener) -> Listener:
+    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps both."""
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, events.PointSettled):
+            listener(event)
+
+    return listen if isinstance(listener, PlainProgress) else listener
+
+
+class FirstFailure:
+    """The first failing trial decides what is being searched for, so its words are shown before hours are spent."""
+
+    def __init__(self, run_dir: Callable[[], Path], say: Say) -> None:
+        self._run_dir, self._say, self._shown = run_dir, say, False
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, events.TrialEnded) or self._shown:
+            return
+        record = event.record
+        if record.outcome is Outcome.CLEAN:
+            return
+        self._shown = True
+        if event.replayed:
+            return
+        words = last_words(self._run_dir() / record.path)
+        self._say(f"the first failure, at {short(record.point)} ({record.why}), said:")
+        for line in words.splitlines()[-12:]:
+            self._say(f"  | {without_secrets(line)}")
+        if _MISTAKES.search(f"{words}\n{record.why}") or record.exit_code in (126, 127):
+            self._say(
+                "!!! THIS LOOKS LIKE A MISTAKE IN THE COMMAND, NOT LIKE THE FAILURE YOU SEEK."
+            )
+            self._say("!!! Stop with Ctrl-C and mend it, unless this is what you look for.")
+        else:
+            self._say(
+                "  check that this is the failure you seek: another one would be bisected too"
+            )
+
+
+class StepsLeft:
+    """After every answer: how many candidates are left, and about how many trials and how much time."""
+
+    def __init__(self, search: TimelineBisection, say: Say) -> None:
+        self._search, self._say = search, say
+        self._durations: list[float] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, events.TrialEnded):
+            self._durations.append(event.record.duration)
+        elif isinstance(event, events.PointSettled):
+            interval = self._search.answer
+            left = self._search.expected_questions()
+            if interval is None or self._search.done or not self._durations:
+                return
+            typical = sum(self._durations) / len(self._durations)
+            self._say(
+                f"{len(interval.changes)} of {self._search.timeline.changes} changes are left at "
+                f"{interval.mass:.0%}; about {left} more trials, {show_duration(left * typical)}"
+            )
+
+
+class LogFiles:
+    """`info.log` and `debug.log` of a run directory, appended to when it is resumed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._info, self._debug = (
+            _Scrubbed((directory / name).open("ab"), encoding="utf-8", line_buffering=True)
+            for name in ("info.log", "debug.log")
+        )
+        self._directory = directory
+        self._plain = a_line_a_trial(PlainProgress(short, out=self._info))
+
+    def listeners(self, stage_dir: Callable[[], Path]) -> list[Listener]:
+        def record(event: Event) -> None:
+            self._debug.write(f"{type(event).__name__}: {_event_words(event)}\n")
+            if isinstance(event, events.TrialEnded):
+                words = last_words(stage_dir() / event.record.path)
+                for line in words.splitlines():
+                    self._debug.write(f"  | {line}\n")
+
+        return [self._plain, record]
+
+    def say(self, text: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        for file in (self._info, self._debug):
+            file.write(f"[{stamp}] {text}\n")
+
+    def close(self) -> None:
+        self._info.close()
+        self._debug.close()
+
+
+class _Scrubbed(io.TextIOWrapper):
+    """A file that never gets an address with credentials."""
+
+    def write(self, text: str) -> int:
+        return super().write(without_secrets(text))
+
+
+def last_words(directory: Path) -> str:
+    """The ends of both streams of a trial."""
+    return "\n".join(
+        tail for name in ("stdout.log", "stderr.log") if (tail := _tail(directory / name))
+    )
+
+
+def stderr_say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _TAIL))
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _event_words(event: Event) -> str:
+    content: Mapping[str, object] = vars(event)
+    words = [
+        f"{name}={short(value)}"
+        if isinstance(value, Point)
+        else f"{name}={_record_words(value)}"
+        if isinstance(value, TrialRecord)
+        else f"{name}={value}"
+        for name, value in content.items()
+    ]
+    return " ".join(words)
+
+
+def _record_words(record: TrialRecord) -> str:
+    return (
+        f"{short(record.point)} {record.outcome.value} ({record.why}) exit={record.exit_code} "
+        f"signal={record.signal} in {record.duration:.2f}s at {record.path}"
+    )

@@ -1,0 +1,263 @@
+"""`aorta bisect`: which container, and which commit of which package, broke it?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aorta.cli import options
+from aorta.cli.printing import print_json, say
+from aorta.core.errors import InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from aorta.bisect.findings import Findings
+    from aorta.bisect.spec import BisectSpec
+    from aorta.bisect.verb import Request
+
+_SCHEMA = "aorta.bisect/1"
+
+
+class _MountsOrVerbose(click.Command):
+    """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        followers = [*args[1:end], ""]
+        words = [
+            word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
+            for word, follower in zip(args[:end], followers, strict=False)
+        ]
+        return super().parse_args(ctx, [*words, *args[end:]])
+
+
+@click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
+@click.option("--good", metavar="REV", help="A revision without the failure.")
+@click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
+@click.option("--spec", "spec_file", type=click.Path(path_type=Path), help="A bisect.yaml.")
+@click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
+@click.option("--confidence", type=float, help="Stop at this probability.  [default: 0.95]")
+@click.option("--container", "family", metavar="FAMILY", help="Bisect the dated containers of it.")
+@click.option(
+    "--container-runtime", "runtime", type=click.Choice(["docker", "podman", "pyxis", "host"])
+)
+@click.option("--container-url-template", "url_template", help="With {container} and {date}.")
+@click.option("--start-date", metavar="YYYY-MM-DD", help="The first date tried on the way back.")
+@click.option("--end-date", metavar="YYYY-MM-DD", help="A date that fails.  [default: the newest]")
+@click.option("--threshold-days", type=click.IntRange(1), help="Stop at containers this close.")
+@click.option("--passing-container", "passing", metavar="URL")
+@click.option("--failing-container", "failing", metavar="URL")
+@click.option("--passing-versions", metavar="PKG:VERSION[,...]")
+@click.option("--failing-versions", metavar="PKG:VERSION[,...]")
+@click.option("--skip-precondition-checks", is_flag=True, help="Take both ends as they are said.")
+@click.option("--bazel-cache", metavar="DIR|URL", help="For builds inside containers.")
+@click.option(
+    "--container-mount", "mounts", multiple=True, metavar="SRC:DST", help="Also -v; repeatable."
+)
+@click.option("--metric-name", help="Judge by this number in the probe's metrics.json.")
+@click.option("--passing-metric", type=float, multiple=True, help="A good sample; repeatable.")
+@click.option("--failing-metric", type=float, multiple=True, help="A bad sample; repeatable.")
+@options.oracle_options
+@options.running_trials
+@click.option("--build-timeout", type=options.Duration(), help="Of one build.")
+@click.option("--max-trials", type=click.IntRange(1), help="Stop after this many.")
+@click.option("--max-time", type=options.Duration(), help="Stop after this long.")
+@click.option("--extra-env", multiple=True, metavar="NAME=VALUE", help="For the test; repeatable.")
+@click.option("--output-prefix", type=click.Path(path_type=Path), help="Where everything goes.")
+@click.option("--cache-dir", type=click.Path(path_type=Path), help="Outcomes shared between runs.")
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep outcomes of other runs.")
+@click.option(
+    "--no-checks", is_flag=True, help="No trials beyond the answer: partner, older break."
+)
+@options.resumable
+@click.option("--dry-run", is_flag=True, help="Print the plan, and run nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--verbose", is_flag=True, help="Also -v. Every event, one line each.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def command(**given: Any) -> None:
+    """Find the change that brought a failure, however flaky it is, in git history, dated containers or versions.
+
+    The command fails as the oracle says (by default: any exit but 0); exit 125 skips a state.
+
+    \b
+    aorta bisect --good v1.2 --bad HEAD -- pytest -x tests/test_nn.py
+    aorta bisect --container jax -- test-jax.sh //tests:nn_test_gpu
+    aorta bisect --spec bisect.yaml --jobs 8
+
+    \b
+    Exit codes: 0 found, or a range or pair that holds it; 2 the command line or spec is wrong;
+    3 no answer: did not reproduce, inconsistent ends, never good; 4 stopped by a budget;
+    5 infrastructure; 130/143 interrupted (go on with --resume).
+    """
+    request = _request(given)
+    if given["dry_run"]:
+        _dry_run(request, as_json=given["as_json"])
+        return
+    from aorta.bisect.verb import bisect
+
+    findings = bisect(request)
+    if given["as_json"]:
+        print_json(_SCHEMA, findings.document())
+    _show(findings, quiet=given["quiet"])
+    raise click.exceptions.Exit(findings.exit_code)
+
+
+def _request(given: dict[str, Any]) -> "Request":
+    from aorta.bisect.cache import default_cache
+    from aorta.bisect.verb import Request
+    from aorta.bisect.watching import a_line_a_trial, short, stderr_say
+    from aorta.engine.drive import Budget
+    from aorta.engine.progress import progress_for
+
+    prefix, resume = _prefix(given)
+    quiet, verbose = given["quiet"], given["verbose"]
+    return Request(
+        spec=_spec(given),
+        directory=_directory(given),
+        prefix=prefix,
+        executor=lambda: options.executor_from(given),
+        listeners=[a_line_a_trial(p) for p in progress_for(short, quiet=quiet, verbose=verbose)],
+        say=(lambda _: None) if quiet else stderr_say,
+        resume=resume,
+        cache=None if given["no_cache"] else given["cache_dir"] or default_cache(),
+        checks=not given["no_checks"],
+        budget=Budget(given["max_trials"], given["max_time"]),
+    )
+
+
+def _directory(given: dict[str, Any]) -> Path:
+    """Paths in a spec are relative to the spec."""
+    return given["spec_file"].resolve().parent if given["spec_file"] else Path.cwd()
+
+
+def _prefix(given: dict[str, Any]) -> tuple[Path, bool]:
+    from datetime import datetime
+
+    from aorta.engine.rundir import find_resumable
+
+    prefix: Path | None = given["output_prefix"]
+    if given["resume"] is None:
+        stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
+        return (prefix or Path(f"bisect-{stamp}")).absolute(), False
+    if given["resume"]:
+        return Path(given["resume"]).absolute(), True
+    if prefix is not None:
+        return prefix.absolute(), True
+    found = find_resumable(Path.cwd(), "bisect").path
+    say(f"going on with {found}")
+    return found.absolute(), True
+
+
+def _spec(given: dict[str, Any]) -> "BisectSpec":
+    """The spec file, with what the command line says on top of it."""
+    from aorta.bisect.meaning import metric_between
+    from aorta.bisect.spec import BisectSpec, load_spec
+    from aorta.core.strict import validated
+
+    spec = load_spec(given["spec_file"]) if given["spec_file"] else BisectSpec()
+    oracle = options.oracle_from(given)
+    if given["metric_name"]:
+        oracle = metric_between(
+            given["metric_name"], given["passing_metric"], given["failing_metric"]
+        )
+    told = {
+        "command": tuple(given["command_line"]) or None,
+        "oracle": oracle,
+        "confidence": given["confidence"],
+        "find_fix": given["find_fix"] or None,
+        "skip_precondition_checks": given["skip_precondition_checks"] or None,
+        "timeout": given["timeout"],
+        "build_timeout": given["build_timeout"],
+        "packages": _packages(spec, given),
+        "containers": _containers(spec, given),
+    }
+    content = {name: value for name, value in vars(spec).items() if name != "env"}
+    content |= {name: value for name, value in told.items() if value is not None}
+    content["env"] = {**spec.env, **options.variables_from(given["extra_env"])}
+    return validated(BisectSpec, content, file="command line")
+
+
+def _packages(spec: "BisectSpec", given: dict[str, Any]) -> tuple[Any, ...] | None:
+    from aorta.bisect.spec import PackageSpec, versions_from
+
+    packages = list(spec.packages)
+    if given["good"] or given["bad"]:
+        if packages or not given["good"]:
+            raise UsageError("--good and --bad go together, for one repository and without a spec")
+        top = Path.cwd()
+        packages = [
+            PackageSpec(
+                name=_package_name(top), path=".", good=given["good"], bad=given["bad"] or "HEAD"
+            )
+        ]
+    sides = {
+        side: versions_from(given[f"{word}_versions"], f"--{word}-versions")
+        for side, word in (("good", "passing"), ("bad", "failing"))
+    }
+    for side, versions in sides.items():
+        known = {package.name for package in packages}
+        for name in versions.keys() - known:
+            packages.append(PackageSpec(name=name, path=f"/opt/{name}"))
+        packages = [
+            package.model_copy(update={side: versions.get(package.name, getattr(package, side))})
+            for package in packages
+        ]
+    return tuple(packages) or None
+
+
+def _package_name(directory: Path) -> str:
+    from aorta.bisect.git import Repository
+    from aorta.core.names import slug
+
+    return slug(Path(Repository.on_host(directory).where).name).lstrip(".-") or "repository"
+
+
+def _containers(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
+    from aorta.bisect.spec import ContainersSpec
+    from aorta.core.strict import validated
+
+    names = (
+        "family",
+        "runtime",
+        "url_template",
+        "start_date",
+        "end_date",
+        "threshold_days",
+        "passing",
+        "failing",
+        "bazel_cache",
+    )
+    told: dict[str, Any] = {name: given[name] for name in names if given[name] is not None}
+    if given["mounts"]:
+        told["mounts"] = given["mounts"]
+    if told.get("runtime") == "host" and len(told) == 1:
+        return None
+    if not told:
+        return spec.containers
+    before = vars(spec.containers) if spec.containers else {}
+    return validated(ContainersSpec, {**before, **told}, file="command line")
+
+
+def _dry_run(request: "Request", *, as_json: bool) -> None:
+    from aorta.bisect.planning import plan_lines, plan_of
+
+    plan = plan_of(request)
+    if as_json:
+        print_json("aorta.bisect.plan/1", plan)
+    for line in plan_lines(plan):
+        say(line)
+
+
+def _show(findings: "Findings", *, quiet: bool) -> None:
+    from aorta.bisect.report import summary_lines
+    from aorta.core.exits import Exit
+
+    for line in summary_lines(findings):
+        if not quiet:
+            say(line)
+    if findings.exit_code == Exit.INFRASTRUCTURE:
+        raise InfrastructureError(
+            findings.warnings[-1] if findings.warnings else "trials were lost"
+        )
+    if findings.status == "partial":
+        say(f"aorta: go on with: aorta bisect --resume {findings.output_dir} ...")

@@ -1,0 +1,276 @@
+"""What the trials so far say about where the change is, and which state would say most next.
+
+Every candidate change splits all trials in two: those without it, which failed at the good rate, and those with it,
+which failed at the bad rate. Both rates are unknown and integrated over. Along a path, candidates between the same
+trials have the same weight, so all sums run over these *atoms* and the cost does not grow with the number of changes.
+
+Trials still running are answered both ways: a belief is a set of scenarios, each with its probability.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from aorta.search.rates import BetaMixture
+from aorta.search.timeline import Change, Timeline, Vector
+
+Counts = tuple[int, int]  # hits, misses
+Split = tuple[int, int, int, int]  # hits and misses without the change, hits and misses with it
+
+_SCENARIOS_KEPT = 32
+_NEGLIGIBLE = 0.004  # of the belief: no question is worth asking out there
+
+
+@dataclass(frozen=True)
+class Rates:
+    good: BetaMixture
+    bad: BetaMixture
+
+
+class Belief:
+    """A distribution over the candidates of one path. Candidate `i` is the change from state i to state i + 1."""
+
+    def __init__(
+        self,
+        rates: Rates,
+        starts: Sequence[int],
+        stop: int,
+        scenarios: Sequence[tuple[float, tuple[Split, ...]]],
+    ) -> None:
+        self._rates, self._starts, self._stop = rates, tuple(starts), stop
+        self._lengths = [b - a for a, b in zip(starts, (*starts[1:], stop), strict=True)]
+        self._scenarios = [
+            _Scenario(chance, splits, rates, self._lengths) for chance, splits in scenarios
+        ]
+
+    @classmethod
+    def after(
+        cls, rates: Rates, timeline: Timeline, trials: Mapping[Vector, Counts], floor: int = 0
+    ) -> "Belief":
+        """The belief after these trials. No change before `floor` is a candidate."""
+        runs = list(_runs(timeline, trials, floor))
+        return cls(
+            rates,
+            [start for start, _ in runs],
+            timeline.changes,
+            [(1.0, tuple(split for _, split in runs))],
+        )
+
+    def supposing(self, position: int) -> "Belief":
+        """The belief with one more trial at `position` whose end is not known yet."""
+        starts, splits_of = self._cut(position)
+        branches: list[tuple[float, tuple[Split, ...]]] = []
+        for scenario in self._scenarios:
+            failing = scenario.failing(*self._locate(position))
+            splits = splits_of(scenario.splits)
+            for hit, chance in ((1, failing), (0, 1.0 - failing)):
+                told = tuple(
+                    _with_trial(split, hit, included=start < position)
+                    for start, split in zip(starts, splits, strict=True)
+                )
+                branches.append((scenario.chance * chance, told))
+        kept = heapq.nlargest(_SCENARIOS_KEPT, branches, key=lambda branch: branch[0])
+        whole = math.fsum(chance for chance, _ in kept)
+        return Belief(self._rates, starts, self._stop, [(c / whole, s) for c, s in kept])
+
+    def gain(self, position: int) -> float:
+        """The information in nats that one trial at `position` is expected to bring about the change."""
+        atom, offset = self._locate(position)
+        return math.fsum(s.chance * s.gain(atom, offset) for s in self._scenarios)
+
+    def best_position(self) -> int:
+        """The state whose trial brings most. Within an atom the gain is concave, so it is searched, not scanned."""
+        best, best_gain = self._stop, -1.0
+        for atom in self._plausible_atoms():
+            offset, gain = _concave_maximum(partial(self._gain_in, atom), self._lengths[atom])
+            if gain > best_gain + 1e-12:
+                best, best_gain = self._starts[atom] + offset, gain
+        return best
+
+    def plausible_positions(self) -> range:
+        """The states between which nearly all of the belief lies."""
+        atoms = list(self._plausible_atoms())
+        last = atoms[-1]
+        return range(self._starts[atoms[0]], self._starts[last] + self._lengths[last] + 1)
+
+    def mass(self, start: int, stop: int) -> float:
+        """The probability that the change is one of the candidates in [start, stop)."""
+        total = 0.0
+        for atom, (begin, length) in enumerate(zip(self._starts, self._lengths, strict=True)):
+            overlap = min(stop, begin + length) - max(start, begin)
+            if overlap > 0:
+                total += overlap * math.fsum(s.chance * s.weights[atom] for s in self._scenarios)
+        return total
+
+    def atoms(self) -> Iterator[tuple[int, int, float]]:
+        """`(start, stop, weight of each candidate)`, along the path."""
+        for atom, (begin, length) in enumerate(zip(self._starts, self._lengths, strict=True)):
+            weight = math.fsum(s.chance * s.weights[atom] for s in self._scenarios)
+            yield begin, begin + length, weight
+
+    def entropy(self) -> float:
+        """In nats: what is still not known about the change."""
+        return -math.fsum(
+            (stop - start) * weight * math.log(weight)
+            for start, stop, weight in self.atoms()
+            if weight > 0
+        )
+
+    def expected_rates(self) -> tuple[float, float]:
+        """The mean failure rates of the good and the bad side."""
+        good = math.fsum(s.chance * s.mean_of(s.good, self._lengths) for s in self._scenarios)
+        bad = math.fsum(s.chance * s.mean_of(s.bad, self._lengths) for s in self._scenarios)
+        return good, bad
+
+    def _plausible_atoms(self) -> Iterator[int]:
+        below = 0.0
+        for atom, (start, stop, weight) in enumerate(self.atoms()):
+            above = below + weight * (stop - start)
+            if above > _NEGLIGIBLE and below < 1.0 - _NEGLIGIBLE:
+                yield atom
+            below = above
+
+    def _gain_in(self, atom: int, offset: int) -> float:
+        return math.fsum(s.chance * s.gain(atom, offset) for s in self._scenarios)
+
+    def _locate(self, position: int) -> tuple[int, int]:
+        """The atom that a state ends in: the last one that starts before it."""
+        low, high = 0, len(self._starts) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._starts[middle] < position else (low, middle - 1)
+        return low, position - self._starts[low]
+
+    def _cut(
+        self, position: int
+    ) -> tuple[list[int], Callable[[tuple[Split, ...]], tuple[Split, ...]]]:
+        if position in self._starts or position >= self._stop:
+            return list(self._starts), lambda splits: splits
+        atom = self._locate(position)[0]
+        starts = [*self._starts[: atom + 1], position, *self._starts[atom + 1 :]]
+        return starts, lambda splits: (*splits[: atom + 1], *splits[atom:])
+
+
+class _Scenario:
+    """One way the running trials may end: the weight of each candidate, and sums along the path."""
+
+    def __init__(
+        self, chance: float, splits: tuple[Split, ...], rates: Rates, lengths: Sequence[int]
+    ) -> None:
+        self.chance, self.splits = chance, splits
+        self.good = [rates.good.mean(h0, m0) for h0, m0, _, _ in splits]
+        self.bad = [rates.bad.mean(h1, m1) for _, _, h1, m1 in splits]
+        logs = [
+            rates.good.log_marginal(h0, m0) + rates.bad.log_marginal(h1, m1)
+            for h0, m0, h1, m1 in splits
+        ]
+        top = max(logs)
+        raw = [math.exp(log - top) for log in logs]
+        whole = math.fsum(n * weight for n, weight in zip(lengths, raw, strict=True))
+        self.weights = [weight / whole for weight in raw]
+        self._sum_along_the_path(lengths)
+
+    def _sum_along_the_path(self, lengths: Sequence[int]) -> None:
+        """At the start of each atom: the chance to fail there, and the entropy that would be left of it."""
+        noise_good, noise_bad = [_entropy(q) for q in self.good], [_entropy(p) for p in self.bad]
+        masses = [n * weight for n, weight in zip(lengths, self.weights, strict=True)]
+        chance = math.fsum(m * q for m, q in zip(masses, self.good, strict=True))
+        noise = math.fsum(m * h for m, h in zip(masses, noise_good, strict=True))
+        self._chance_at, self._noise_at = [], []
+        self._chance_slope, self._noise_slope = [], []
+        for atom, mass in enumerate(masses):
+            self._chance_at.append(chance)
+            self._noise_at.append(noise)
+            rise = self.bad[atom] - self.good[atom]
+            noisier = noise_bad[atom] - noise_good[atom]
+            self._chance_slope.append(self.weights[atom] * rise)
+            self._noise_slope.append(self.weights[atom] * noisier)
+            chance += mass * rise
+            noise += mass * noisier
+
+    def failing(self, atom: int, offset: int) -> float:
+        return min(1.0, max(0.0, self._chance_at[atom] + offset * self._chance_slope[atom]))
+
+    def gain(self, atom: int, offset: int) -> float:
+        left = self._noise_at[atom] + offset * self._noise_slope[atom]
+        return _entropy(self.failing(atom, offset)) - left
+
+    def mean_of(self, rates: Sequence[float], lengths: Sequence[int]) -> float:
+        return math.fsum(
+            n * weight * rate for n, weight, rate in zip(lengths, self.weights, rates, strict=True)
+        )
+
+
+def _runs(
+    timeline: Timeline, trials: Mapping[Vector, Counts], floor: int
+) -> Iterator[tuple[int, Split]]:
+    """The atoms: stretches of the path whose candidates split the trials alike."""
+    placed: list[tuple[int, Counts]] = []
+    for vector, counts in trials.items():
+        position = timeline.position(vector)
+        if position is None:
+            yield from _runs_off_the_path(timeline, trials, floor)
+            return
+        placed.append((position, counts))
+    yield from _runs_on_the_path(placed, timeline.changes, floor)
+
+
+def _runs_on_the_path(
+    placed: list[tuple[int, Counts]], stop: int, floor: int
+) -> Iterator[tuple[int, Split]]:
+    h0 = m0 = 0
+    h1, m1 = sum(hits for _, (hits, _) in placed), sum(misses for _, (_, misses) in placed)
+    start = floor
+    for position, (hits, misses) in sorted(placed):
+        if start < position:
+            yield start, (h0, m0, h1, m1)
+            start = position
+        h0, m0, h1, m1 = h0 + hits, m0 + misses, h1 - hits, m1 - misses
+    if start < stop:
+        yield start, (h0, m0, h1, m1)
+
+
+def _runs_off_the_path(
+    timeline: Timeline, trials: Mapping[Vector, Counts], floor: int
+) -> Iterator[tuple[int, Split]]:
+    """With trials of another order of the changes, candidates are told apart one by one."""
+    path = timeline.path[floor:]
+    splits = [_split(trials, change) for change in path]
+    for split, group in groupby(range(len(path)), lambda offset: splits[offset]):
+        yield floor + next(group), split
+
+
+def _split(trials: Mapping[Vector, Counts], change: Change) -> Split:
+    h0 = m0 = h1 = m1 = 0
+    for vector, (hits, misses) in trials.items():
+        if vector[change.package] > change.rank:
+            h1, m1 = h1 + hits, m1 + misses
+        else:
+            h0, m0 = h0 + hits, m0 + misses
+    return h0, m0, h1, m1
+
+
+def _with_trial(split: Split, hit: int, *, included: bool) -> Split:
+    h0, m0, h1, m1 = split
+    return (h0, m0, h1 + hit, m1 + 1 - hit) if included else (h0 + hit, m0 + 1 - hit, h1, m1)
+
+
+def _entropy(chance: float) -> float:
+    if chance <= 0.0 or chance >= 1.0:
+        return 0.0
+    return -chance * math.log(chance) - (1.0 - chance) * math.log1p(-chance)
+
+
+def _concave_maximum(value: Callable[[int], float], last: int) -> tuple[int, float]:
+    """The place in 1..last where a concave function is largest."""
+    low, high = 1, last
+    while low < high:
+        middle = (low + high) // 2
+        if value(middle) < value(middle + 1):
+            low = middle + 1
+        else:
+            high = middle
+    return low, value(low)

@@ -1,0 +1,312 @@
+"""Containers: days listed by a real registry, versions built by real engines, and pyxis through a stand-in srun."""
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from aorta_cli import Finished, aorta
+from git_images import with_git
+from git_repositories import Repository
+from services.engines import DockerEngine, Engine, PodmanEngine
+from services.images import Rootfs
+from services.registry import Registry
+
+DAYS = 24
+BROKEN_ON = 15  # the first day whose container fails
+COMMITS = 8  # of each package between two days
+
+
+@dataclass(frozen=True)
+class World:
+    """Repositories of two packages, and which of their commits each day's container was made from."""
+
+    jax: list[str]
+    xla: list[str]
+    culprit: str
+    rootfs: dict[str, Rootfs]
+
+
+def day(number: int) -> str:
+    return (date(2024, 9, 1) + timedelta(days=number)).isoformat()
+
+
+@pytest.fixture(scope="session")
+def world(busybox: Rootfs, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The day before the break and the day of it differ in COMMITS commits of each package; jax's fifth is the culprit.
+
+    Both repositories hold every commit, so that nothing has to be fetched.
+    """
+    root = tmp_path_factory.mktemp("world")
+    repositories = {name: Repository.create(root / name) for name in ("jax", "xla")}
+    shas: dict[str, list[str]] = {"jax": [], "xla": []}
+    for i in range(COMMITS + 1):
+        for name, repository in repositories.items():
+            broken = "yes" if name == "jax" and i >= 5 else "no"
+            files = {"number": f"{i}\n", "broken": f"{broken}\n"}
+            shas[name].append(repository.commit(f"{name} {i}", files))
+    images = {}
+    for side, commit in (("good", 0), ("bad", COMMITS)):
+        for name, repository in repositories.items():
+            repository.git("checkout", "--quiet", "--detach", shas[name][commit])
+        here = {f"/opt/{name}": repository.path for name, repository in repositories.items()}
+        images[side] = with_git(busybox, root / side, here)
+    return World(shas["jax"], shas["xla"], shas["jax"][5], images)
+
+
+BUILD = "cp /opt/jax/broken /installed"
+TEST = "cp /installed /triage-tool-output/kept; grep -q no /installed || { echo Error: nn_test; exit 1; }"
+PACKAGES = [
+    {"name": "xla", "path": "/opt/xla"},
+    {"name": "jax", "path": "/opt/jax", "build": BUILD},
+]
+
+
+def bisect(tmp_path: Path, spec: dict[str, Any], engine: Engine | None, *more: str) -> Finished:
+    file = tmp_path / "bisect.yaml"
+    file.write_text(yaml.safe_dump({"packages": PACKAGES, **spec}))
+    environ = engine.environ if engine else {}
+    return aorta(
+        "bisect",
+        "--spec",
+        file,
+        "--output-prefix",
+        tmp_path / "out",
+        "--json",
+        "--jobs",
+        "2",
+        *more,
+        "--",
+        "sh",
+        "-c",
+        TEST,
+        cwd=tmp_path,
+        env={**environ, "AORTA_CACHE_DIR": str(tmp_path / "cache")},
+    )
+
+
+def images_of(engine: Engine, world: World) -> dict[str, str]:
+    """Both sides as the nightly makes them: sources, and what was built of them."""
+    made = {}
+    for side, rootfs in world.rootfs.items():
+        name = f"nightly-{side}:built"
+        engine.import_image(rootfs, f"nightly-{side}:raw")
+        engine("rm", "--force", f"make-{side}", check=False)
+        limits = [option for option in engine.options if option.startswith("--ulimit")]
+        engine(
+            "run",
+            "--network=host",
+            f"--name=make-{side}",
+            *limits,
+            f"nightly-{side}:raw",
+            "sh",
+            "-c",
+            BUILD,
+        )
+        engine("commit", f"make-{side}", name)
+        engine("rm", "--force", f"make-{side}")
+        made[side] = name
+    return made
+
+
+@pytest.mark.xdist_group("docker")
+def test_from_dated_containers_to_the_commit(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    made = images_of(docker_engine, world)
+    listed = [n for n in range(DAYS) if n not in (BROKEN_ON + 2, BROKEN_ON - 3)]  # holes
+    for number in listed:
+        side = "bad" if number >= BROKEN_ON else "good"
+        reference = f"{oci_registry.address}/nightly/jax:jax-{day(number)}"
+        docker_engine("tag", made[side], reference)
+        docker_engine("push", "--quiet", reference)
+        docker_engine("rmi", reference)
+    template = f"{oci_registry.address}/nightly/jax:{{container}}-{{date}}"
+    done = bisect(
+        tmp_path,
+        {},
+        docker_engine,
+        "--container",
+        "jax",
+        "--container-url-template",
+        template,
+    )
+    result = done.json()
+    assert result["status"] == "found", done.stderr
+    [culprit] = result["culprits"]
+    assert (culprit["package"], culprit["bad"]) == ("jax", world.culprit)
+    assert culprit["title"] == "jax 5"
+    assert result["containers"]["last_good"].endswith(day(BROKEN_ON - 1))
+    assert result["containers"]["first_bad"].endswith(day(BROKEN_ON))
+    assert (tmp_path / "out" / "first-known-bad").exists()
+    kept = next((tmp_path / "out" / "first-known-bad").rglob("kept"))
+    assert kept.read_text().strip() == "yes"
+    assert docker_engine.containers() == []
+    assert "aorta-bisect" not in docker_engine("images").stdout
+    environ = {**os.environ, **docker_engine.environ}
+    import subprocess
+
+    for side, code in (("good", 0), ("bad", 1)):
+        command = result["reproduce"][side].replace("cp /installed /triage-tool-output/kept;", "")
+        shown = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, check=False)
+        assert shown.returncode == code, shown.stderr
+
+
+@pytest.mark.xdist_group("docker")
+def test_a_series_that_never_passes_says_so(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    made = images_of(docker_engine, world)
+    for number in (1, 3, 9):
+        reference = f"{oci_registry.address}/nightly/never:jax-{day(number)}"
+        docker_engine("tag", made["bad"], reference)
+        docker_engine("push", "--quiet", reference)
+    template = f"{oci_registry.address}/nightly/never:{{container}}-{{date}}"
+    arguments = ("--container", "jax", "--container-url-template", template)
+    planned = bisect(tmp_path, {}, docker_engine, *arguments, "--dry-run")
+    assert planned.json()["containers"]["days"] == [day(1), day(3), day(9)]
+    done = bisect(tmp_path, {}, docker_engine, *arguments)
+    assert done.exit_code == 3
+    assert done.json()["status"] == "never_good"
+    assert docker_engine.containers() == []
+
+
+@pytest.mark.xdist_group("docker")
+def test_a_difference_that_no_version_explains_is_a_hidden_variable(
+    docker_engine: DockerEngine, world: World, tmp_path: Path
+) -> None:
+    made = images_of(docker_engine, world)
+    spec = {"containers": {"passing": made["good"], "failing": made["bad"]}}
+    script = "! test -e /hidden"
+    docker_engine("run", "--network=host", "--name=hide", made["bad"], "touch", "/hidden")
+    docker_engine("commit", "--change=ENV LIBRARY_VERSION=2", "hide", made["bad"])
+    docker_engine("rm", "hide")
+    file = tmp_path / "bisect.yaml"
+    file.write_text(yaml.safe_dump({"packages": PACKAGES, **spec}))
+    done = aorta(
+        "bisect",
+        "--spec",
+        file,
+        "--output-prefix",
+        tmp_path / "out",
+        "--json",
+        "--no-cache",
+        "--",
+        "sh",
+        "-c",
+        script,
+        env=docker_engine.environ,
+    )
+    result = done.json()
+    assert done.exit_code == 3
+    assert result["status"] == "inconsistent", done.stderr
+    assert result["culprits"] == []
+    assert any("hidden variable" in warning for warning in result["warnings"])
+    assert any("LIBRARY_VERSION" in d["field"] for d in result["differences"])
+
+
+@pytest.mark.xdist_group("podman")
+def test_podman_finds_the_commit_between_two_named_containers(
+    podman_engine: PodmanEngine, world: World, tmp_path: Path
+) -> None:
+    made = images_of(podman_engine, world)
+    containers = {
+        "runtime": "podman",
+        "passing": f"localhost/{made['good']}",
+        "failing": f"localhost/{made['bad']}",
+        "options": list(podman_engine.options),
+    }
+    done = bisect(tmp_path, {"containers": containers}, podman_engine)
+    result = done.json()
+    assert result["status"] == "found", done.stderr
+    assert result["culprits"][0]["bad"] == world.culprit
+    assert podman_engine.containers() == []
+
+
+SRUN = """#!/usr/bin/env python3
+import json, os, subprocess, sys
+words = sys.argv[1:]
+options = {}
+while words and words[0].startswith("-"):
+    name, _, value = words.pop(0).partition("=")
+    options[name] = value
+with open(os.environ["SRUN_LOG"], "a") as log:
+    log.write(json.dumps([options, words]) + "\\n")
+image = options["--container-image"]
+root = image + ".root" if image.endswith(".sqsh") else os.environ["SRUN_" + image.upper()]
+scratch = None
+if "--container-save" in options:
+    scratch = options["--container-save"].replace(".unfinished.sqsh", "") + ".root"
+    subprocess.run(["cp", "-a", root + "/.", scratch], check=True)
+    root = scratch
+for mount in filter(None, options.get("--container-mounts", "").split(",")):
+    source, target = mount.split(":")[:2]
+    os.makedirs(root + target, exist_ok=True)
+    if os.path.isdir(source) and target == "/triage-tool-output":
+        os.rmdir(root + target) if not os.listdir(root + target) else None
+code = subprocess.run(["chroot", root, *words]).returncode
+if code == 0 and scratch:
+    open(options["--container-save"], "w").close()
+sys.exit(code)
+"""
+
+
+def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
+    world: World, tmp_path: Path
+) -> None:
+    environ = {"SRUN_LOG": str(tmp_path / "srun.log")}
+    for side, rootfs in world.rootfs.items():
+        root = tmp_path / side
+        root.mkdir()
+        os.system(f"tar -xf {shlex.quote(str(rootfs.tarball))} -C {shlex.quote(str(root))}")
+        broken = "no" if side == "good" else "yes"
+        (root / "installed").write_text(f"{broken}\n")
+        (root / "dev").mkdir(exist_ok=True)
+        (root / "dev" / "null").touch(mode=0o666)
+        environ[f"SRUN_{side.upper()}"] = str(root)
+    (tmp_path / "bin").mkdir()
+    srun = tmp_path / "bin" / "srun"
+    srun.write_text(SRUN)
+    srun.chmod(0o755)
+    environ["PATH"] = f"{srun.parent}:{os.environ['PATH']}"
+    spec = {
+        "packages": PACKAGES,
+        "containers": {"runtime": "pyxis", "passing": "good", "failing": "bad"},
+    }
+    file = tmp_path / "bisect.yaml"
+    file.write_text(yaml.safe_dump(spec))
+    script = "grep -q no /installed || { echo Error: nn_test; exit 1; }"
+    done = aorta(
+        "bisect",
+        "--spec",
+        file,
+        "--output-prefix",
+        tmp_path / "out",
+        "--json",
+        "--no-cache",
+        "--",
+        "sh",
+        "-c",
+        script,
+        env=environ,
+    )
+    result = done.json()
+    assert result["status"] == "found", done.stderr
+    assert result["culprits"][0]["bad"] == world.culprit
+    calls = [json.loads(line) for line in (tmp_path / "srun.log").read_text().splitlines()]
+    saves = [options["--container-save"] for options, _ in calls if "--container-save" in options]
+    assert len(saves) == len(set(saves)) == result["builds"] + result["checks"]["builds"]
+    tests = [options for options, words in calls if words == ["sh", "-c", script]]
+    outputs = [
+        mount
+        for o in tests
+        for mount in o["--container-mounts"].split(",")
+        if "triage-tool-output" in mount
+    ]
+    assert len(outputs) == len(set(outputs)) == len(tests)

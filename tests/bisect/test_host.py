@@ -1,0 +1,383 @@
+"""`aorta bisect` in a repository of the host, as a user runs it."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from aorta_cli import Finished, aorta, start_aorta
+from git_repositories import Repository, numbered
+from processes import processes_with, wait_for_file
+
+
+def bisect(repository: Repository, out: Path, *arguments: str | Path, jobs: int = 2) -> Finished:
+    return aorta(
+        "bisect",
+        "--output-prefix",
+        out,
+        "--json",
+        "--jobs",
+        str(jobs),
+        *arguments,
+        cwd=repository.path,
+        env={"AORTA_CACHE_DIR": str(out.parent / "cache")},
+    )
+
+
+def fails_from(number: int) -> list[str]:
+    return [
+        "--",
+        "sh",
+        "-c",
+        f"test $(cat number) -lt {number} || {{ echo Error: broken; exit 1; }}",
+    ]
+
+
+def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 33)
+    repository.git("remote", "add", "origin", "https://token:secret@example.com/team/project.git")
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--bad", "HEAD", *fails_from(21))
+    assert done.exit_code == 0, done.stderr
+    result = done.json()
+    assert result["schema"] == "aorta.bisect/1"
+    assert result["status"] == "found"
+    [culprit] = result["culprits"]
+    assert (culprit["good"], culprit["bad"]) == (shas[20], shas[21])
+    assert culprit["title"] == "commit 21"
+    assert culprit["author"] == "Ann"
+    assert culprit["url"] == f"https://example.com/team/project/commit/{shas[21]}"
+    assert result["confidence"] >= 0.95
+    assert result["good"] == {"repo": shas[20]}
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["culprits"] == [culprit]
+    assert shas[21] in (tmp_path / "out" / "report.md").read_text()
+    assert "secret" not in done.stdout + done.stderr + (tmp_path / "out/debug.log").read_text()
+    for side, code in (("good", 0), ("bad", 1)):
+        shown = subprocess.run(
+            ["sh", "-c", result["reproduce"][side]], capture_output=True, check=False
+        )
+        assert shown.returncode == code, shown.stderr
+
+
+def test_one_worker_needs_no_more_states_than_halving_and_two_ends(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 33)
+    result = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(11), jobs=1).json()
+    assert result["culprits"][0]["bad"] == shas[11]
+    assert result["builds"] <= math.ceil(math.log2(32)) + 2
+
+
+def test_the_users_checkout_is_not_touched_and_no_worktree_is_left(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 12)
+    (repository.path / "number").write_text("my own edit\n")
+    (repository.path / "untracked").write_text("mine\n")
+    before = repository.git("status", "--porcelain=v2", "--branch")
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(5))
+    assert done.json()["culprits"][0]["bad"] == shas[5]
+    assert repository.git("status", "--porcelain=v2", "--branch") == before
+    assert (repository.path / "number").read_text() == "my own edit\n"
+    assert repository.worktrees() == [str(repository.path)]
+
+
+def test_links_lead_to_the_two_probes_that_matter(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 12)
+    script = 'cp number "$AORTA_TRIAL_DIR/kept"; test $(cat number) -lt 7'
+    bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script)
+    for link, number in (("last-known-good", "6"), ("first-known-bad", "7")):
+        kept = {path.read_text().strip() for path in (tmp_path / "out" / link).rglob("kept")}
+        assert kept == {number}
+
+
+def test_exit_125_skips_a_commit_and_the_answer_says_what_it_hides(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 20)
+    script = "n=$(cat number); case $n in 9|10|11) exit 125;; esac; test $n -lt 11"
+    result = bisect(
+        repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script
+    ).json()
+    assert result["status"] == "range"
+    assert [c["bad"] for c in result["culprits"]] == shas[9:13]
+    assert result["range"] == [{"package": "repo", "commits": shas[9:13]}]
+    skipped = {entry["versions"]["repo"] for entry in result["skipped"]}
+    assert skipped == set(shas[9:12])
+
+
+def test_a_failure_of_another_kind_is_neither_good_nor_bad(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 24)
+    script = (
+        "n=$(cat number); if [ $n -ge 12 ] && [ $n -lt 14 ]; then echo 'Error: cannot import'; exit 3; fi;"
+        "if [ $n -ge 18 ]; then echo 'Error: loss is nan'; exit 1; fi"
+    )
+    result = bisect(
+        repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script
+    ).json()
+    assert result["status"] == "found"
+    assert result["culprits"][0]["bad"] == shas[18]
+
+
+def test_a_flaky_failure_is_found_with_its_rate(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 17)
+    script = (
+        "n=$(cat number); test $n -lt 9 && exit 0;"
+        " r=$(od -An -N1 -tu1 /dev/urandom); test $r -lt 128 || { echo Error: flaked; exit 1; }"
+    )
+    result = bisect(
+        repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script
+    ).json()
+    assert result["status"] == "found"
+    assert result["confidence"] >= 0.95
+    assert 0.2 < result["rates"]["bad"] < 0.8
+    assert result["tests"] > result["builds"]
+
+
+def test_broken_repaired_and_broken_again_is_said_and_the_last_break_is_named(
+    tmp_path: Path,
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 33)
+    script = (
+        "n=$(cat number); { [ $n -ge 6 ] && [ $n -lt 20 ]; } || [ $n -ge 27 ] && exit 1; exit 0"
+    )
+    result = bisect(
+        repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script, jobs=1
+    ).json()
+    assert result["culprits"][0]["bad"] == shas[27]
+    assert any("broken again" in warning for warning in result["warnings"])
+
+
+def test_find_fix_names_the_repairing_commit(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 20)
+    script = "test $(cat number) -ge 13"
+    arguments = ["--bad", shas[0], "--good", shas[19], "--", "sh", "-c", script]
+    refused = bisect(repository, tmp_path / "refused", *arguments)
+    assert refused.exit_code == 2
+    assert "--find-fix" in refused.stderr
+    [culprit] = bisect(repository, tmp_path / "out", "--find-fix", *arguments).json()["culprits"]
+    assert (culprit["good"], culprit["bad"]) == (shas[13], shas[12])
+    assert culprit["title"] == "commit 13"
+
+
+def test_a_bad_end_that_passes_is_no_answer(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "true")
+    assert done.exit_code == 3
+    assert done.json()["status"] == "did_not_reproduce"
+    assert done.json()["culprits"] == []
+
+
+def test_ends_that_both_fail_are_inconsistent(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", "exit 1")
+    assert done.exit_code == 3
+    assert done.json()["status"] == "inconsistent"
+
+
+def test_a_mistake_in_the_command_is_shown_at_once(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    done = bisect(
+        repository,
+        tmp_path / "out",
+        "--good",
+        shas[0],
+        "--",
+        "sh",
+        "-c",
+        "python3 -c 'import nosuch'",
+    )
+    assert "MISTAKE" in done.stderr
+    missing = bisect(repository, tmp_path / "out2", "--good", shas[0], "--", "no-such-command")
+    assert missing.exit_code == 3
+    assert "MISTAKE" in missing.stderr
+    assert missing.json()["tests"] <= 6
+
+
+def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 8)
+    script = "echo begin; test $(cat number) -lt 5 || sleep 60"
+    result = bisect(
+        repository,
+        tmp_path / "out",
+        "--good",
+        shas[0],
+        "--oracle",
+        "hang",
+        "--silent-for",
+        "1s",
+        "--",
+        "sh",
+        "-c",
+        script,
+        jobs=4,
+    ).json()
+    assert result["culprits"][0]["bad"] == shas[5]
+
+
+def test_a_state_that_runs_out_of_time_is_skipped(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 8)
+    script = "n=$(cat number); test $n -ne 3 || sleep 60; test $n -lt 6"
+    result = bisect(
+        repository, tmp_path / "out", "--good", shas[0], "--timeout", "2", "--", "sh", "-c", script
+    ).json()
+    assert result["culprits"][-1]["bad"] == shas[6]
+
+
+def test_a_number_decides_in_metric_mode(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 16)
+    script = (
+        "n=$(cat number); t=10.$((n % 3)); test $n -lt 10 || t=14.$((n % 3));"
+        ' printf \'{"step_ms": %s}\' $t > "$AORTA_TRIAL_DIR/metrics.json"'
+    )
+    options = ["--metric-name", "step_ms", "--passing-metric", "10", "--failing-metric", "14"]
+    result = bisect(
+        repository, tmp_path / "out", "--good", shas[0], *options, "--", "sh", "-c", script
+    ).json()
+    assert result["status"] == "found"
+    assert result["culprits"][0]["bad"] == shas[10]
+
+
+def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 17)
+    log = tmp_path / "ran"
+    script = f"echo run >> {log}; test $(wc -l < {log}) -ne 6 || sleep 60; test $(cat number) -lt 9"
+    arguments = ["--good", shas[0], "--", "sh", "-c", script]
+    running = start_aorta(
+        "bisect", "--output-prefix", tmp_path / "out", "--no-cache", *arguments, cwd=repository.path
+    )
+    deadline = time.monotonic() + 60
+    while (
+        not log.exists() or len(log.read_text().splitlines()) < 6
+    ) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    done = aorta(
+        "bisect",
+        "--resume",
+        tmp_path / "out",
+        "--no-cache",
+        "--json",
+        *arguments,
+        cwd=repository.path,
+    )
+    result = done.json()
+    assert result["culprits"][0]["bad"] == shas[9], done.stderr
+    assert result["resumed_trials"] == 5
+    assert repository.worktrees() == [str(repository.path)]
+    ran = len(log.read_text().splitlines())
+    again = aorta(
+        "bisect",
+        "--resume",
+        tmp_path / "out",
+        "--no-cache",
+        "--json",
+        *arguments,
+        cwd=repository.path,
+    ).json()
+    assert again["culprits"] == result["culprits"]
+    assert len(log.read_text().splitlines()) == ran
+
+
+def test_a_changed_command_is_refused_on_resume(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(3))
+    done = aorta(
+        "bisect",
+        "--resume",
+        tmp_path / "out",
+        "--good",
+        shas[0],
+        *fails_from(2),
+        cwd=repository.path,
+    )
+    assert done.exit_code == 2
+    assert "the command changed" in done.stderr
+
+
+def test_interrupted_it_writes_what_it_knows_and_leaves_nothing(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 17)
+    mark = tmp_path / "sleeping"
+    script = f"test $(cat number) -ne 8 || {{ touch {mark}; sleep 60; }}; test $(cat number) -lt 9"
+    running = start_aorta(
+        "bisect",
+        "--output-prefix",
+        tmp_path / "out",
+        "--no-cache",
+        "--json",
+        "--good",
+        shas[0],
+        "--",
+        "sh",
+        "-c",
+        script,
+        cwd=repository.path,
+    )
+    wait_for_file(mark)
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert json.loads(out)["status"] == "partial"
+    assert (tmp_path / "out" / "result.json").exists()
+    assert repository.worktrees() == [str(repository.path)]
+    assert processes_with(f"AORTA_TRIAL_DIR={tmp_path / 'out'}") == []
+
+
+def test_outcomes_are_shared_between_runs_until_the_script_changes(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 17)
+    script = tmp_path / "check.sh"
+    script.write_text("test $(cat number) -lt 9\n")
+    first = bisect(repository, tmp_path / "one", "--good", shas[0], "--", "sh", script).json()
+    second = bisect(repository, tmp_path / "two", "--good", shas[0], "--", "sh", script).json()
+    assert second["culprits"] == first["culprits"]
+    assert second["tests"] == 0
+    assert second["cached"] >= first["builds"]
+    script.write_text("test $(cat number) -lt 4\n")
+    third = bisect(repository, tmp_path / "three", "--good", shas[0], "--", "sh", script).json()
+    assert third["culprits"][0]["bad"] == shas[4]
+    assert third["cached"] == 0
+
+
+def test_a_budget_ends_it_with_the_interval_known_so_far(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 33)
+    done = bisect(
+        repository,
+        tmp_path / "out",
+        "--good",
+        shas[0],
+        "--max-trials",
+        "8",
+        *fails_from(20),
+        jobs=1,
+    )
+    assert done.exit_code == 4
+    result = done.json()
+    assert result["status"] == "partial"
+    assert shas[20] in {culprit["bad"] for culprit in result["culprits"]}
+    assert 1 < len(result["culprits"]) < 32
+
+
+def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 33)
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--dry-run", *fails_from(20))
+    assert done.exit_code == 0
+    assert done.json()["changes"] == 32
+    assert done.json()["expected_builds"] == 7
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--good", "no-such", "--", "true"], "no commit 'no-such'"),
+        (["--good", "HEAD", "--bad", "HEAD", "--", "true"], "nothing differs"),
+        (["--good", "HEAD~1"], "no command"),
+        (["--", "true"], "nothing to bisect"),
+        (["--good", "HEAD~1", "--confidence", "2", "--", "true"], "confidence"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
+    repository, _ = numbered(tmp_path / "repo", 3)
+    done = bisect(repository, tmp_path / "out", *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert not (tmp_path / "out").exists()
