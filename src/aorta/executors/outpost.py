@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -30,7 +31,10 @@ from aorta.runtimes import Launch, launch_for
 
 LINE_VARIABLE = "AORTA_LINE"
 TICKET_VARIABLE = "AORTA_TICKET"
-FATE_VARIABLE = "AORTA_DIES_WITH_PARENT"
+PARENT_VARIABLE = "AORTA_DIES_WITH"  # the pid of a parent that it must not outlive
+NODE_VARIABLE = (
+    "AORTA_NODE"  # what its scheduler calls the machine, where that is not the host's name
+)
 _LOG_CHUNK = 1 << 20
 
 
@@ -138,8 +142,6 @@ def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:
 
 
 def _lost(trial: TrialSpec, why: str) -> TrialEnd:
-    import time
-
     return trial_end(
         trial, Launch(trial.argv, trial.cwd), {"started_at": time.time(), "lost": why}, _host()
     )
@@ -163,11 +165,14 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     given = json.loads(os.environ.pop(LINE_VARIABLE))
     ticket = os.environ.pop(TICKET_VARIABLE)
-    if os.environ.pop(FATE_VARIABLE, ""):
+    if parent := os.environ.pop(PARENT_VARIABLE, ""):
         tree.die_with_parent(signal.SIGTERM)
+        if os.getppid() != int(parent):
+            return
+    about = {"host": _host(), "node": os.environ.pop(NODE_VARIABLE, "") or _host()}
     addresses = [(str(host), int(port)) for host, port in given["addresses"]]
     try:
-        control = wire.dial(addresses, ticket, given["secret"], {"host": _host()})
+        control = wire.dial(addresses, ticket, given["secret"], about)
     except wire.NoLineError as wrong:
         sys.exit(f"aorta: {wrong}")
     with control, suppress(OwnerGoneError, ConnectionError):

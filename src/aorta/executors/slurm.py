@@ -17,7 +17,7 @@ from pathlib import Path
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.outpost import FATE_VARIABLE, TICKET_VARIABLE
+from aorta.executors.outpost import PARENT_VARIABLE, TICKET_VARIABLE
 from aorta.executors.placement import Batch, address_towards, fitting, outpost_argv
 
 _LOOK_EVERY = 2.0
@@ -229,10 +229,11 @@ class SlurmSteps(_Slurm):
                 if _needs_srun(trial)
                 else ["setpriv", "--pdeathsig=TERM", "srun", *self._options(batch.resources)]
             )
+            fate = {} if outer else {PARENT_VARIABLE: str(os.getpid())}
             with self._logs[ticket].open("wb") as log:
                 self._running[ticket] = subprocess.Popen(
                     [*outer, *outpost_argv()],
-                    env={**os.environ, **variables, TICKET_VARIABLE: ticket, FATE_VARIABLE: "1"},
+                    env={**os.environ, **variables, TICKET_VARIABLE: ticket, **fate},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

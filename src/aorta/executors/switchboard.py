@@ -214,7 +214,7 @@ class Switchboard(threading.Thread):
         held = self._held.get(line.ticket or "")
         if held is None or held.cancelled or held.line is not None:
             return False
-        held.line, held.node = line, str(line.about.get("host", ""))
+        held.line, held.node = line, str(line.about["node"])
         line.send(
             {
                 "op": "run",
@@ -318,10 +318,10 @@ class Switchboard(threading.Thread):
 def _end(held: _Held, *, lost: str | None = None, cancelled: bool = False) -> TrialEnd:
     """The end of a trial that could not speak for itself."""
     directory = held.trial.trial_dir
-    streams = {name: StreamEnd(directory / f"{name}.log") for name in ("stdout", "stderr")}
     return TrialEnd(
         held.trial.id,
-        **streams,
+        StreamEnd(directory / "stdout.log"),
+        StreamEnd(directory / "stderr.log"),
         lost=lost,
         cancelled=cancelled,
         started_at=time.time(),
