@@ -51,7 +51,11 @@ def talking(command: Command) -> Command:
 def running_trials(command: Command) -> Command:
     """Where trials run, how many at once, how long."""
     return _stacked(
-        click.option("--jobs", type=click.IntRange(1), help="Trials side by side.  [default: 1]"),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1),
+            help="Trials side by side.  [default: 1; on a cluster: what fits]",
+        ),
         click.option("--timeout", type=Duration(), help="Of one trial: seconds, or 30s, 10m, 4h."),
         click.option("--executor", default="local", show_default=True, help="local, slurm or ray."),
         click.option("--ray-address", help="An existing Ray cluster."),
@@ -59,9 +63,20 @@ def running_trials(command: Command) -> Command:
             "--gpus-per-trial",
             type=click.IntRange(0),
             default=0,
-            help="Give each trial this many devices of its own.",
+            help="Give each trial this many devices of its own (on each of its nodes).",
         ),
+        _of_a_cluster("--cpus-per-task", type=click.IntRange(1), default=1),
+        _of_a_cluster("--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."),
+        _of_a_cluster("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
+        _of_a_cluster("--partition", help="slurm."),
+        _of_a_cluster("--account", help="slurm."),
+        _of_a_cluster("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
     )(command)
+
+
+def _of_a_cluster(name: str, **about: Any) -> Callable[[Command], Command]:
+    """An option that only a scheduler understands, or one whose default fits every machine."""
+    return click.option(name, **about)
 
 
 def resumable(command: Command) -> Command:
@@ -166,9 +181,18 @@ def executor_from(given: dict[str, Any]) -> "Executor":
     from aorta.core.trial import Resources
     from aorta.executors.choosing import Wishes, open_executor, visible_devices
 
-    gpus = given["gpus_per_trial"]
-    devices = visible_devices(_devices_found()) if gpus else []
-    wishes = Wishes(given["jobs"], Resources(gpus=gpus), devices, given["ray_address"])
+    resources = Resources(
+        gpus=given["gpus_per_trial"],
+        cpus=given["cpus_per_task"],
+        nodes=given["nodes"],
+        tasks_per_node=given["tasks_per_node"],
+        partition=given["partition"],
+        account=given["account"],
+        time_limit=given["time_limit"],
+    )
+    here = given["executor"] == "local"  # elsewhere the scheduler knows and hands out the devices
+    devices = visible_devices(_devices_found()) if resources.gpus and here else []
+    wishes = Wishes(given["jobs"], resources, devices, given["ray_address"])
     return open_executor(given["executor"], wishes)
 
 

@@ -61,12 +61,17 @@ class Watch:
 class Resources:
     """What one trial needs of a machine or cluster."""
 
-    gpus: int = 0
-    cpus: int = 1
+    gpus: int = 0  # on each of its nodes
+    cpus: int = 1  # of each of its tasks
     nodes: int = 1
     tasks_per_node: int = 1
     partition: str | None = None
     account: str | None = None
+    time_limit: float | None = None  # seconds after which a scheduler may end it
+
+    @property
+    def tasks(self) -> int:
+        return self.nodes * self.tasks_per_node
 
 
 @dataclass(frozen=True)

@@ -26,22 +26,55 @@ class Wishes:
 
 
 def open_executor(name: str, wishes: Wishes) -> Executor:
-    makers: dict[str, Callable[[Wishes], Executor]] = {"local": _local}
-    makers |= {
-        point.name: point.load() for point in entry_points(group=GROUP) if point.name == name
-    }
-    if name not in makers:
-        known = sorted({"local", *(point.name for point in entry_points(group=GROUP))})
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name in points:
+        maker: Callable[[Wishes], Executor] = points[name].load()
+    elif name in _BUILT_IN:
+        maker = _BUILT_IN[name]
+    else:
+        known = sorted({*_BUILT_IN, *points})
         raise UsageError(f"unknown executor {name!r}; expected one of: {', '.join(known)}")
-    return makers[name](wishes)
+    return maker(wishes)
 
 
 def _local(wishes: Wishes) -> Executor:
     from aorta.executors.local import LocalExecutor
 
+    _refuse_what_one_machine_cannot_give(wishes.resources)
     return LocalExecutor(
         wishes.jobs or 1, gpus_per_trial=wishes.resources.gpus, devices=wishes.devices
     )
+
+
+def _slurm(wishes: Wishes) -> Executor:
+    from aorta.executors.cluster import ClusterExecutor
+    from aorta.executors.slurm import slurm_placement
+
+    placement = slurm_placement(wishes.resources)
+    return ClusterExecutor(placement, jobs=wishes.jobs, resources=wishes.resources)
+
+
+def _ray(wishes: Wishes) -> Executor:
+    from aorta.executors.cluster import ClusterExecutor
+    from aorta.executors.ray import RayTasks
+
+    placement = RayTasks(wishes.address, wishes.resources)
+    return ClusterExecutor(placement, jobs=wishes.jobs, resources=wishes.resources)
+
+
+_BUILT_IN: dict[str, Callable[[Wishes], Executor]] = {
+    "local": _local,
+    "slurm": _slurm,
+    "ray": _ray,
+}
+
+
+def _refuse_what_one_machine_cannot_give(resources: Resources) -> None:
+    if resources.tasks > 1:
+        raise UsageError(
+            f"--nodes {resources.nodes} and --tasks-per-node {resources.tasks_per_node} need a scheduler; "
+            "add --executor slurm, or let the command start its own ranks"
+        )
 
 
 def visible_devices(found: Sequence[str]) -> list[str]:

@@ -14,12 +14,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from aorta.executors import tree
-from aorta.executors.streams import Arrivals, SlowPatternError, WatchedStream, compiled
+from aorta.executors.streams import Arrivals, Mirror, SlowPatternError, WatchedStream, compiled
 
 _CHUNK = 256 * 1024
 _CLEANUP_SECONDS = 30
@@ -97,9 +98,15 @@ class Keeper:
 class Trial:
     """One order, from fork to the last process gone."""
 
-    def __init__(self, keeper: Keeper, order: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        order: dict[str, Any],
+        mirrors: Mapping[str, Mirror] | None = None,
+    ) -> None:
         self.keeper = keeper
         self.order = order
+        self.mirrors = mirrors or {}
         self.status: int | None = None
         self.facts: dict[str, Any] = {
             "trial_id": order["trial_id"],
@@ -145,7 +152,9 @@ class Trial:
                 fcntl.fcntl(read_end, _F_SETPIPE_SZ, 1 << 20)
             patterns = compiled(self.order["patterns"], name)
             limit = self.order["max_log_bytes"]
-            self.streams[read_end] = WatchedStream(name, directory / f"{name}.log", patterns, limit)
+            self.streams[read_end] = WatchedStream(
+                name, directory / f"{name}.log", patterns, limit, self.mirrors.get(name)
+            )
         try:
             return tree.start(self.order["argv"], self.order["env"], self.order["cwd"], *write_ends)
         finally:

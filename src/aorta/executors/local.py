@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
+from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.executors.orders import GRACE_SECONDS, MAX_LOG_BYTES, order_for, trial_end
 from aorta.runtimes import Launch, launch_for
 
-GRACE_SECONDS = 5.0
-MAX_LOG_BYTES = 256 * 1024 * 1024
 _CLOSE_PATIENCE = 20.0
 _SOURCE = str(Path(__file__).parents[2])
 _KEEPER = (
@@ -85,7 +84,9 @@ class LocalExecutor:
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
         try:
-            slot.send(self._order(trial, launch))
+            slot.send(
+                order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
+            )
         except OSError:
             slot.trial, slot.launch = trial, launch
             self._keeper_died(slot)
@@ -153,24 +154,6 @@ class LocalExecutor:
             slot.process.kill()
             slot.process.wait()
 
-    def _order(self, trial: TrialSpec, launch: Launch) -> dict[str, Any]:
-        watch = trial.watch
-        return {
-            "op": "run",
-            "trial_id": trial.id,
-            "argv": list(launch.argv),
-            "cwd": str(launch.cwd),
-            "env": launch.environ(os.environ),
-            "cleanup": [list(argv) for argv in launch.cleanup],
-            "trial_dir": str(trial.trial_dir),
-            "patterns": [vars(pattern) for pattern in watch.patterns],
-            "timeout": trial.timeout,
-            "silent_for": watch.silent_for,
-            "longer_than": watch.longer_than,
-            "grace": self._grace,
-            "max_log_bytes": self._max_log_bytes,
-        }
-
     def _receive(self, slot: _Slot) -> None:
         try:
             data = slot.control.recv(1 << 20)
@@ -198,69 +181,6 @@ class LocalExecutor:
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
         facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
         self._ended.append(trial_end(trial, launch, facts, self._host))
-
-
-def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: str) -> TrialEnd:
-    """The keeper's facts as a `TrialEnd`, with what the trial left in its files."""
-    exit_code = facts.get("exit_code")
-    lost = facts.get("lost")
-    if lost is None and (refusal := launch.refusal(exit_code, facts["stderr"]["tail"])):
-        lost = f"the container did not start: {refusal}"
-    return TrialEnd(
-        trial_id=trial.id,
-        stdout=_stream_end(trial, facts, "stdout"),
-        stderr=_stream_end(trial, facts, "stderr"),
-        exit_code=exit_code,
-        signal=facts.get("signal"),
-        timed_out=facts.get("timed_out", False),
-        hung=facts.get("hung", False),
-        cancelled=facts.get("cancelled", False),
-        lost=lost,
-        matches=tuple(
-            Match(m["pattern"], m["stream"], m["line"], m["at"], tuple(m["groups"]))
-            for m in facts.get("matches", ())
-        ),
-        started_at=facts["started_at"],
-        duration=facts.get("duration", 0.0),
-        host=host,
-        image_digest=launch.image_digest,
-        result=_left_behind(trial, facts["started_at"]),
-        # Nothing outlives the first process of a container: what is left is the engine's own, still tidying up.
-        leftovers=0 if launch.container else facts.get("leftovers", 0),
-    )
-
-
-def _stream_end(trial: TrialSpec, facts: Mapping[str, Any], name: str) -> StreamEnd:
-    seen = facts.get(name, {})
-    return StreamEnd(
-        path=trial.trial_dir / f"{name}.log",
-        bytes_seen=seen.get("bytes_seen", 0),
-        bytes_kept=seen.get("bytes_kept", 0),
-        first_at=seen.get("first_at"),
-        last_at=seen.get("last_at"),
-        tail=seen.get("tail", ""),
-        problem=seen.get("problem"),
-    )
-
-
-def _left_behind(trial: TrialSpec, started_at: float) -> dict[str, Any] | None:
-    """result.json of a workload, and the file of a metric oracle. An unreadable one counts as none."""
-    result = _json_object(trial.trial_dir / "result.json")
-    if trial.watch.json_file is not None:
-        for path in (trial.trial_dir / trial.watch.json_file, trial.cwd / trial.watch.json_file):
-            # One left by an earlier trial in a shared directory says nothing about this one.
-            with suppress(OSError):
-                if path.stat().st_mtime >= started_at - 1:
-                    return {**(result or {}), "metrics_file": _json_object(path)}
-    return result
-
-
-def _json_object(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def _kill_by_variable(assignment: str) -> None:

@@ -8,7 +8,7 @@ fire on the first half of `loss=12`.
 import re
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,9 @@ QUIET = 0.2
 TAIL = 32 * 1024
 PATTERN_SECONDS = 5.0  # one scan of one window; a pattern that needs longer backtracks for ever
 _LINE = 400
+
+Mirror = Callable[[bytes], None]
+"""Gets every byte that a log keeps, as it is kept: for somebody who cannot see the file."""
 
 
 class SlowPatternError(Exception):
@@ -41,8 +44,9 @@ class Pattern:
 class Log:
     """A file that holds the first `limit` bytes and, behind a marker, the last `TAIL` bytes of a longer stream."""
 
-    def __init__(self, path: Path, limit: int) -> None:
+    def __init__(self, path: Path, limit: int, mirror: Mirror | None = None) -> None:
         self._file = path.open("wb", buffering=0)
+        self._mirror = mirror
         self._room = limit
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
@@ -52,15 +56,21 @@ class Log:
 
     def write(self, data: bytes) -> None:
         head = data[: self._room]
-        if head and self.problem is None:
-            try:
-                self.kept += self._file.write(head)
-            except OSError as wrong:  # a full disk must not end the watching
-                self.problem = wrong.strerror or str(wrong)
+        if head:
+            self._keep(head)
         self._room -= len(head)
         rest = data[len(head) :]
         if rest:
             self._keep_tail(rest)
+
+    def _keep(self, data: bytes) -> None:
+        if self.problem is None:
+            try:
+                self.kept += self._file.write(data)
+            except OSError as wrong:  # a full disk must not end the watching
+                self.problem = wrong.strerror or str(wrong)
+        if self._mirror is not None:
+            self._mirror(data)
 
     def _keep_tail(self, data: bytes) -> None:
         self._tail.append(data)
@@ -73,10 +83,7 @@ class Log:
     def close(self) -> None:
         if self._tail and self.problem is None:
             marker = f"\n[aorta: {self._left_out} bytes left out]\n".encode()
-            try:
-                self.kept += self._file.write(marker + b"".join(self._tail))
-            except OSError as wrong:
-                self.problem = wrong.strerror or str(wrong)
+            self._keep(marker + b"".join(self._tail))
         self._file.close()
 
 
@@ -115,10 +122,17 @@ class Arrivals:
 class WatchedStream:
     """Bytes in, log and matches out. Memory is bounded whatever is written."""
 
-    def __init__(self, name: str, path: Path, patterns: list[Pattern], limit: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        patterns: list[Pattern],
+        limit: int,
+        mirror: Mirror | None = None,
+    ) -> None:
         self.name = name
         self.path = path
-        self.log = Log(path, limit)
+        self.log = Log(path, limit, mirror)
         self.patterns = patterns
         self.seen = 0
         self.first_at: float | None = None

@@ -21,6 +21,11 @@ def adopt_orphans() -> None:
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def die_with_parent(number: signal.Signals) -> None:
+    """Be sent this signal when the process that started this one is gone."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
 def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, stderr: int) -> int:
     """Fork and execute in a session of its own; dies with this process. Raises the OSError of the child."""
     keeper = os.getpid()
@@ -29,7 +34,7 @@ def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, st
     if pid == 0:
         try:
             os.setsid()
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            die_with_parent(signal.SIGKILL)
             if os.getppid() != keeper:
                 os._exit(1)
             _prepare(cwd, stdout, stderr)

@@ -1,0 +1,99 @@
+"""A trial of several ranks: one command on every node and task of its job, each rank with logs of its own.
+
+The ranks go through srun, whose output is that of all of them, so that whoever watches the trial watches every rank.
+Beside that each rank leaves `rank_<r>.out` and `rank_<r>.err` in the trial's directory. Standard library only.
+"""
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from aorta.core.trial import RuntimeKind, TrialSpec
+from aorta.executors import tree
+from aorta.runtimes import Launch
+
+_SOURCE = str(Path(__file__).parents[2])
+_RANK = (
+    f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.ranks import main; main()"
+)
+_GRACE = 3.0
+_CHUNK = 256 * 1024
+
+# In a container there may be no Python. The command's exit code goes through a file because a pipe has that of `tee`.
+_RANK_IN_CONTAINER = """
+rank="$AORTA_TRIAL_DIR/rank_${SLURM_PROCID:-0}"
+{ { "$@"; echo $? > "$rank.exit"; } 2>&1 >&3 3>&- | tee "$rank.err" >&2; } 3>&1 | tee "$rank.out"
+code=$(cat "$rank.exit"); rm -f "$rank.exit"; exit "$code"
+"""
+
+
+def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
+    """The launch on all tasks of the trial through `srun OPTIONS`; as it is where it needs no srun."""
+    if srun is None:
+        return launch
+    if trial.environment.kind is RuntimeKind.PYXIS:  # its launch is an srun already
+        own = launch.argv[1 : len(launch.argv) - len(trial.argv)]
+        wrapped = ("sh", "-c", _RANK_IN_CONTAINER, "rank") if trial.resources.tasks > 1 else ()
+        return replace(launch, argv=(launch.argv[0], *srun, *own, *wrapped, *trial.argv))
+    python = (sys.executable, "-S", "-E", "-s", "-c", _RANK)
+    return replace(launch, argv=("srun", *srun, *python, *launch.argv))
+
+
+def main() -> None:
+    """One rank: run the command, copy its output to the rank's own logs, leave no process behind."""
+    directory = Path(os.environ["AORTA_TRIAL_DIR"])
+    name = f"rank_{os.environ.get('SLURM_PROCID', '0')}"
+    tree.adopt_orphans()
+    wanted = [True]
+    signal.signal(signal.SIGTERM, lambda *_: wanted.clear())
+    pipes = {"out": os.pipe(), "err": os.pipe()}
+    with (
+        (directory / f"{name}.out").open("wb", 0) as out,
+        (directory / f"{name}.err").open("wb", 0) as err,
+    ):
+        try:
+            pid = tree.start(
+                sys.argv[1:], os.environ, str(Path.cwd()), pipes["out"][1], pipes["err"][1]
+            )
+        except OSError as wrong:
+            sys.exit(f"could not start {sys.argv[1]!r}: {wrong.strerror}")
+        for _, write_end in pipes.values():
+            os.close(write_end)
+        targets = {pipes["out"][0]: (1, out.fileno()), pipes["err"][0]: (2, err.fileno())}
+        status = _copy_until_end(pid, targets, wanted)
+        tree.end_all(_GRACE)
+    _end_as(status)
+
+
+def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[bool]) -> int:
+    """The command's wait status; TERM's own if the rank was told to stop."""
+    open_ends = set(targets)
+    status: int | None = None
+    while wanted:
+        ready = select.select(list(open_ends), [], [], 0.05)[0]
+        for end in ready:
+            data = os.read(end, _CHUNK)
+            if not data:
+                open_ends.discard(end)
+            for target in targets[end]:
+                with suppress(OSError):  # a full disk or a closed srun must not end the copying
+                    os.write(target, data)
+        if status is None:
+            status = tree.reap().get(pid)
+        elif not ready:
+            return status
+    return int(signal.SIGTERM)
+
+
+def _end_as(status: int) -> None:
+    """As the command ended: srun tells a signal from an exit code."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
+        os.kill(os.getpid(), number)
+    sys.exit(os.WEXITSTATUS(status))

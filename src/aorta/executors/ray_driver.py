@@ -1,0 +1,185 @@
+"""The process in which Ray lives: it submits tasks, and says over a socket what became of them.
+
+Ray prints where it likes, installs signal handlers and starts threads; a process of its own keeps all of that out of
+Aorta's. It is run as a script, so that Ray sends `hold_place` to the workers by value: they need no Aorta.
+"""
+
+import hashlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import ray
+
+_PACKAGE = Path(__file__).parents[1]
+_NEEDED = ("core", "executors", "runtimes")  # what an outpost imports: standard library only
+_untyped: Any = ray  # for those of its functions that carry no types
+_NODES_EVERY = 1.0
+_TICK = 0.2
+
+
+def hold_place(archive: bytes, digest: str, variables: Mapping[str, str]) -> str:
+    """On a worker: become the parent of an outpost, from an archive of Aorta's own source, until it ends."""
+    private = Path(tempfile.gettempdir()) / f"aorta-{os.getuid()}"
+    private.mkdir(mode=0o700, exist_ok=True)
+    about = private.lstat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o077:  # somebody else's
+        private = Path(tempfile.mkdtemp(prefix="aorta-"))
+    source = private / f"{digest}.zip"
+    if not source.exists():
+        unfinished = private / f"{digest}.{os.getpid()}"
+        unfinished.write_bytes(archive)
+        unfinished.replace(source)
+    program = (
+        f"import sys; sys.path.insert(0, {str(source)!r}); "
+        "from aorta.executors.outpost import main; main()"
+    )
+    node = ray.get_runtime_context().get_node_id()
+    mine = {**variables, "AORTA_NODE": node, "AORTA_DIES_WITH": str(os.getpid())}
+    outpost = subprocess.Popen(
+        [sys.executable, "-S", "-E", "-s", "-c", program],
+        env={**os.environ, **mine},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        said = outpost.communicate()[1]
+    finally:
+        if outpost.poll() is None:
+            outpost.terminate()
+            outpost.wait(60)
+    return bytes(said[-300:]).decode("utf-8", "replace").strip()
+
+
+class Driver:
+    """Commands in, news out, until the owner closes the socket."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._received = b""
+        self._tasks: dict[Any, str] = {}  # reference -> ticket
+        self._nodes: list[dict[str, Any]] = []
+        self._nodes_at = 0.0
+        archive = _own_source()
+        self._digest = hashlib.sha256(archive).hexdigest()[:32]
+        self._archive = ray.put(archive)
+        self._hold = ray.remote(hold_place)
+
+    def serve(self) -> None:
+        while True:
+            self._tell_nodes()
+            if select.select([self._control], [], [], _TICK)[0]:
+                data = self._control.recv(1 << 20)
+                if not data:
+                    return
+                self._received += data
+                for command in self._commands():
+                    self._obey(command)
+            self._tell_ends()
+
+    def _commands(self) -> Iterator[dict[str, Any]]:
+        while b"\n" in self._received:
+            line, _, self._received = self._received.partition(b"\n")
+            yield json.loads(line)
+
+    def _obey(self, command: Mapping[str, Any]) -> None:
+        if command["op"] == "submit":
+            avoided = command["avoid"]
+            selector = {"ray.io/node-id": f"!in({','.join(avoided)})"} if avoided else None
+            task = self._hold.options(
+                num_cpus=command["cpus"],
+                num_gpus=command["gpus"],
+                max_retries=0,  # the engine tries again, and counts it
+                label_selector=selector,
+                name="aorta trial",
+            ).remote(self._archive, self._digest, command["variables"])
+            self._tasks[task] = command["ticket"]
+        else:
+            for task, ticket in self._tasks.items():
+                if ticket in command["tickets"]:
+                    ray.cancel(task, force=False, recursive=False)
+
+    def _tell_ends(self) -> None:
+        if not self._tasks:
+            return
+        tasks = list(self._tasks)
+        for task in ray.wait(tasks, num_returns=len(tasks), timeout=0)[0]:
+            self._tell({"op": "over", "ticket": self._tasks.pop(task), "why": _why(task)})
+
+    def _tell_nodes(self) -> None:
+        if time.monotonic() - self._nodes_at < _NODES_EVERY:
+            return
+        self._nodes_at = time.monotonic()
+        nodes = [_described(node) for node in _untyped.nodes() if node["Alive"]]
+        if nodes != self._nodes:
+            self._nodes = nodes
+            self._tell({"op": "nodes", "nodes": nodes})
+
+    def _tell(self, news: Mapping[str, Any]) -> None:
+        self._control.sendall(json.dumps(news).encode() + b"\n")
+
+
+def _why(task: Any) -> str:
+    """Why a task that is over gives no more: its outpost's last words, or what Ray says of it."""
+    try:
+        said = ray.get(task)
+    except ray.exceptions.TaskCancelledError:
+        return "its task was cancelled"
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
+        return "Ray lost its worker"
+    except ray.exceptions.RayError as wrong:
+        return f"Ray could not run it: {' '.join(str(wrong).split())[:300]}"
+    return f"its task ended without a report{': ' if said else ''}{said}"
+
+
+def _described(node: Mapping[str, Any]) -> dict[str, Any]:
+    resources = node["Resources"]
+    return {
+        "id": node["NodeID"],
+        "cpus": int(resources.get("CPU", 0)),
+        "gpus": int(resources.get("GPU", 0)),
+    }
+
+
+def _own_source() -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for room in _NEEDED:
+            for path in sorted((_PACKAGE / room).glob("*.py")):
+                archive.writestr(zipfile.ZipInfo(f"aorta/{room}/{path.name}"), path.read_bytes())
+        for name in ("__init__.py", "version.py"):
+            archive.writestr(zipfile.ZipInfo(f"aorta/{name}"), (_PACKAGE / name).read_bytes())
+    return buffer.getvalue()
+
+
+def main() -> None:
+    number, address = int(sys.argv[1]), sys.argv[2] or None
+    with socket.socket(fileno=number) as control:
+        control.set_inheritable(False)
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            include_dashboard=False if address is None else None,
+            namespace="aorta",
+        )
+        try:
+            home = _untyped.util.get_node_ip_address()
+            control.sendall(json.dumps({"op": "ready", "address": home}).encode() + b"\n")
+            Driver(control).serve()
+        finally:
+            ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Slurm's own commands: what we ask them, and how we read their answers. Knows nothing of trials."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from aorta.core.errors import InfrastructureError
+
+_SECONDS = 60.0
+_USABLE = frozenset({"idle", "mixed", "allocated", "completing"})
+_FINAL: Mapping[str, str] = {
+    "BOOT_FAIL": "its node did not boot",
+    "CANCELLED": "its job was cancelled from outside",
+    "COMPLETED": "its job ended without a report",
+    "DEADLINE": "its job missed its deadline",
+    "FAILED": "its job failed",
+    "NODE_FAIL": "its node failed",
+    "OUT_OF_MEMORY": "its job ran out of memory",
+    "PREEMPTED": "its job was preempted",
+    "REVOKED": "its job was revoked",
+    "TIMEOUT": "its job reached its time limit",
+}
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job or one task of an array, as `squeue`, `sacct` or `scontrol` tells of it."""
+
+    name: str
+    nodes: str = ""
+
+    @property
+    def why_over(self) -> str | None:
+        """Why nothing more is to be expected of it; None while something is."""
+        return _FINAL.get(self.name.split(maxsplit=1)[0].rstrip("+")) if self.name else None
+
+
+@dataclass(frozen=True)
+class NodeState:
+    name: str
+    cpus: int
+    gpus: int
+    usable: bool
+
+
+def ask(*argv: str, text: str | None = None, env: Mapping[str, str] | None = None) -> str:
+    """The answer of one command; what it complains of becomes one line."""
+    if shutil.which(argv[0]) is None:
+        raise InfrastructureError(
+            f"{argv[0]} is not on PATH, and trials on Slurm need it; install it with: apt-get install slurm-client"
+        )
+    try:
+        done = subprocess.run(
+            argv,
+            input=text or "",
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_SECONDS,
+            env=env,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InfrastructureError(f"{argv[0]} did not answer within {_SECONDS:g} s") from None
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        raise InfrastructureError(f"{argv[0]}: {said[-1] if said else 'failed and said nothing'}")
+    return done.stdout
+
+
+def configuration() -> dict[str, str]:
+    rows = (line.partition("=") for line in ask("scontrol", "show", "config").splitlines())
+    return {name.strip(): value.strip() for name, equals, value in rows if equals}
+
+
+def nodes_of(partition: str | None) -> list[NodeState]:
+    """The nodes of a partition, or of the default one."""
+    chosen = (f"--partition={partition}",) if partition else ()
+    answer = ask("sinfo", "--noheader", "--Node", "--format=%N|%c|%T|%G|%P", *chosen)
+    found = {}
+    for line in answer.splitlines():
+        name, cpus, state, resources, where = line.split("|")
+        if partition or where.endswith("*"):
+            found[name] = NodeState(name, int(cpus), _gpus(resources), _word(state) in _USABLE)
+    return list(found.values())
+
+
+def states_of(jobs: Collection[str], *, accounting: bool) -> dict[str, JobState]:
+    """The state of every task of these array jobs, as `JOB_INDEX`: one question for all of them."""
+    found = dict(_in_queue(jobs))
+    forgotten = {job for job in jobs if not any(task.startswith(f"{job}_") for task in found)}
+    if forgotten:  # the controller forgets ended jobs after MinJobAge
+        found |= dict(_in_accounting(forgotten) if accounting else _in_controller(forgotten))
+    return found
+
+
+def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
+    try:
+        answer = ask(
+            "squeue", "--noheader", "--array", "--states=all", "--format=%F|%K|%T|%N",
+            f"--jobs={','.join(jobs)}",
+        )  # fmt: skip
+    except InfrastructureError as wrong:
+        if "Invalid job id" in wrong.message:
+            return
+        raise
+    for line in answer.splitlines():
+        job, index, state, nodes = line.split("|")
+        yield f"{job}_{index}", JobState(state, nodes)
+
+
+def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
+    answer = ask(
+        "sacct", "--noheader", "--parsable2", "--allocations", "--array",
+        "--format=JobID,State,NodeList", f"--jobs={','.join(jobs)}",
+    )  # fmt: skip
+    for line in answer.splitlines():
+        task, state, nodes = line.split("|")
+        yield task, JobState(state, nodes)
+
+
+def _in_controller(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
+    """Where there is no accounting. One that is forgotten here too is unknown to everybody."""
+    for line in ask("scontrol", "--oneliner", "show", "job").splitlines():
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        if fields.get("ArrayJobId") in jobs:
+            task = f"{fields['ArrayJobId']}_{fields.get('ArrayTaskId', '')}"
+            yield task, JobState(fields.get("JobState", ""), fields.get("NodeList", ""))
+
+
+def allocated_cpus(environ: Mapping[str, str]) -> list[int]:
+    """`4(x2),8` of SLURM_JOB_CPUS_PER_NODE as one number a node."""
+    cpus: list[int] = []
+    for part in environ.get("SLURM_JOB_CPUS_PER_NODE", "1").split(","):
+        number, _, times = part.partition("(x")
+        cpus += [int(number)] * int(times.rstrip(")") or 1)
+    return cpus
+
+
+def allocated_gpus(environ: Mapping[str, str]) -> int:
+    """GPUs on each node of the allocation."""
+    given = environ.get("SLURM_GPUS_ON_NODE") or environ.get("SLURM_GPUS_PER_NODE") or "0"
+    return int(given.rpartition(":")[2])
+
+
+def current_allocation() -> str | None:
+    return os.environ.get("SLURM_JOB_ID") or None
+
+
+def _word(state: str) -> str:
+    """`mixed*`, `idle~`: the state without the flag behind it."""
+    return re.sub(r"[^a-z].*", "", state.lower())
+
+
+def _gpus(resources: str) -> int:
+    """`gpu:2`, `gpu:a100:4(S:0-1)`, `gpu:a:1,gpu:b:3,shard:8`."""
+    return sum(int(n) for n in re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", resources))

@@ -1,0 +1,21 @@
+"""Ray."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from aorta.core.trial import Resources
+from aorta.executors.cluster import ClusterExecutor
+from aorta.executors.ray import RayTasks
+from executor_contract import ExecutorContract
+
+
+@pytest.fixture
+def executor() -> Iterator[ClusterExecutor]:
+    ex = ClusterExecutor(RayTasks(None, Resources()), jobs=2, grace=0.5)
+    yield ex
+    ex.close()
+
+
+class TestRay(ExecutorContract):
+    pass
