@@ -14,6 +14,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("env", "aorta.cli.env", "What exactly is this machine?"),
     Verb("run", "aorta.cli.run", "Does it fail, how often, how fast?"),
     Verb("reduce", "aorta.cli.reduce", "What is the smallest workload that still fails?"),
+    Verb("report", "aorta.cli.report", "Show me: one page from any run directory."),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
     Verb("attrsvc", "aorta.cli.attrsvc", "The same as a service for launchers."),
