@@ -15,6 +15,8 @@ VERBS: tuple[Verb, ...] = (
     Verb("run", "aorta.cli.run", "Does it fail, how often, how fast?"),
     Verb("reduce", "aorta.cli.reduce", "What is the smallest workload that still fails?"),
     Verb("report", "aorta.cli.report", "Show me: one page from any run directory."),
+    Verb("watch", "aorta.cli.watch", "Show me while it runs."),
+    Verb("runs", "aorta.cli.runs", "Which runs are there, and what changed between two?"),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
     Verb("attrsvc", "aorta.cli.attrsvc", "The same as a service for launchers."),

@@ -23,7 +23,7 @@ from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-_OTHER_SCHEMAS = {"optimize.json": ("aorta.optimize/", "triage")}
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10
 _LONGEST_LINE = 2000
@@ -87,7 +87,7 @@ class Reader:
     def open(self) -> Run:
         records = read_records_of(self.path)
         raw = {
-            "name": self.path.resolve().name,
+            "name": _name_of(self.path.resolve()),
             "about": RunDir(self.path).about(),
             "material": self._gather(self.path),
             "texts": sorted({text for record in records for text in _texts_of(record)}),
@@ -109,17 +109,19 @@ class Reader:
         return clean
 
 
+def _name_of(path: Path) -> str:
+    """A directory that is named by the second says nothing without the one it lies in."""
+    return f"{path.parent.name}/{path.name}" if _STAMP.match(path.name) else path.name
+
+
 def verb_of(path: Path) -> str:
     """By what the run says of itself, else by the schema of a document that only this verb writes."""
     said = words(RunDir(path).about(), "verb").split()[:1]
     for layout in LAYOUTS:
         found = (file for name in layout.documents for file in sorted(path.glob(name)))
         schemas = (words(read_json(file), "schema") for file in found)
-        if said == [layout.verb] or any(s.startswith(layout.schema) for s in schemas):
+        if said == [layout.verb] or any(s.startswith(layout.schemas) for s in schemas):
             return layout.verb
-    for name, (schema, verb) in _OTHER_SCHEMAS.items():
-        if words(read_json(path / name), "schema").startswith(schema):
-            return verb
     if attribution_in(path):
         return "attribution"
     raise UsageError(

@@ -51,6 +51,6 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 def factor(before: float, after: float) -> str:
     """`36 times less`."""
-    if after <= 0 or before <= after:
+    if after <= 0 or before < 1.2 * after:
         return ""
     return f"{before / after:.3g} times less"

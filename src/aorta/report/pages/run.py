@@ -45,9 +45,11 @@ def _answer(run: Run, name: str) -> Answer:
         return Answer(words_, Tone.UNSURE, more)
     if not tally.reproduced:
         bad = " but fails in other ways" if tally.other else ""
-        sentence = f"{name} did not show the failure{bad}: {rate(0, tally.evidence, "trial")}"
+        sentence = f"{name} did not show the failure{bad}: {rate(0, tally.evidence, 'trial')}"
         return Answer(sentence, Tone.UNSURE if tally.other else Tone.FINE, more)
-    return Answer(f"{name} fails in {rate(tally.reproduced, tally.evidence, "trial")}", Tone.FOUND, more)
+    return Answer(
+        f"{name} fails in {rate(tally.reproduced, tally.evidence, 'trial')}", Tone.FOUND, more
+    )
 
 
 def _picture(run: Run) -> Figure | None:
