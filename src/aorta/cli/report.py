@@ -1,0 +1,43 @@
+"""`aorta report`: show me."""
+
+from pathlib import Path
+
+import click
+
+from aorta.cli.printing import print_json
+
+
+@click.command()
+@click.argument("run_dir", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="[default: RUN_DIR/report.html]"
+)
+@click.option("--open", "open_it", is_flag=True, help="Show it in a browser.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(run_dir: Path, output: Path | None, open_it: bool, as_json: bool) -> None:
+    """Make one HTML page of any run directory: the answer, a picture, the evidence.
+
+    The page needs no network and no script. Names, addresses, paths and secrets are replaced, so that it may be shared.
+
+    \b
+    aorta report results/half_nan
+    aorta report triage_results/GPU-7/half_nan/2026-11-15T05-35-08 -o page.html --open
+
+    \b
+    Exit codes: 0 written; 2 this is no run directory; 5 it cannot be written.
+    """
+    from aorta.engine.rundir import write_atomically
+    from aorta.report.building import page_of, reader_of
+    from aorta.report.html import document
+
+    page = page_of(reader_of(run_dir).open())
+    place = output or run_dir / "report.html"
+    text = document(page)
+    write_atomically(place, text)
+    if as_json:
+        content = {"path": str(place), "bytes": len(text.encode()), "answer": page.answer.sentence}
+        print_json("aorta.report/1", content)
+    else:
+        click.echo(f"{page.answer.sentence}\n{place}")
+    if open_it:
+        click.launch(place.resolve().as_uri())

@@ -1,0 +1,33 @@
+"""The one way from a run directory to its page, for the file, the live view and the list of runs."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from aorta.report.model import Page
+from aorta.report.opening import Gather, Reader, Run
+from aorta.report.pages import attribution, bisect, launch, reduce, run, triage
+
+_GATHERERS: Mapping[str, Gather] = {
+    "run": run.gather,
+    "reduce": reduce.gather,
+    "triage": triage.gather,
+    "bisect": bisect.gather,
+    "launch": launch.gather,
+    "attribution": attribution.gather,
+}
+_PAGES: Mapping[str, Callable[[Run], Page]] = {
+    "run": run.page,
+    "reduce": reduce.page,
+    "triage": triage.page,
+    "bisect": bisect.page,
+    "launch": launch.page,
+    "attribution": attribution.page,
+}
+
+
+def reader_of(path: Path) -> Reader:
+    return Reader(path, _GATHERERS)
+
+
+def page_of(opened: Run) -> Page:
+    return _PAGES[opened.verb](opened)

@@ -1,0 +1,72 @@
+"""How each axis of a reduction shrank: a panel an axis, its size over the trials on a logarithmic scale."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aorta.report.charts.drawing import (
+    canvas,
+    fitted,
+    label,
+    line,
+    marks,
+    step_line,
+    x_axis,
+    y_axis,
+)
+from aorta.report.charts.scales import Scale, log_scale, short
+from aorta.report.markup import Markup
+
+_PANEL, _GAP, _TOP = 104, 40, 22
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate: after how many trials it was decided, its size along the axis, whether it was accepted."""
+
+    trial: int
+    size: float
+    accepted: bool
+
+
+@dataclass(frozen=True)
+class AxisTrack:
+    name: str
+    initial: float
+    floor: float | None
+    tried: Sequence[Tried]
+
+    @property
+    def final(self) -> float:
+        return next((each.size for each in reversed(self.tried) if each.accepted), self.initial)
+
+
+def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: str) -> Markup:
+    left, right = 52, width - 52
+    across = Scale(0, max(1, trials), left, right, whole=True)
+    parts: list[object] = []
+    for number, track in enumerate(tracks):
+        top = _TOP + number * (_PANEL + _GAP)
+        parts.append(_panel(track, across, top, left, right))
+    foot = _TOP + len(tracks) * (_PANEL + _GAP) - _GAP + 10
+    parts += [*x_axis(across, foot), label(right, foot + 30, "trial", "tick", "end")]
+    return canvas(width, foot + 38, says, parts)
+
+
+def _panel(track: AxisTrack, across: Scale, top: float, left: float, right: float) -> list[object]:
+    sizes = [track.initial, *(each.size for each in track.tried)]
+    if track.floor is not None:
+        sizes.append(track.floor)
+    up = log_scale(sizes, top + _PANEL, top + 8)
+    kept = [(across(0), up(track.initial))]
+    kept += [(across(each.trial), up(each.size)) for each in track.tried if each.accepted]
+    end = (right, up(track.final))
+    floor = up(track.floor) if track.floor is not None else None
+    return [
+        label(left - 40, top - 4, fitted(track.name, right - left), "name"),
+        *y_axis(up, left, right),
+        line(left, floor, right, floor, "floor") if floor is not None else None,
+        step_line([*kept, end]),
+        marks("rejected", ((across(t.trial), up(t.size)) for t in track.tried if not t.accepted)),
+        marks("accepted", kept[1:]),
+        label(right + 6, end[1] + 4, short(track.final), "value"),
+    ]

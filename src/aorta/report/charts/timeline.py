@@ -1,0 +1,129 @@
+"""One merged timeline of changes: every probe where it was made, and the belief about the culprit as it sharpened."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aorta.core.outcome import Outcome
+from aorta.report.charts.drawing import canvas, fitted, label, line, marks, rect, x_axis
+from aorta.report.charts.scales import Scale
+from aorta.report.markup import Markup, el
+
+Atoms = Sequence[tuple[int, int, float]]
+"""`(first candidate, one past the last, weight of each)`: candidates between the same trials share a weight."""
+
+_LANE, _RIDGE = 22, 30
+
+
+@dataclass(frozen=True)
+class Probe:
+    position: int  # how many changes are applied; 0 is the good end
+    outcome: Outcome
+    says: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The changes of the merged path: the package of each, in order, and the culprit's place if known."""
+
+    packages: Sequence[str]
+    order: Sequence[int]
+    culprit: tuple[int, int] | None = None
+
+    @property
+    def changes(self) -> int:
+        return len(self.order)
+
+
+def draw_timeline(strip: Strip, probes: Sequence[Probe], width: int, says: str) -> Markup:
+    left, right = 10, width - 10
+    across = Scale(0, max(1, strip.changes), left, right, whole=True)
+    rows = max(1, len(probes))
+    step = min(16.0, max(3.0, 320 / rows))
+    top = 20 + len(strip.packages) * _LANE
+    foot = top + rows * step + 10
+    parts: list[object] = [_culprit(strip, across, foot), *_lanes(strip, across, width)]
+    for outcome in Outcome:
+        places = [
+            (across(probe.position), top + number * step + step / 2)
+            for number, probe in enumerate(probes)
+            if probe.outcome is outcome
+        ]
+        parts.append(marks(outcome.value, places))
+    parts += [_hover(probes, across, top, step) if len(probes) <= 200 else None]
+    parts += x_axis(across, foot, most=4 if width < 500 else 8)
+    parts.append(label(right, foot + 30, "changes applied, oldest first", "tick", "end"))
+    return canvas(width, foot + 38, says, parts)
+
+
+def draw_posterior(beliefs: Sequence[Atoms], changes: int, width: int, says: str) -> Markup:
+    """A ridge a trial, the oldest on top: the belief gathers around the culprit."""
+    left, right = 44, width - 10
+    across = Scale(0, max(1, changes), left, right, whole=True)
+    parts: list[object] = []
+    for number, (trial, atoms) in enumerate(_spaced(beliefs, 14)):
+        foot = (number + 1) * _RIDGE + 6
+        parts += [
+            label(left - 8, foot, f"{trial}", "tick", "end"),
+            line(left, foot, right, foot, "grid"),
+            _ridge(atoms, across, foot),
+        ]
+    shown = min(14, len(beliefs))
+    foot = shown * _RIDGE + 16
+    parts += x_axis(across, foot, most=4 if width < 500 else 8)
+    parts.append(
+        label(right, foot + 30, "candidate change; rows: after so many trials", "tick", "end")
+    )
+    return canvas(width, foot + 38, says, parts)
+
+
+def _lanes(strip: Strip, across: Scale, width: int) -> list[object]:
+    parts: list[object] = []
+    for lane, package in enumerate(strip.packages):
+        y = 12 + lane * _LANE
+        ticks = [across(i + 1) for i, owner in enumerate(strip.order) if owner == lane]
+        every = max(1, len(ticks) // 600)
+        path = "".join(f"M{x:.1f} {y + 4:.1f}v7" for x in ticks[::every])
+        parts += [
+            label(across.start, y, fitted(f"{package}, {len(ticks)} changes", width - 20), "name"),
+            el("path", d=path, class_="tickmark") if path else None,
+        ]
+    return parts
+
+
+def _culprit(strip: Strip, across: Scale, foot: float) -> Markup | None:
+    if strip.culprit is None:
+        return None
+    first, last = strip.culprit
+    x, end = across(first), across(last)
+    return rect(x, 0, max(2.0, end - x), foot, class_="culprit")
+
+
+def _hover(probes: Sequence[Probe], across: Scale, top: float, step: float) -> list[Markup]:
+    return [
+        el(
+            "circle", el("title", probe.says), cx=across(probe.position),
+            cy=top + number * step + step / 2, r=7, class_="hover",
+        )
+        for number, probe in enumerate(probes)
+    ]  # fmt: skip
+
+
+def _ridge(atoms: Atoms, across: Scale, foot: float) -> Markup:
+    """Height by the weight of one candidate beside the heaviest; a group is as wide as it is."""
+    most = max((weight for *_, weight in atoms), default=1.0) or 1.0
+    path = ""
+    for start, stop, weight in atoms:
+        height = (_RIDGE - 8) * weight / most
+        x, end = across(start), max(across(stop), across(start) + 1.5)
+        path += f"M{x:.1f} {foot:.1f}v{-height:.1f}H{end:.1f}v{height:.1f}z"
+    return el("path", d=path, class_="ridge")
+
+
+def _spaced(beliefs: Sequence[Atoms], most: int) -> list[tuple[int, Atoms]]:
+    """The first, the last, and evenly between."""
+    last = len(beliefs) - 1
+    if last < most:
+        chosen = list(range(len(beliefs)))
+    else:
+        chosen = sorted({round(i * last / (most - 1)) for i in range(most)})
+    return [(index, beliefs[index]) for index in chosen]

@@ -1,0 +1,227 @@
+"""A page model as one HTML file: no network, no script, light and dark, readable on paper and aloud."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from aorta.report.charts.drawing import NARROW, WIDE, marks
+from aorta.report.markup import Markup, el, joined
+from aorta.report.model import (
+    Beside,
+    Block,
+    Command,
+    Facts,
+    Figure,
+    Line,
+    Listing,
+    Page,
+    Section,
+    Table,
+    Words,
+)
+from aorta.version import __version__
+
+MOST_ROWS = 300
+_MARKS = {"kept": "+", "gone": "", "evidence": "▸", "only": "≠"}
+_SPOKEN = {"kept": "kept: ", "evidence": "evidence: ", "only": "differs: "}
+_SHUT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_HATCH = Markup(
+    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern id="hatch" width="7" height="7" '
+    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="7" class="hatch-line"/>'
+    "</pattern></defs></svg>"
+)
+_ICON = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' cy='4' r='3.4' fill='%23b93a22'/%3E%3C/svg%3E"
+
+
+def document(page: Page, *, script: Markup | None = None, live: Markup | None = None) -> str:
+    """The whole file. Only the live view has a script, and its server then says what that may do."""
+    head = [
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", http_equiv="Content-Security-Policy", content=_SHUT) if script is None else None,
+        el("meta", name="referrer", content="no-referrer"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("link", rel="icon", href=_ICON),
+        el("title", f"{page.title} · aorta {page.verb}"),
+        el("style", Markup(files(__package__).joinpath("style.css").read_text("utf-8"))),
+    ]
+    body = el("body", _HATCH, el("main", live, el("div", content(page), id="page")), script)
+    return f'<!doctype html>\n<html lang="en">{el("head", head)}{body}</html>\n'
+
+
+def content(page: Page) -> Markup:
+    """What changes while a run goes on."""
+    answer = page.answer
+    return joined(
+        [
+            el(
+                "p",
+                el("span", f"aorta {page.verb}", class_="verb"),
+                el("span", page.title),
+                class_="over",
+            ),
+            el(
+                "div",
+                el("h1", answer.sentence),
+                el("p", answer.more, class_="more") if answer.more else None,
+                class_=f"answer {answer.tone.value}",
+            ),
+            _facts(page.facts),
+            _figure(page.picture, class_="picture") if page.picture else None,
+            [el("p", f"Missing: {line}", class_="missing") for line in page.missing],
+            [_section(section) for section in page.sections],
+            el(
+                "footer",
+                f"aorta {__version__}. Names, addresses, paths and secrets are replaced; nothing is loaded from anywhere.",
+            ),
+        ]
+    )
+
+
+def _section(section: Section) -> Markup:
+    inside = [_block(block) for block in section.blocks]
+    if section.open:
+        return el("section", el("h2", section.title), inside)
+    return el("details", el("summary", section.title), inside)
+
+
+def _block(block: Block) -> Markup:
+    match block:
+        case Table():
+            return _table(block)
+        case Figure():
+            return _figure(block)
+        case Listing():
+            return _listing(block)
+        case Beside(left, right):
+            return el("div", _listing(left), _listing(right), class_="beside")
+        case Facts():
+            return _facts(block)
+        case Words(paragraphs, is_list):
+            if is_list:
+                return el("ul", [el("li", words) for words in paragraphs])
+            return joined([el("p", words) for words in paragraphs])
+        case Command(words, why):
+            return joined(
+                [el("p", why) if why else None, el("div", el("code", words), class_="command")]
+            )
+
+
+def _facts(facts: Facts) -> Markup:
+    return el(
+        "dl",
+        [
+            el(
+                "div",
+                el("dt", name),
+                el("dd", value),
+                class_="wide-fact" if _is_long(value) else None,
+            )
+            for name, value in facts.rows
+        ],
+    )
+
+
+def _is_long(value: object) -> bool:
+    return not isinstance(value, Markup) and len(str(value)) > 40
+
+
+def _figure(figure: Figure, class_: str | None = None) -> Markup:
+    return el(
+        "figure",
+        el("figcaption", figure.title),
+        el("div", figure.draw(WIDE), class_="wide"),
+        el("div", figure.draw(NARROW), class_="narrow"),
+        _legend(figure.legend),
+        el("details", el("summary", "The numbers behind this picture"), _table(figure.table))
+        if figure.table
+        else None,
+        class_=class_,
+    )
+
+
+def _legend(legend: Sequence[tuple[str, str]]) -> Markup | None:
+    if not legend:
+        return None
+    return el("ul", [el("li", _sample(kind), words) for kind, words in legend], class_="legend")
+
+
+def _sample(kind: str) -> Markup:
+    """A mark of the picture, as small as a letter."""
+    if kind in {"reproduced", "clean", "other", "error", "accepted", "rejected"}:
+        inside: object = marks(kind, [(7, 7)])
+    elif kind == "hatched":
+        inside = [
+            el("rect", x=0, y=0, width=14, height=14, class_="cell"),
+            el("rect", x=0, y=0, width=14, height=14, fill="url(#hatch)"),
+        ]
+    else:
+        inside = el("rect", x=0, y=2, width=14, height=10, class_=kind)
+    return el("svg", inside, width=14, height=14, viewBox="0 0 14 14", aria_hidden="true")
+
+
+def _table(table: Table) -> Markup:
+    heads = [
+        el("th", head, scope="col", class_="number" if index in table.numeric else None)
+        for index, head in enumerate(table.heads)
+    ]
+    shown = list(table.rows)
+    left_out = len(shown) - MOST_ROWS
+    body = [_row(row, table) for row in shown]
+    if left_out > 0:
+        half = MOST_ROWS // 2
+        gap = el("tr", el("td", f"… {left_out} more …", class_="gap", colspan=len(table.heads)))
+        body = [*body[:half], gap, *body[len(body) - half :]]
+    return el(
+        "div",
+        el(
+            "table",
+            el("caption", table.caption) if table.caption else None,
+            el("thead", el("tr", heads)),
+            el("tbody", body),
+        ),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label=table.caption or ", ".join(table.heads[:3]),
+    )
+
+
+def _row(row: Sequence[object], table: Table) -> Markup:
+    return el(
+        "tr",
+        [
+            el(
+                "td",
+                "" if cell is None else cell,
+                class_="number" if index in table.numeric else None,
+            )
+            for index, cell in enumerate(row)
+        ],
+    )
+
+
+def _listing(listing: Listing) -> Markup:
+    return el(
+        "div",
+        el("h3", listing.title),
+        el("p", listing.note, class_="more") if listing.note else None,
+        el(
+            "div",
+            [_line(line) for line in listing.lines],
+            class_="log",
+            tabindex=0,
+            role="region",
+            aria_label=listing.title,
+        ),
+    )
+
+
+def _line(line: Line) -> Markup:
+    spoken = _SPOKEN.get(line.mark)
+    return el(
+        "div",
+        el("b", "" if line.number is None else line.number, aria_hidden="true"),
+        el("i", _MARKS.get(line.mark, ""), aria_hidden="true"),
+        el("span", el("span", spoken, class_="unseen") if spoken else None, line.text),
+        class_=line.mark or None,
+    )

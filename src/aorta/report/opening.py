@@ -1,0 +1,247 @@
+"""From a run directory to a `Run`: which verb wrote it, how it stands, its documents and trials, all of it scrubbed.
+
+A reader a verb says which files matter; pages get what this module returns and never see the disk, so nothing can reach
+a page that has not been through the scrubber.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aorta.bundle.identity import this_site
+from aorta.bundle.layouts import LAYOUTS
+from aorta.core.errors import UsageError
+from aorta.core.outcome import Outcome, Tally
+from aorta.core.scrub import Rules, Scrubber, learn_document, scrub_document
+from aorta.engine.journal import read_records
+from aorta.engine.records import TrialRecord
+from aorta.engine.rundir import RunDir
+from aorta.report.documents import Document, words
+from aorta.runtimes.owner import Owner
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
+_LARGEST_DOCUMENT = 64 << 20
+_TAIL = 64 << 10
+_LONGEST_LINE = 2000
+ATTRIBUTION = "aorta.attribution/"
+
+Gather = Callable[[Path], dict[str, Any]]
+"""What a verb's page needs from its directory, as JSON-native data."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A journal line with what pages show of it. A subset is the number of items it keeps."""
+
+    seq: int
+    values: Mapping[str, str | float]
+    purpose: str
+    key: str
+    config: str
+    outcome: Outcome
+    why: str
+    signature: str
+    duration: float
+    elapsed: float
+    exit_code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, scrubbed. `state`: running, done, or the word for how it stopped."""
+
+    name: str
+    verb: str
+    state: str
+    about: Document
+    material: Document
+    trials: Sequence[Trial] = field(default_factory=tuple)
+
+    @property
+    def running(self) -> bool:
+        return self.state == "running"
+
+    @property
+    def tally(self) -> Tally:
+        return Tally.of(trial.outcome for trial in self.trials)
+
+
+class Reader:
+    """Opens one directory, again and again if wanted: the same value keeps its placeholder."""
+
+    def __init__(self, path: Path, gatherers: Mapping[str, Gather]) -> None:
+        if not path.is_dir():
+            raise UsageError(
+                "there is no such directory; expected a run directory", where=str(path)
+            )
+        self.path = path
+        self.verb = verb_of(path)
+        self._gather = gatherers[self.verb]
+        self._scrubber = Scrubber(Rules(identity=this_site(path)))
+
+    def open(self) -> Run:
+        records = read_records_of(self.path)
+        raw = {
+            "name": _name_of(self.path.resolve()),
+            "about": RunDir(self.path).about(),
+            "material": self._gather(self.path),
+            "texts": sorted({text for record in records for text in _texts_of(record)}),
+        }
+        clean = self._scrubbed(raw)
+        replaced = dict(zip(raw["texts"], clean["texts"], strict=True))
+        return Run(
+            name=clean["name"],
+            verb=self.verb,
+            state=state_of(self.path, self.verb),
+            about=clean["about"],
+            material=clean["material"],
+            trials=[_trial(record, replaced) for record in records],
+        )
+
+    def _scrubbed(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        learn_document(self._scrubber, raw)
+        clean: dict[str, Any] = scrub_document(self._scrubber, raw)[0]
+        return clean
+
+
+def _name_of(path: Path) -> str:
+    """A directory that is named by the second says nothing without the one it lies in."""
+    return f"{path.parent.name}/{path.name}" if _STAMP.match(path.name) else path.name
+
+
+def verb_of(path: Path) -> str:
+    """By what the run says of itself, else by the schema of a document that only this verb writes."""
+    said = words(RunDir(path).about(), "verb").split()[:1]
+    for layout in LAYOUTS:
+        found = (file for name in layout.documents for file in sorted(path.glob(name)))
+        schemas = (words(read_json(file), "schema") for file in found)
+        if said == [layout.verb] or any(s.startswith(layout.schemas) for s in schemas):
+            return layout.verb
+    if attribution_in(path):
+        return "attribution"
+    raise UsageError(
+        "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
+        "expected a directory of run, reduce, triage, bisect, launch, or one that holds an attribution",
+        where=str(path),
+    )
+
+
+def attribution_in(path: Path) -> Document | None:
+    """A finding that `aorta attribute --json` or a launcher left here."""
+    for file in sorted(path.glob("*.json")):
+        document = read_json(file)
+        if words(document, "schema").startswith(ATTRIBUTION):
+            return document
+    return None
+
+
+def state_of(path: Path, verb: str) -> str:
+    """A run whose process is gone without a last word has died, whatever host it ran on, as far as can be seen here."""
+    run = RunDir(path)
+    said = words(run.about(), "state")
+    if verb in {"launch", "attribution"} and not said:
+        infos = [read_json(file) for file in path.glob("cycle_*/cycle_info.json")]
+        return "running" if any(info and info.get("ended") is None for info in infos) else "done"
+    try:
+        owner = Owner.from_label(run.lock.read_text())
+    except OSError:
+        return said or "died"
+    return "running" if owner is not None and not owner.is_gone() else said or "died"
+
+
+def read_json(path: Path) -> Document:
+    try:
+        if path.stat().st_size > _LARGEST_DOCUMENT:
+            return {}
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def read_json_lines(path: Path) -> list[Document]:
+    """Every whole line that is an object; a torn one is left out."""
+    found: list[Document] = []
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    content = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(content, dict):
+                    found.append(content)
+    except OSError:
+        return []
+    return found
+
+
+def read_tail(path: Path, most: int = _TAIL) -> list[str]:
+    """The last lines of a log, without colours, no line longer than anyone reads."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            size = file.tell()
+            file.seek(max(0, size - most))
+            data = file.read(most)
+    except OSError:
+        return []
+    lines = clean_lines(data.decode("utf-8", "replace"))
+    return lines[1:] if size > most else lines
+
+
+def clean_lines(content: str) -> list[str]:
+    return [cut(line) for line in _ANSI.sub("", content).replace("\r\n", "\n").split("\n")]
+
+
+def cut(line: str) -> str:
+    rest = len(line) - _LONGEST_LINE
+    return line if rest <= 0 else f"{line[:_LONGEST_LINE]} … ({rest} more characters)"
+
+
+def read_records_of(path: Path) -> list[TrialRecord]:
+    """The trials of the run and of its stages, in the order they ended."""
+    found: list[TrialRecord] = []
+    for journal in (RunDir(path).journal, *sorted(path.glob("stages/*/.aorta/journal.jsonl"))):
+        try:
+            found += read_records(journal)
+        except (OSError, KeyError, ValueError, TypeError, AttributeError):
+            continue  # another version's journal, or none: the documents still say what they say
+    return sorted(found, key=lambda record: record.started_at + record.duration)
+
+
+def _texts_of(record: TrialRecord) -> Iterable[str]:
+    yield record.why
+    if record.signature:
+        yield record.signature.text
+    yield from (value for _, value in record.point.values if isinstance(value, str))
+
+
+def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
+    point = record.point
+    return Trial(
+        seq=record.seq,
+        values={
+            name: replaced[value]
+            if isinstance(value, str)
+            else len(value)
+            if isinstance(value, tuple)
+            else value
+            for name, value in point.values
+        },
+        purpose=point.purpose.value,
+        key=point.key,
+        config=point.config_key,
+        outcome=record.outcome,
+        why=cut(replaced[record.why]),
+        signature=cut(replaced[record.signature.text]) if record.signature else "",
+        duration=record.duration,
+        elapsed=record.elapsed,
+        exit_code=record.exit_code,
+        signal=record.signal,
+    )

@@ -1,0 +1,306 @@
+"""`aorta bisect`: which container, and which commit of which package, broke it?"""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aorta.core.signature import normalise
+from aorta.report.charts.timeline import draw_posterior, draw_timeline
+from aorta.report.documents import Document, count, items, number, rows, section, words
+from aorta.report.model import (
+    Answer,
+    Beside,
+    Block,
+    Command,
+    Facts,
+    Figure,
+    Line,
+    Listing,
+    Page,
+    Section,
+    Table,
+    Tone,
+    Words,
+)
+from aorta.report.opening import Run, read_json, read_records_of, read_tail
+from aorta.report.pages.common import (
+    seen_outcomes,
+    standing,
+    trials_section,
+    usual_facts,
+    values_of,
+)
+from aorta.report.sharpening import Sharpening, sharpened, timeline_of
+from aorta.report.words import counted, listed, percent, seconds
+
+_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
+_MOST_LOG_LINES = 300
+_SHORT = 12
+_NO_ANSWERS = {
+    "inconsistent": "The two ends do not differ as they should",
+    "did_not_reproduce": "The failure did not appear at the bad end",
+    "never_good": "No container without the failure was found",
+}
+
+
+def gather(root: Path) -> dict[str, Any]:
+    return {
+        "result": read_json(root / "result.json"),
+        "timeline": read_json(root / "timeline.json"),
+        "logs": {side: _side_log(root, name, wanted) for side, (name, wanted) in _SIDES.items()},
+    }
+
+
+def _side_log(root: Path, name: str, wanted: str) -> list[str]:
+    """The end of one telling trial of a side: both streams, as the trial left them."""
+    folder = (root / name).resolve()
+    if not folder.is_dir() or not folder.is_relative_to(root.resolve()):
+        return []
+    mine = [r for r in read_records_of(root) if r.point.config_key == folder.name]
+    telling = [r for r in mine if r.outcome.value == wanted] or mine
+    places = [folder / Path(telling[-1].path).name] if telling else []
+    places += [folder, *sorted(folder.glob("*/"), reverse=True)]
+    for place in places:
+        found = [line for log in ("stdout.log", "stderr.log") for line in read_tail(place / log)]
+        if any(line.strip() for line in found):
+            return found[-_MOST_LOG_LINES:]
+    return []
+
+
+def page(run: Run) -> Page:
+    result = section(run.material, "result")
+    timeline = timeline_of(section(run.material, "timeline"))
+    sharp = sharpened(timeline, run.trials) if timeline else None
+    missing = [] if result else ["result.json: the run has not written a result yet"]
+    if sharp is None:
+        missing.append(
+            "timeline.json: the order of the changes is not known, so no timeline is drawn"
+        )
+    return Page(
+        verb="bisect",
+        title=run.name,
+        answer=_answer(run, result, sharp),
+        facts=Facts([*usual_facts(run), *_spent(result)]),
+        picture=_timeline(run, sharp) if sharp else None,
+        sections=[
+            *_warnings(result),
+            *_culprits(result),
+            *_posterior(sharp),
+            *_logs(run),
+            *_versions(result),
+            *_reproduce(result),
+            *_probes(run),
+            *trials_section(run),
+        ],
+        missing=missing,
+    )
+
+
+def _answer(run: Run, result: Document, sharp: Sharpening | None) -> Answer:
+    status, culprits = words(result, "status"), rows(result, "culprits")
+    confidence = number(result, "confidence")
+    sure = f" (probability {percent(confidence)})" if confidence is not None else ""
+    if status in _NO_ANSWERS:
+        return Answer(
+            _NO_ANSWERS[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings")))
+        )
+    if status == "found" and culprits:
+        return Answer(
+            f"{_culprit(culprits[0])} brings the failure{sure}", Tone.FOUND, _rates(result)
+        )
+    if status == "pair" and culprits:
+        names = listed([_culprit(culprit) for culprit in culprits])
+        return Answer(f"Together, {names} bring the failure{sure}", Tone.FOUND, _rates(result))
+    if culprits:
+        packages = listed(list(dict.fromkeys(words(culprit, "package") for culprit in culprits)))
+        sentence = f"The change is one of {len(culprits)} in {packages}{sure}"
+        return Answer(sentence, Tone.UNSURE, _rates(result))
+    more = f"The run is {standing(run)}."
+    tone = Tone.RUNNING if run.running else Tone.UNSURE
+    if sharp and sharp.strip.culprit and sharp.beliefs:
+        start, stop = sharp.strip.culprit
+        mass = sum((b - a) * w for a, b, w in sharp.beliefs[-1] if (a, b) == (start, stop))
+        left = counted(stop - start, "change")
+        return Answer(
+            f"So far it is among {left} of {sharp.strip.changes} (probability {percent(mass)})",
+            tone,
+            more,
+        )
+    return Answer("The culprit is not known yet", tone, more)
+
+
+def _culprit(culprit: Document) -> str:
+    commit = words(culprit, "commit") or words(culprit, "bad")
+    title = words(culprit, "title")
+    verb = "without" if culprit.get("removed") is True else "at"
+    return f"{words(culprit, 'package')} {verb} {commit[:_SHORT]}" + (
+        f" “{title}”" if title else ""
+    )
+
+
+def _rates(result: Document) -> str:
+    rates = section(result, "rates")
+    good, bad = number(rates, "good"), number(rates, "bad")
+    if good is None or bad is None:
+        return ""
+    return f"Before it, {percent(good)} of trials fail; with it, {percent(bad)}."
+
+
+def _spent(result: Document) -> list[tuple[str, object]]:
+    names = {"Builds": "builds", "Tests": "tests", "From the cache": "cached"}
+    return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
+
+
+def _warnings(result: Document) -> list[Section]:
+    said = [str(warning) for warning in items(result, "warnings")]
+    return [Section("Know this first", [Words(said, is_list=True)])] if said else []
+
+
+def _timeline(run: Run, sharp: Sharpening) -> Figure:
+    says = f"{counted(len(sharp.probes), 'probe')} on a timeline of {counted(sharp.strip.changes, 'change')}"
+    table = Table(["probe"], [[probe.says] for probe in sharp.probes])
+    return Figure(
+        "The merged timeline and every probe, the first on top",
+        lambda width: draw_timeline(sharp.strip, sharp.probes, width, says),
+        says,
+        table,
+        [*seen_outcomes(run.trials), ("culprit", "where the change is")],
+    )
+
+
+def _posterior(sharp: Sharpening | None) -> list[Section]:
+    if sharp is None or not sharp.beliefs:
+        return []
+    last = sharp.beliefs[-1]
+    says = f"after {len(sharp.beliefs)} trials, most of the belief lies on few changes"
+    heavy = sorted(last, key=lambda atom: -(atom[1] - atom[0]) * atom[2])[:20]
+    table = Table(
+        ["changes", "probability of each", "together"],
+        [
+            [f"{a + 1} to {b}" if b > a + 1 else f"{b}", percent(w), percent((b - a) * w)]
+            for a, b, w in heavy
+        ],
+        frozenset({1, 2}),
+    )
+    figure = Figure(
+        "The belief about the culprit, as it sharpened",
+        lambda width: draw_posterior(sharp.beliefs, sharp.strip.changes, width, says),
+        says,
+        table,
+    )
+    return [Section("How sure, and since when", [figure])]
+
+
+def _culprits(result: Document) -> list[Section]:
+    """The commit card; where there are many candidates, a table of them."""
+    culprits = rows(result, "culprits")
+    if not culprits:
+        return []
+    blocks: list[Block] = [Facts(_card(culprit)) for culprit in culprits[:3]]
+    if len(culprits) > 3:
+        table = Table(
+            ["package", "commit", "title", "author", "date"],
+            [
+                [words(c, k) for k in ("package", "bad", "title", "author", "date")]
+                for c in culprits
+            ],
+        )
+        blocks = [table]
+    partner = section(result, "partner")
+    if partner:
+        said = (
+            f"It fails only together with {words(partner, 'package')} {words(partner, 'commit')}."
+        )
+        blocks.append(Words([said]))
+    return [Section("The culprit" if len(culprits) == 1 else "The candidates", blocks)]
+
+
+def _card(culprit: Document) -> list[tuple[str, object]]:
+    names = (
+        ("Package", "package"),
+        ("Title", "title"),
+        ("Commit", "commit"),
+        ("Last good", "good"),
+        ("First bad", "bad"),
+        ("Author", "author"),
+        ("Date", "date"),
+        ("Merge", "merge"),
+        ("Address", "url"),
+    )
+    return [(name, value) for name, key in names if (value := words(culprit, key))]
+
+
+def _logs(run: Run) -> list[Section]:
+    logs = section(run.material, "logs")
+    good, bad = ([str(line) for line in items(logs, side)] for side in ("good", "bad"))
+    if not good and not bad:
+        return []
+    left, right = _compared(good, bad)
+    return [
+        Section(
+            "The two sides",
+            [
+                Beside(
+                    Listing("good: the last that passes", left),
+                    Listing("bad: the first that fails", right),
+                )
+            ],
+        )
+    ]
+
+
+def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[Line], list[Line]]:
+    """Both logs with what only one of them says marked; what differs from run to run is no difference."""
+    folded = [[normalise(line) for line in side] for side in (good, bad)]
+    matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
+    left: list[Line] = []
+    right: list[Line] = []
+    for tag, a, b, c, d in matcher.get_opcodes():
+        mark = "" if tag == "equal" else "only"
+        left += [Line(line, number_, mark) for number_, line in enumerate(good[a:b], a + 1)]
+        right += [Line(line, number_, mark) for number_, line in enumerate(bad[c:d], c + 1)]
+        short, missing = (left, (d - c) - (b - a)) if b - a < d - c else (right, (b - a) - (d - c))
+        short += [Line("")] * missing
+    return left, right
+
+
+def _versions(result: Document) -> list[Section]:
+    good, bad = section(result, "good"), section(result, "bad")
+    if not good:
+        return []
+    table_rows = [[name, words(good, name), words(bad, name)] for name in good]
+    containers = section(result, "containers")
+    if words(containers, "last_good") or words(containers, "first_bad"):
+        table_rows.append(
+            ["container", words(containers, "last_good"), words(containers, "first_bad")]
+        )
+    return [Section("Versions", [Table(["package", "last good", "first bad"], table_rows)])]
+
+
+def _reproduce(result: Document) -> list[Section]:
+    commands = section(result, "reproduce")
+    said = {"good": "This passes:", "bad": "This fails:"}
+    blocks = [
+        Command(words(commands, side), why) for side, why in said.items() if words(commands, side)
+    ]
+    return [Section("See it yourself", blocks)] if blocks else []
+
+
+def _probes(run: Run) -> list[Section]:
+    """What was tried at each state, most failing first."""
+    states: dict[str, list[Any]] = {}
+    for trial in run.trials:
+        row = states.setdefault(trial.config, [values_of(trial), 0, 0, 0, 0.0])
+        row[1] += trial.outcome.value == "reproduced"
+        row[2] += trial.outcome.value in {"clean", "other"}
+        row[3] += trial.outcome.value == "error"
+        row[4] += trial.duration
+    if not states:
+        return []
+    table = Table(
+        ["state", "failed", "passed", "error", "time"],
+        [[*row[:4], seconds(row[4])] for row in states.values()],
+        frozenset({1, 2, 3, 4}),
+    )
+    return [Section("Every state", [table], open=False)]

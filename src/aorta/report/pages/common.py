@@ -1,0 +1,69 @@
+"""What the pages of several verbs show alike: how a run stands, its trials, what its marks mean."""
+
+from collections.abc import Sequence
+
+from aorta.core.outcome import Outcome
+from aorta.report.documents import words
+from aorta.report.model import Section, Table
+from aorta.report.opening import Run, Trial
+from aorta.report.words import counted, moment, seconds
+
+OUTCOMES: Sequence[tuple[str, str]] = (
+    (Outcome.REPRODUCED.value, "reproduced the failure"),
+    (Outcome.CLEAN.value, "clean"),
+    (Outcome.OTHER.value, "failed in another way"),
+    (Outcome.ERROR.value, "error: no evidence"),
+)
+
+
+def standing(run: Run) -> str:
+    """How the run stands, in words."""
+    said = {
+        "running": "running",
+        "done": "finished",
+        "died": "its process is gone without a result",
+        "budget": "stopped by its budget",
+    }
+    return said.get(run.state, run.state)
+
+
+def usual_facts(run: Run) -> list[tuple[str, object]]:
+    about = run.about
+    facts: list[tuple[str, object]] = [("State", standing(run))]
+    for name, key in (("Ticket", "ticket"), ("Workload", "workload")):
+        if value := words(about, key):
+            facts.append((name, value))
+    if begun := words(about, "created"):
+        facts.append(("Begun", moment(begun)))
+    if run.trials:
+        facts.append(("Trials", f"{len(run.trials)} in {seconds(run.trials[-1].elapsed)}"))
+    return facts
+
+
+def seen_outcomes(trials: Sequence[Trial]) -> list[tuple[str, str]]:
+    seen = {trial.outcome.value for trial in trials}
+    return [(kind, meaning) for kind, meaning in OUTCOMES if kind in seen]
+
+
+def trials_section(run: Run) -> list[Section]:
+    """Every trial, at the end of the page, folded."""
+    if not run.trials:
+        return []
+    many = any(trial.values for trial in run.trials)
+    heads = ["#", "outcome", "time", *(["of"] if many else []), "why"]
+    table = Table(heads, [_row(n, t, many) for n, t in enumerate(run.trials, 1)], frozenset({0, 2}))
+    return [Section(f"All {counted(len(run.trials), 'trial')}", [table], open=False)]
+
+
+def _row(number: int, trial: Trial, many: bool) -> list[object]:
+    return [
+        number,
+        trial.outcome.value,
+        seconds(trial.duration),
+        *([values_of(trial)] if many else []),
+        trial.why,
+    ]
+
+
+def values_of(trial: Trial) -> str:
+    return " ".join(f"{name}={value}" for name, value in trial.values.items())

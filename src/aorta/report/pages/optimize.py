@@ -1,0 +1,128 @@
+"""`aorta triage run --mode optimize`: the smallest stack that works, and that every part of it is needed."""
+
+from collections.abc import Sequence
+
+from aorta.core.stats import wilson
+from aorta.report.charts.heat import HeatCell, Standing, draw_heat
+from aorta.report.documents import Document, count, items, number, rows, section, words
+from aorta.report.model import Answer, Command, Facts, Figure, Page, Section, Table, Tone, Words
+from aorta.report.opening import Run
+from aorta.report.pages.common import standing, trials_section, usual_facts
+from aorta.report.words import listed, percent, rate
+
+
+def page(run: Run) -> Page:
+    found = section(run.material, "optimize")
+    return Page(
+        verb="triage",
+        title=run.name,
+        answer=_answer(run, found),
+        facts=Facts([*usual_facts(run), ("Candidates", len(items(found, "candidates")))]),
+        picture=_picture(found),
+        sections=[
+            *_recommended(found),
+            *_sets(found),
+            *_left_out(found),
+            *trials_section(run),
+        ],
+    )
+
+
+def _answer(run: Run, found: Document) -> Answer:
+    best = section(found, "recommended")
+    original = section(found, "original")
+    without = rate(count(original, "reproduced"), count(original, "of"))
+    if best:
+        names = [str(name) for name in items(best, "mitigations")]
+        failed, of = _counts(best)
+        below = number(best, "rate_below")
+        sure = f": the rate is below {percent(below)} (95 % sure)" if below is not None else ""
+        sentence = f"{listed(names)} makes it stop: {failed} of {of} fresh trials failed{sure}"
+        return Answer(sentence, Tone.FOUND, f"Without mitigations {without} failed.")
+    sentence = {
+        "did_not_reproduce": f"The failure did not show without mitigations: {without}",
+        "not_found": "No stack of these candidates makes the failure go away",
+    }.get(words(found, "status"), "No stack is known to work yet")
+    tone = Tone.RUNNING if run.running else Tone.UNSURE
+    return Answer(sentence, tone, "" if run.state == "done" else f"The run is {standing(run)}.")
+
+
+def _counts(entry: Document) -> tuple[int, int]:
+    """Failed, and of how many; whichever of the two spellings is there."""
+    return count(entry, "failed") or count(entry, "reproduced"), count(entry, "of")
+
+
+def _picture(found: Document) -> Figure | None:
+    original = section(found, "original")
+    cells = [_cell("no mitigation", original, Standing.BASELINE)] if count(original, "of") else []
+    for entry in rows(found, "sets"):
+        name = " + ".join(str(part) for part in items(entry, "mitigations"))
+        cells.append(_cell(name, entry, Standing.PROVED))
+        cells += [
+            _cell(f"… without {part}", section(without), Standing.UNPROVED)
+            for part, without in section(entry, "without").items()
+        ]
+    if not cells:
+        return None
+    says = "; ".join(cell.says for cell in cells)
+    return Figure(
+        "How often it fails: without anything, with the stack, and with each part of it left out",
+        lambda width: draw_heat(cells, width, says),
+        says,
+    )
+
+
+def _cell(name: str, entry: Document, standing_: Standing) -> HeatCell:
+    failed, of = _counts(entry)
+    low, high = wilson(failed, of)
+    return HeatCell(
+        name, "failure rate", standing_ if of else Standing.ABSENT, failed, of, low, high
+    )
+
+
+def _recommended(found: Document) -> list[Section]:
+    lines = [str(line) for line in items(found, "environment_lines")]
+    return [Section("Recommended", [Command("\n".join(lines), "Set this:")])] if lines else []
+
+
+def _sets(found: Document) -> list[Section]:
+    sets = rows(found, "sets")
+    if not sets:
+        return []
+    table = Table(
+        ["stack", "failed", "rate below", "luck", "step time"],
+        [
+            [
+                " + ".join(str(part) for part in items(entry, "mitigations")),
+                "{} of {}".format(*_counts(entry)),
+                _share(number(entry, "rate_below")),
+                _chance(number(entry, "chance_of_luck")),
+                _ms(number(entry, "step_time_ms")),
+            ]
+            for entry in sets
+        ],
+        frozenset({2, 3, 4}),
+    )
+    return [Section("Minimal stacks", [table])]
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(value)
+
+
+def _chance(value: float | None) -> str:
+    return "" if value is None else f"{value:.1g}"
+
+
+def _ms(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.4g} ms"
+
+
+def _left_out(found: Document) -> list[Section]:
+    said = [f"{name}: {why}" for name, why in section(found, "left_out").items()]
+    said += [str(warning) for warning in items(found, "warnings")]
+    return [Section("Left out, and warnings", [Words(_cut(said), is_list=True)])] if said else []
+
+
+def _cut(said: Sequence[str]) -> Sequence[str]:
+    return said[:100]

@@ -1,0 +1,330 @@
+"""`aorta reduce`: what is the smallest workload that still fails?
+
+The lines that were taken away are never shown: a page may ship, and what a reduction removes is what nobody wanted to share.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aorta.core.stats import wilson
+from aorta.report.charts.bars import draw_bars
+from aorta.report.charts.kept import draw_kept
+from aorta.report.charts.shrinking import AxisTrack, Tried, draw_shrinking
+from aorta.report.charts.trials import draw_rate
+from aorta.report.documents import Document, count, items, number, rows, section, words
+from aorta.report.model import (
+    Answer,
+    Command,
+    Facts,
+    Figure,
+    Line,
+    Listing,
+    Page,
+    Section,
+    Table,
+    Tone,
+)
+from aorta.report.opening import Run, Trial, cut, read_json, read_json_lines
+from aorta.report.pages.common import standing, trials_section, usual_facts
+from aorta.report.words import counted, factor, listed, percent, rate, seconds
+
+_MOST_LINES = 400
+
+
+def gather(root: Path) -> dict[str, Any]:
+    trace = [_slim(line) for line in read_json_lines(root / "reduction_trace.jsonl")]
+    best = next((line for line in reversed(trace) if line["accepted"]), None)
+    for line in trace:
+        if line is not best:
+            line["kept"] = {}
+    return {"result": read_json(root / "result.json"), "trace": trace}
+
+
+def _slim(line: Document) -> dict[str, Any]:
+    """A line with what the page draws; a subset of ten thousand lines is a count, and its ranges apart."""
+    values = section(line, "values")
+    return {
+        "purpose": words(line, "purpose"),
+        "sizes": {
+            name: size for name, value in values.items() if (size := _size(value)) is not None
+        },
+        "kept": {name: words(value, "kept") for name, value in values.items() if section(value)},
+        "accepted": line.get("accepted") is True,
+        "why": words(line, "why"),
+        "trials": len(items(line, "outcomes")) or 1,
+        "median_sec": number(line, "median_sec"),
+    }
+
+
+def _size(value: object) -> float | None:
+    """How much of an axis a value uses: a number itself, of a subset its count, of a window its length."""
+    if isinstance(value, Mapping):
+        return number(value, "count")
+    if isinstance(value, list):
+        return number({"length": value[-1]}, "length") if value else None
+    return number({"value": value}, "value")
+
+
+def page(run: Run) -> Page:
+    result = section(run.material, "result")
+    tracks = _tracks(run, result)
+    return Page(
+        verb="reduce",
+        title=run.name,
+        answer=_answer(run, result, tracks),
+        facts=Facts([*usual_facts(run), *_spent(result)]),
+        picture=_picture(tracks, len(run.trials)),
+        sections=[
+            *_axes(result),
+            *_remaining(run, result),
+            *_cost(result),
+            *_confirmed(result),
+            *_next(result),
+            *trials_section(run),
+        ],
+        missing=[] if result else ["result.json: the run has not written a result yet"],
+    )
+
+
+def _answer(run: Run, result: Document, tracks: Sequence[AxisTrack]) -> Answer:
+    status, why = words(result, "status"), words(result, "why")
+    shrunk = [
+        f"{track.name} {_short(track.initial)} → {_short(track.final)}"
+        for track in tracks
+        if track.final < track.initial
+    ]
+    if status == "reduced":
+        sure = section(result, "confirmed")
+        hits, of = count(sure, "reproduced"), count(sure, "of")
+        least = f"; it fails at least {percent(wilson(hits, of)[0])} of the time" if of else ""
+        sentence = f"It still fails with {listed(shrunk)}: confirmed {hits} of {of} times{least}"
+        return Answer(sentence, Tone.FOUND, words(result, "signature"))
+    if status == "not_reduced":
+        return Answer(
+            "Nothing could be made smaller: every smaller candidate stopped failing",
+            Tone.UNSURE,
+            why,
+        )
+    if status == "did_not_reproduce":
+        original = section(result, "original")
+        seen = rate(count(original, "reproduced"), count(original, "of"))
+        return Answer(f"The original did not fail: {seen}", Tone.UNSURE, why)
+    so_far = (
+        f"So far it still fails with {listed(shrunk)}" if shrunk else "Nothing smaller is known yet"
+    )
+    more = why or f"The run is {standing(run)}; this is not confirmed."
+    return Answer(so_far, Tone.RUNNING if run.running else Tone.UNSURE, more)
+
+
+def _short(value: float) -> str:
+    return f"{value:g}"
+
+
+def _tracks(run: Run, result: Document) -> list[AxisTrack]:
+    candidates = _from_trace(run) or _from_trials(run.trials)
+    names = list(dict.fromkeys(name for _, sizes, _ in candidates for name in sizes))
+    facts = {words(row, "name"): row for row in rows(result, "axes")}
+    tracks = []
+    for name in [*(n for n in facts if n in names), *(n for n in names if n not in facts)]:
+        row = facts.get(name, {})
+        initial = _size(row.get("initial"))
+        if initial is None:
+            initial = candidates[0][1].get(name, 0.0)
+        moves = list(_moves(name, initial, candidates))
+        tracks.append(AxisTrack(name, initial, _size(row.get("floor")), moves))
+    return tracks
+
+
+Candidate = tuple[int, Mapping[str, float], bool]
+"""After how many trials, the size of each axis, accepted or not."""
+
+
+def _moves(name: str, initial: float, candidates: Sequence[Candidate]) -> Iterable[Tried]:
+    """Where this axis was tried at another size than the answer so far."""
+    best = initial
+    for trial, sizes, accepted in candidates:
+        size = sizes.get(name)
+        if size is None or size == best:
+            continue
+        yield Tried(trial, size, accepted)
+        if accepted:
+            best = size
+
+
+def _from_trace(run: Run) -> list[Candidate]:
+    spent, found = 0, []
+    for line in rows(run.material, "trace"):
+        spent += max(1, count(line, "trials"))
+        found.append((spent, section(line, "sizes"), line.get("accepted") is True))
+    return found
+
+
+def _from_trials(trials: Sequence[Trial]) -> list[Candidate]:
+    """Without a trace, a candidate whose trials mostly failed counts as accepted."""
+    by_key: dict[str, list[tuple[int, Trial]]] = {}
+    for spent, trial in enumerate(trials, 1):
+        by_key.setdefault(trial.key, []).append((spent, trial))
+    found = []
+    for group in by_key.values():
+        hits = sum(trial.outcome.value == "reproduced" for _, trial in group)
+        last, trial = group[-1]
+        sizes = {name: v for name, v in trial.values.items() if isinstance(v, int | float)}
+        found.append((last, sizes, 2 * hits >= len(group)))
+    return sorted(found, key=lambda candidate: candidate[0])
+
+
+def _picture(tracks: Sequence[AxisTrack], trials: int) -> Figure | None:
+    if not tracks:
+        return None
+    last = max((tried.trial for track in tracks for tried in track.tried), default=trials)
+    most = max(trials, last)
+    says = "; ".join(f"{t.name} from {_short(t.initial)} to {_short(t.final)}" for t in tracks)
+    table = Table(
+        ["axis", "after trial", "value", "accepted"],
+        [
+            [t.name, m.trial, _short(m.size), "yes" if m.accepted else "no"]
+            for t in tracks
+            for m in t.tried
+        ],
+        frozenset({1, 2}),
+    )
+    return Figure(
+        "How each axis shrank, on a logarithmic scale",
+        lambda width: draw_shrinking(tracks, most, width, says),
+        says,
+        table,
+        [("accepted", "accepted: still fails"), ("rejected", "rejected: no longer fails")],
+    )
+
+
+def _axes(result: Document) -> list[Section]:
+    axes = rows(result, "axes")
+    if not axes:
+        return []
+    table = Table(
+        ["axis", "kind", "from", "to", "", "floor", "monotone"],
+        [
+            [
+                words(row, "name"),
+                words(row, "kind"),
+                _value(row.get("initial")),
+                _value(row.get("final")),
+                factor(_size(row.get("initial")) or 0, _size(row.get("final")) or 0),
+                _value(row.get("floor")),
+                {"True": "yes", "False": "no"}.get(words(row, "monotone"), "not known"),
+            ]
+            for row in axes
+        ],
+        frozenset({2, 3}),
+    )
+    return [Section("What became smaller", [table])]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(part) for part in value)
+    return "" if value is None else str(value)
+
+
+def _remaining(run: Run, result: Document) -> list[Section]:
+    """What is left of each file or list, the kept lines at the numbers they had."""
+    accepted = [line for line in rows(run.material, "trace") if line.get("accepted") is True]
+    ranges = section(accepted[-1], "kept") if accepted else {}
+    blocks: list[Figure | Listing] = []
+    for row in rows(result, "axes"):
+        name, kept, total = words(row, "name"), items(row, "final_items"), count(row, "initial")
+        if not kept or not total:
+            continue
+        numbers = _numbers(words(ranges, name), len(kept)) or _own_numbers(kept)
+        if numbers:
+            blocks.append(_strip(name, numbers, total))
+        blocks.append(_kept_lines(name, kept, numbers, total))
+    return [Section("What remains", blocks)] if blocks else []
+
+
+def _numbers(ranges: str, expected: int) -> list[int]:
+    """The numbers in `1-4,7`, if they are as many as are kept."""
+    found: list[int] = []
+    for part in ranges.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            return []
+        if int(last or first) - int(first) >= expected:
+            return []
+        found += range(int(first), int(last or first) + 1)
+    return found if len(found) == expected else []
+
+
+def _own_numbers(kept: Sequence[Any]) -> list[int]:
+    return list(kept) if all(isinstance(item, int) for item in kept) else []
+
+
+def _strip(name: str, numbers: Sequence[int], total: int) -> Figure:
+    says = f"{name}: {len(numbers)} of {total} kept"
+    return Figure(says, lambda width: draw_kept(numbers, total, width, says), says)
+
+
+def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: int) -> Listing:
+    gone = total - len(kept)
+    lines: list[Line] = []
+    before = 0
+    for index, item in enumerate(kept[:_MOST_LINES]):
+        at = numbers[index] if index < len(numbers) else None
+        if at is not None and at > before + 1:
+            lines.append(Line(f"… {counted(at - before - 1, 'line')} gone …", mark="gone"))
+        lines.append(Line("" if isinstance(item, int) else cut(str(item)), at, "kept"))
+        before = at if at is not None else before
+    if len(kept) > _MOST_LINES:
+        lines.append(Line(f"… {len(kept) - _MOST_LINES} more kept …"))
+    elif numbers and before < total:
+        lines.append(Line(f"… {counted(total - before, 'line')} gone …", mark="gone"))
+    return Listing(f"{name}: what is left", lines, f"{len(kept)} of {total} kept, {gone} gone")
+
+
+def _cost(result: Document) -> list[Section]:
+    before = number(section(result, "original"), "median_sec")
+    after = number(section(result, "final"), "median_sec")
+    if before is None or after is None:
+        return []
+    bars = [("the original", before, seconds(before)), ("the reduced one", after, seconds(after))]
+    gain = factor(before, after)
+    title = f"A trial took {seconds(before)}, and takes {seconds(after)} now" + (
+        f": {gain}" if gain else ""
+    )
+    return [
+        Section(
+            "What a trial costs",
+            [Figure(title, lambda width: draw_bars(bars, width, title), title)],
+        )
+    ]
+
+
+def _confirmed(result: Document) -> list[Section]:
+    sure = section(result, "confirmed")
+    hits, of = count(sure, "reproduced"), count(sure, "of")
+    if not of:
+        return []
+    original = section(result, "original")
+    table = Table(
+        ["", "failed"],
+        [
+            ["the original", rate(count(original, "reproduced"), count(original, "of"))],
+            ["the reduced one, in fresh trials", rate(hits, of)],
+        ],
+    )
+    says = f"confirmed: {rate(hits, of)}"
+    figure = Figure(
+        "The confirmed rate", lambda width: draw_rate(hits, of, width, says), says, table
+    )
+    return [Section("How sure", [figure])]
+
+
+def _spent(result: Document) -> list[tuple[str, object]]:
+    candidates = count(result, "candidates")
+    return [("Candidates", candidates)] if candidates else []
+
+
+def _next(result: Document) -> list[Section]:
+    commands = [Command(str(words_)) for words_ in items(result, "next")]
+    return [Section("Next", commands)] if commands else []

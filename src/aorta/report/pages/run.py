@@ -1,0 +1,98 @@
+"""`aorta run`: how often does it fail, how fast?"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from aorta.core.outcome import Tally
+from aorta.report.charts.trials import Ended, draw_rate, draw_trials
+from aorta.report.documents import number, section, words
+from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone
+from aorta.report.opening import Run, read_json
+from aorta.report.pages.common import seen_outcomes, standing, trials_section, usual_facts
+from aorta.report.words import counted, rate
+
+
+def gather(root: Path) -> dict[str, Any]:
+    result = dict(read_json(root / "result.json"))
+    result.pop("trials", None)  # the journal has them
+    return {"result": result}
+
+
+def page(run: Run) -> Page:
+    result = section(run.material, "result")
+    name = words(result, "workload") or words(run.about, "workload") or run.name
+    return Page(
+        verb="run",
+        title=run.name,
+        answer=_answer(run, name),
+        facts=Facts([*usual_facts(run), *_step_times(run)]),
+        picture=_picture(run),
+        sections=[*_rate(run.tally), *_failures(run), *trials_section(run)],
+        missing=[] if run.trials or result else ["no trial has ended yet"],
+    )
+
+
+def _answer(run: Run, name: str) -> Answer:
+    tally = run.tally
+    more = "" if run.state == "done" else f"The run is {standing(run)}."
+    if run.running:
+        more = "Still running: this is what is known so far."
+    if not tally.evidence:
+        words_ = f"{name}: nothing is known yet"
+        if tally.error:
+            words_ = f"{name} could not be tried: {counted(tally.error, 'trial')} ended in an error"
+        return Answer(words_, Tone.UNSURE, more)
+    if not tally.reproduced:
+        bad = " but fails in other ways" if tally.other else ""
+        sentence = f"{name} did not show the failure{bad}: {rate(0, tally.evidence, 'trial')}"
+        return Answer(sentence, Tone.UNSURE if tally.other else Tone.FINE, more)
+    return Answer(
+        f"{name} fails in {rate(tally.reproduced, tally.evidence, 'trial')}", Tone.FOUND, more
+    )
+
+
+def _picture(run: Run) -> Figure | None:
+    if not run.trials:
+        return None
+    ended = [Ended(trial.outcome, trial.duration) for trial in run.trials]
+    says = f"{counted(len(ended), 'trial')}: how long each took and how it ended"
+    return Figure(
+        "How long each trial took, and how it ended",
+        lambda width: draw_trials(ended, width, says),
+        says,
+        legend=seen_outcomes(run.trials),
+    )
+
+
+def _rate(tally: Tally) -> list[Section]:
+    if not tally.evidence:
+        return []
+    hits, of = tally.reproduced, tally.evidence
+    says = f"failure rate {rate(hits, of)}"
+    figure = Figure(
+        f"The failure rate: {rate(hits, of)}", lambda width: draw_rate(hits, of, width, says), says
+    )
+    return [Section("How often", [figure])]
+
+
+def _failures(run: Run) -> list[Section]:
+    """The distinct ways in which trials failed, most frequent first."""
+    seen = Counter(
+        (trial.outcome.value, trial.signature or trial.why)
+        for trial in run.trials
+        if trial.outcome.value != "clean"
+    )
+    if not seen:
+        return []
+    rows = [[outcome, said, count] for (outcome, said), count in seen.most_common()]
+    return [Section("What failed", [Table(["outcome", "failure", "trials"], rows, frozenset({2}))])]
+
+
+def _step_times(run: Run) -> list[tuple[str, object]]:
+    times = section(run.material, "result", "step_time_ms")
+    median, p90 = number(times, "median"), number(times, "p90")
+    if median is None:
+        return []
+    more = f", 90 % under {p90:.4g} ms" if p90 is not None else ""
+    return [("Step time", f"median {median:.4g} ms{more}")]

@@ -1,0 +1,183 @@
+"""The runs below a directory, and what changed from one run to another."""
+
+import os
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import AortaError
+from aorta.core.outcome import Outcome, Tally
+from aorta.core.stats import fisher_exact
+from aorta.engine.rundir import PRIVATE, RunDir
+from aorta.probe.difference import differences
+from aorta.report.building import page_of, reader_of
+from aorta.report.documents import Document, section, words
+from aorta.report.opening import Run, read_json
+from aorta.report.words import rate, seconds
+
+_DEEPEST = 8
+_SNAPSHOTS = ("host_env.json", "env.json", "shrunken/env.json", "case/env.json")
+_VOLATILE = frozenset(
+    {"run_dir", "output_dir", "run_timestamp", "aorta_version", "next", "elapsed_ms", "seconds",
+     "trial_paths", "step_times_ms", "counts", "rate", "trace", "recipe_source", "resumed_trials"}
+)  # fmt: skip
+_MOST_LEAVES = 200
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One run, in a line."""
+
+    path: Path
+    verb: str
+    ticket: str
+    state: str
+    answer: str
+    created: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "verb": self.verb,
+            "ticket": self.ticket or None,
+            "state": self.state,
+            "answer": self.answer,
+            "created": self.created.strftime("%Y-%m-%dT%H:%M:%SZ") if self.created else None,
+        }
+
+
+def list_runs(root: Path) -> list[Listed]:
+    """Newest first. A run that cannot be read says why in place of its answer."""
+    found = [_listed(path) for path in find_runs(root)]
+    oldest = datetime.min.replace(tzinfo=UTC)
+    return sorted(found, key=lambda run: (run.created or oldest, str(run.path)), reverse=True)
+
+
+def find_runs(root: Path) -> Iterator[Path]:
+    """Directories that a verb says are its own, and log directories of a launcher. Links are not followed."""
+    for folder, inside, _ in os.walk(root):
+        path = Path(folder)
+        is_run = bool(RunDir(path).about().get("verb"))
+        if is_run or any((path / name / "cycle_info.json").is_file() for name in inside):
+            yield path
+            inside.clear()
+            continue
+        depth = len(path.relative_to(root).parts)
+        inside[:] = sorted(n for n in inside if n != PRIVATE) if depth < _DEEPEST else []
+
+
+def _listed(path: Path) -> Listed:
+    about = RunDir(path).about()
+    try:
+        run = reader_of(path).open()
+        verb, state, answer = run.verb, run.state, page_of(run).answer.sentence
+        ticket = words(run.about, "ticket") or words(run.material.get("matrix"), "ticket")
+    except AortaError as wrong:
+        verb, state, answer, ticket = words(about, "verb"), "unreadable", wrong.message, ""
+    return Listed(path, verb, ticket, state, answer, _created(path, about))
+
+
+def _created(path: Path, about: Mapping[str, Any]) -> datetime | None:
+    try:
+        return datetime.fromisoformat(words(about, "created"))
+    except ValueError:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+@dataclass(frozen=True)
+class Changed:
+    what: str
+    before: str
+    after: str
+    note: str = ""
+
+
+def compare(before: Path, after: Path) -> list[Changed]:
+    """The answers, how trials went, what the results say, and the machines; only what differs."""
+    runs = [reader_of(path).open() for path in (before, after)]
+    rows = [
+        *_answers(*runs),
+        *_trials(*runs),
+        *_results(*runs),
+        *_machines(before, after),
+    ]
+    return [row for row in rows if row.before != row.after]
+
+
+def _answers(a: Run, b: Run) -> Iterator[Changed]:
+    yield Changed("verb", a.verb, b.verb)
+    yield Changed("state", a.state, b.state)
+    yield Changed("answer", page_of(a).answer.sentence, page_of(b).answer.sentence)
+
+
+def _trials(a: Run, b: Run) -> Iterator[Changed]:
+    if not a.trials or not b.trials:
+        return
+    if a.verb == b.verb == "run":
+        yield Changed("failure rate", _rate(a.tally), _rate(b.tally), _luck(a.tally, b.tally))
+    times = [_median(run) for run in (a, b)]
+    yield Changed("median trial time", *times)
+    failures = [sorted(_signatures(run)) for run in (a, b)]
+    yield Changed("failures seen", *("; ".join(seen) or "none" for seen in failures))
+
+
+def _rate(tally: Tally) -> str:
+    return rate(tally.reproduced, tally.evidence)
+
+
+def _luck(a: Tally, b: Tally) -> str:
+    if not a.evidence or not b.evidence:
+        return ""
+    p = fisher_exact(a.reproduced, a.evidence, b.reproduced, b.evidence)
+    return f"p = {p:.2g}" + ("" if p <= 0.05 else ": may be luck")
+
+
+def _median(run: Run) -> str:
+    times = [trial.duration for trial in run.trials if trial.outcome is not Outcome.ERROR]
+    return seconds(statistics.median(times)) if times else ""
+
+
+def _signatures(run: Run) -> set[str]:
+    return {trial.signature for trial in run.trials if trial.signature}
+
+
+def _results(a: Run, b: Run) -> Iterator[Changed]:
+    """The verbs' own documents, leaf by leaf."""
+    if a.verb != b.verb:
+        return
+    yield from _different("", _lasting(a.material), _lasting(b.material))
+
+
+def _lasting(value: Any) -> Any:
+    """Without what differs between any two runs; rows of a list are known by their name, not by their place."""
+    if isinstance(value, Mapping):
+        return {key: _lasting(inner) for key, inner in value.items() if key not in _VOLATILE}
+    if isinstance(value, list):
+        named = {words(item, "name"): _lasting(item) for item in value}
+        return named if len(named) == len(value) and all(named) else len(value)
+    return value
+
+
+def _different(prefix: str, before: Document, after: Document) -> Iterator[Changed]:
+    for found in differences(before, after)[:_MOST_LEAVES]:
+        sides = ("absent" if side is None else str(side) for side in (found.before, found.after))
+        yield Changed(prefix + found.path, *sides)
+
+
+def _machines(before: Path, after: Path) -> Iterator[Changed]:
+    snapshots = [_snapshot(path) for path in (before, after)]
+    if all(snapshots):
+        yield from _different("machine: ", *snapshots)
+
+
+def _snapshot(path: Path) -> Document:
+    for name in _SNAPSHOTS:
+        if found := read_json(path / name):
+            return found
+    for file in sorted(path.glob("trial_*.json")):
+        if found := section(read_json(file), "env"):
+            return found
+    return {}
