@@ -15,6 +15,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("run", "aorta.cli.run", "Does it fail, how often, how fast?"),
     Verb("reduce", "aorta.cli.reduce", "What is the smallest workload that still fails?"),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
+    Verb("launch", "aorta.cli.launch", "Should this crashed job restart, or stop?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
     Verb("attrsvc", "aorta.cli.attrsvc", "The same as a service for launchers."),
     Verb("mcp", "aorta.cli.mcp", "The same as tools for an assistant."),
