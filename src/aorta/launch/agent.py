@@ -29,7 +29,7 @@ from aorta.launch.cycles import write_cycle_info
 from aorta.launch.evidence import gather
 from aorta.launch.hang import HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.logs import CycleDir, CycleLogs
-from aorta.launch.nouns import Evidence, RankEnd, Start
+from aorta.launch.nouns import HANG, Evidence, RankEnd, Start
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources import FailedCycle
 from aorta.launch.sources.panel import Panel
@@ -152,7 +152,7 @@ class DecidingAgent(LocalElasticAgent):
         cycle = self._current()
         if not cycle.failure:
             self._note_failure(f"the workers are {group.state.value}")
-        if cycle.failure.startswith("hang"):
+        if cycle.failure.startswith(HANG):
             cycle.dumps = collect_dumps(cycle.directory, self._live_pids())
         self._trigger(cycle)
         self._stop_workers(group)

@@ -6,9 +6,10 @@ no opinion restarts.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from aorta.core.exits import Exit
 from aorta.launch.board import Board
@@ -21,6 +22,7 @@ from aorta.launch.sources.panel import Panel
 
 log = logging.getLogger(__name__)
 
+_REMEMBERED = 50  # failed cycles
 LONG_CYCLE = 300.0  # where no step is ever told, a cycle that lived this long counts as progress
 
 
@@ -31,6 +33,22 @@ class LastWords:
     ending: Ending
     failed: FailedCycle
     ruling: Ruling
+
+
+@dataclass(frozen=True)
+class _Judged:
+    ending: Ending | None
+    best_step: int | None
+    idle_cycles: int
+    verdict: Verdict
+
+    @property
+    def memory(self) -> tuple[Mapping[str, Any], ...]:
+        """What later cycles are compared with: no evidence lines, for it travels with every start."""
+        finding = self.verdict.finding
+        if finding is None:
+            return ()
+        return ({key: finding.get(key) for key in ("fingerprint", "class", "last_step")},)
 
 
 class LeaderDecides:
@@ -66,21 +84,22 @@ class LeaderDecides:
             log.info("cycle %s is left because the nodes changed", previous.cycle_id)
             write_cycle_info(self._log_dir, previous, board.evidence(previous))
             return coming
-        ending, best_step, idle = self._judge(board, previous)
-        if ending is not None:
-            return ending
+        judged = self._judge(board, previous)
+        if judged.ending is not None:
+            return judged.ending
         return replace(
             coming,
             restarts=previous.restarts + 1,
-            best_step=best_step,
-            idle_cycles=idle,
+            best_step=judged.best_step,
+            idle_cycles=judged.idle_cycles,
+            history=(*previous.history, *judged.memory)[-_REMEMBERED:],
             started=time.time(),
         )
 
     def final(self, board: Board, start: Start) -> Ending:
-        ending, _, _ = self._judge(board, start)
-        assert ending is not None, "a cycle without restarts left always ends the job"
-        return ending
+        judged = self._judge(board, start)
+        assert judged.ending is not None, "a cycle without restarts left always ends the job"
+        return judged.ending
 
     def _first(self, round_number: int, nodes: tuple[str, ...]) -> Start:
         first = next_cycle(self._log_dir)
@@ -94,24 +113,22 @@ class LeaderDecides:
             round=round_number,
         )
 
-    def _judge(self, board: Board, start: Start) -> tuple[Ending | None, int | None, int]:
-        """Whether the job ends with this failed cycle; the best step so far and the idle cycles in a row."""
+    def _judge(self, board: Board, start: Start) -> "_Judged":
+        """Whether the job ends with this failed cycle, and what the next one must know."""
         failed = FailedCycle(start, board.evidence(start))
         began = time.monotonic()
         attribution = self._settings.attribution
         verdict = self._panel.read(failed, attribution.decision_timeout_seconds)
         elapsed_ms = round((time.monotonic() - began) * 1000)
         best_step, idle = progress(start, failed.evidence, verdict, time.time() - start.started)
-        ending = self._ending(
-            start, verdict, idle, board.failure_of(start.cycle) or "a rank failed"
-        )
+        ending = self._ending(start, verdict, idle, board.failure_of(start.cycle) or "")
         ruling = Ruling(verdict, elapsed_ms, attribution.dry_run, ending)
         write_cycle_info(self._log_dir, start, failed.evidence, ruling)
         if ending is not None:
             self.last_words = LastWords(ending, failed, ruling)
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
-        return ending, best_step, idle
+        return _Judged(ending, best_step, idle, verdict)
 
     def _ending(self, start: Start, verdict: Verdict, idle: int, failure: str) -> Ending | None:
         if verdict.action is Action.STOP:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aorta.launch.board import Board
 from aorta.launch.logs import CycleDir
-from aorta.launch.nouns import Start
+from aorta.launch.nouns import HANG, Start
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3  # the worker's hook listens on it
 _COLLECT_WITHIN = 5.0
@@ -96,14 +96,14 @@ class HangWatch:
         if missed is not None:
             rank, age = missed
             return (
-                f"hang: rank {rank} gave no heartbeat for {age:.0f} s"
+                f"{HANG}: rank {rank} gave no heartbeat for {age:.0f} s"
                 if age >= self._limit
                 else None
             )
         silence = self._signs.silence()
         self._tell(silence)
         if self._group_rank == 0 and silence >= self._limit and self._others_are_silent():
-            return f"hang: no output and no progress for {silence:.0f} s"
+            return f"{HANG}: no output and no progress for {silence:.0f} s"
         return None
 
     def _tell(self, silence: float) -> None:
@@ -125,6 +125,7 @@ def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ..
     ready = {rank: pid for rank, pid in pids.items() if directory.stacks(rank).exists()}
     requests = [directory.flight_recorder(rank).with_suffix(".request") for rank in ready]
     for request in requests:
+        request.parent.mkdir(exist_ok=True)
         request.touch()
     for pid in ready.values():
         with suppress(ProcessLookupError):

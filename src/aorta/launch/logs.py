@@ -37,7 +37,8 @@ class CycleDir:
         return self.path / f"rank_{rank}.stacks"
 
     def flight_recorder(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.fr.json"
+        """In a directory of their own: what reads dumps takes every file in it."""
+        return self.path / "flight_recorder" / f"rank_{rank}.json"
 
     def heartbeat(self, rank: int) -> Path:
         return self.path / f"rank_{rank}.heartbeat"

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
+HANG = "hang"  # how a note about a hang begins
+
 
 class Action(StrEnum):
     RESTART = "RESTART"
@@ -30,6 +32,7 @@ class Start:
     idle_cycles: int = 0  # cycles in a row that made no progress
     started: float = 0.0  # seconds since the epoch
     round: int = 0
+    history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
 
     @property
     def cycle_id(self) -> str:
@@ -95,6 +98,10 @@ class Evidence:
     note: str = ""  # what the agent itself saw: a hang, a lost node
 
     @property
+    def hung(self) -> bool:
+        return self.note.startswith(HANG)
+
+    @property
     def failures(self) -> tuple[RankEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
 
@@ -121,7 +128,9 @@ def encode(record: Start | Ending | Evidence) -> str:
 
 def decode_start(text: bytes | str) -> Start:
     content = json.loads(text)
-    return Start(**{**content, "nodes": tuple(content["nodes"])})
+    return Start(
+        **{**content, "nodes": tuple(content["nodes"]), "history": tuple(content["history"])}
+    )
 
 
 def decode_ending(text: bytes | str) -> Ending:

@@ -55,13 +55,12 @@ def _dump(path: Path) -> None:
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_initialized():
         return
+    world = torch.distributed.distributed_c10d._world
     dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())
-    groups = torch.distributed.distributed_c10d._world.pg_group_ranks
-    names = torch.distributed.distributed_c10d._world.pg_names
-    dump["aorta"] = {
-        "rank": torch.distributed.get_rank(),
-        "world_size": torch.distributed.get_world_size(),
-        "groups": {names.get(group, ""): sorted(ranks) for group, ranks in groups.items()},
+    dump["rank"] = torch.distributed.get_rank()
+    dump["pg_config"] = {  # torch fills this for NCCL alone
+        name: {"name": name, "ranks": str(sorted(world.pg_group_ranks[group]))}
+        for group, name in world.pg_names.items()
     }
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(dump))

@@ -1,28 +1,26 @@
 """From the settings to the one list of sources. No other place knows which kinds there are."""
 
 import os
-from pathlib import Path
+import threading
 
 from aorta.launch.config import FaultTolerance
-from aorta.launch.nouns import Action, Verdict
-from aorta.launch.sources import DecisionSource, FailedCycle
+from aorta.launch.sources import DecisionSource, inprocess
 from aorta.launch.sources.http import HttpSource
 from aorta.launch.sources.local import LocalSource
 
 TOKEN_VARIABLE = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
 
-def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSource]:
+def build_sources(settings: FaultTolerance) -> list[DecisionSource]:
     wanted = settings.attribution
     sources: list[DecisionSource] = []
     if wanted.attrsvc_url is not None:
         token = os.environ.get(TOKEN_VARIABLE)
         sources.append(HttpSource(wanted.attrsvc_url, "attrsvc", wanted.timeout_seconds, token))
     if wanted.enable_mcp:
-        sources.append(LocalSource("mcp", _unknown))
+        sources.append(LocalSource("mcp", inprocess.analyse))
     sources += [HttpSource(url, "http", wanted.timeout_seconds) for url in wanted.http_urls]
-    return sources or [LocalSource("in-process", _unknown)]
-
-
-def _unknown(failed: FailedCycle) -> Verdict:
-    return Verdict(Action.UNKNOWN, "no idea")
+    if sources:
+        return sources
+    threading.Thread(target=inprocess.warm_up, daemon=True).start()
+    return [LocalSource(inprocess.NAME, inprocess.analyse)]
