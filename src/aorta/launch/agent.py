@@ -88,6 +88,7 @@ class DecidingAgent(LocalElasticAgent):
         self._log_dir = Path(logs.root_log_dir)
         self._hang_timeout = hang_timeout
         self._cycle: _Cycle | None = None
+        self._shutting_down = False
 
     def _invoke_run(self, role: str = DEFAULT_ROLE) -> RunResult:
         group = self._worker_group
@@ -128,7 +129,9 @@ class DecidingAgent(LocalElasticAgent):
         elif cycle.misses_a_node(self._handler.lost_nodes()):
             self._note_failure("a node was lost")
         said = board.failure_of(cycle.start.cycle)
-        cycle.failure = cycle.failure or said or ""
+        if said is not None and not cycle.failure:
+            cycle.failure = said
+            log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
         return said is not None
 
     def _every_agent_succeeded(self) -> bool:
@@ -261,7 +264,11 @@ class DecidingAgent(LocalElasticAgent):
         self._shutdown(timeout=self._shutdown_timeout)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        if self._shutting_down and self._pcontext is not None:  # a second signal: no more patience
+            kill_leftovers(self._pcontext)
+        self._shutting_down = True
         super()._shutdown(death_sig, timeout)
+        self._shutting_down = False
         if self._pcontext is not None and self._worker_group.state is not WorkerState.SUCCEEDED:
             kill_leftovers(self._pcontext)
         if self._cycle is not None:

@@ -18,6 +18,9 @@ from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
 log = logging.getLogger(__name__)
 
 
+_NO_ANSWER = Verdict(Action.UNKNOWN, "no source answered in time", source="default")
+
+
 class Panel:
     def __init__(self, sources: Sequence[DecisionSource], aggregation: Aggregation) -> None:
         self._sources = tuple(sources)
@@ -41,29 +44,29 @@ class Panel:
                 name=f"ask-{source.name}",
                 daemon=True,
             ).start()
-        opinions: list[Verdict] = []
+        answers: list[Verdict] = []
         for _ in self._sources:
             answer = reading.next(deadline)
             if answer is None:
                 break
-            opinions += answer
-            if self._is_certain(opinions):
+            answers += answer
+            if self._is_certain(answers):
                 break
         reading.close()
-        return self._verdict(opinions)
+        return self._verdict(answers)
 
-    def _is_certain(self, opinions: Sequence[Verdict]) -> bool:
+    def _is_certain(self, answers: Sequence[Verdict]) -> bool:
         decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
-        return any(opinion.action is decisive for opinion in opinions)
+        return any(answer.action is decisive for answer in answers)
 
-    def _verdict(self, opinions: Sequence[Verdict]) -> Verdict:
-        stops = [opinion for opinion in opinions if opinion.action is Action.STOP]
-        restarts = [opinion for opinion in opinions if opinion.action is Action.RESTART]
+    def _verdict(self, answers: Sequence[Verdict]) -> Verdict:
+        stops, restarts, unsure = (
+            [answer for answer in answers if answer.action is action]
+            for action in (Action.STOP, Action.RESTART, Action.UNKNOWN)
+        )
         if stops and (self._aggregation == "any" or not restarts):
             return stops[0]
-        if restarts:
-            return restarts[0]
-        return Verdict(Action.UNKNOWN, "no source had an opinion in time", source="default")
+        return next(iter([*restarts, *unsure]), _NO_ANSWER)
 
 
 class _Reading:
@@ -92,10 +95,9 @@ class _Reading:
             )
 
     def _is_closed_to(self, verdict: Verdict | None) -> bool:
-        has_opinion = verdict is not None and verdict.action is not Action.UNKNOWN
         with self._lock:
             if not self._closed:
-                self._answers.put([verdict] if verdict is not None and has_opinion else [])
+                self._answers.put([] if verdict is None else [verdict])
             return self._closed
 
     def next(self, deadline: float) -> list[Verdict] | None:
