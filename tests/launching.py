@@ -95,7 +95,8 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.logs = folder / "logs"
-        self._port = free_port()
+        self.port = free_port()
+        self.source = SOURCE
         self._agents: list[Agent] = []
 
     def start(self, *arguments: str, **env: str) -> Agent:
@@ -115,7 +116,7 @@ class Site:
         settings += ",last_call_timeout=2" + (f",{conf}" if conf else "")
         return self.start(
             *("--nnodes", nodes, "--rdzv-backend", "c10d", "--rdzv-id", "job7"),
-            *("--rdzv-endpoint", f"127.0.0.1:{self._port}", "--rdzv-conf", settings),
+            *("--rdzv-endpoint", f"127.0.0.1:{self.port}", "--rdzv-conf", settings),
             *("--local-addr", "127.0.0.1"),
             *arguments,
             **env,

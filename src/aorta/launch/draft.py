@@ -72,8 +72,8 @@ def _oracle(words: LastWords, options: Options) -> dict[str, Any]:
 def _pattern(finding: Mapping[str, Any] | None) -> str | None:
     """The line that tells the failure, with the numbers that differ from run to run left open."""
     lines = (finding or {}).get("evidence") or []
-    logged = (line for line in lines if str(line.get("file", "")).endswith((".err", ".out")))
-    text = str(next(logged, {}).get("text", "")).strip()[:_LONGEST_PATTERN]
+    logged = [line for line in lines if str(line.get("file", "")).endswith((".err", ".out"))]
+    text = str(logged[0].get("text", "")).strip()[:_LONGEST_PATTERN] if logged else ""
     try:
         return checked_pattern(_left_open(text)) if text else None
     except UsageError:  # a line of numbers alone would match anything

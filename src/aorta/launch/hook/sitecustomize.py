@@ -26,12 +26,13 @@ def _hand_over() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(rest)
     if not os.environ["PYTHONPATH"]:
         del os.environ["PYTHONPATH"]
-    del sys.modules["sitecustomize"]
+    this = sys.modules.pop("sitecustomize")
     try:
         importlib.import_module("sitecustomize")
     except ModuleNotFoundError as missing:
         if missing.name != "sitecustomize":
             raise
+        sys.modules["sitecustomize"] = this
 
 
 def _write_stacks_on_request(path: str) -> None:
