@@ -2,7 +2,6 @@
 
 import json
 
-
 from launching import Site, script
 
 SILENT_HANG = """
@@ -58,6 +57,7 @@ def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
     )
     assert end.code == 0, end
     assert "rank 1 gave no heartbeat" in end.err
+    assert site.cycle(0)["finding"]["suspect_ranks"] == [1]
 
 
 def test_flight_recorder_of_every_rank_names_the_one_that_did_not_arrive(site: Site) -> None:

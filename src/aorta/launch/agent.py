@@ -52,6 +52,7 @@ class _Cycle:
     hang_watch: HangWatch | None
     failure: str = ""  # what went wrong first, as far as this agent knows
     died_first: frozenset[int] = frozenset()  # ranks that failed before this agent stopped any
+    hung_rank: int | None = None
     triggered: bool = False
     dumps: tuple[str, ...] = ()
     down: threading.Event = field(default_factory=threading.Event)
@@ -125,7 +126,8 @@ class DecidingAgent(LocalElasticAgent):
             raise JobEndedError(ending)
         hang = cycle.hang_watch.found(self._running_ranks()) if cycle.hang_watch else None
         if hang is not None:
-            self._note_failure(hang)
+            cycle.hung_rank = hang.rank
+            self._note_failure(hang.words)
         elif cycle.misses_a_node(self._handler.lost_nodes()):
             self._note_failure("a node was lost")
         said = board.failure_of(cycle.start.cycle)
@@ -193,6 +195,7 @@ class DecidingAgent(LocalElasticAgent):
             agent=f"{cycle.start.nodes[cycle.group_rank]}:{os.getpid()}",
             group_rank=cycle.group_rank,
             ends=self._ends(),
+            hung_rank=cycle.hung_rank,
             dumps=cycle.dumps,
             step=cycle.signs.step(),
             note=cycle.failure,

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.launch.board import Board
@@ -72,6 +73,12 @@ class SignsOfLife:
         return now != before and (before is not None or status.st_size > 0)
 
 
+@dataclass(frozen=True)
+class Hang:
+    words: str
+    rank: int | None = None  # the one that is known to hang
+
+
 class HangWatch:
     """Says when the job hangs. Silence must be everywhere; a missed heartbeat is enough on its own."""
 
@@ -86,8 +93,7 @@ class HangWatch:
         self._told = 0.0
         self._next_look = time.monotonic()
 
-    def found(self, running: Iterable[int]) -> str | None:
-        """What hangs, in words, or None."""
+    def found(self, running: Iterable[int]) -> Hang | None:
         if time.monotonic() < self._next_look:
             return None
         self._next_look = time.monotonic() + min(1.0, self._limit / 10)
@@ -95,15 +101,12 @@ class HangWatch:
         missed = self._signs.missed_beat()
         if missed is not None:
             rank, age = missed
-            return (
-                f"{HANG}: rank {rank} gave no heartbeat for {age:.0f} s"
-                if age >= self._limit
-                else None
-            )
+            words = f"{HANG}: rank {rank} gave no heartbeat for {age:.0f} s"
+            return Hang(words, rank) if age >= self._limit else None
         silence = self._signs.silence()
         self._tell(silence)
         if self._group_rank == 0 and silence >= self._limit and self._others_are_silent():
-            return f"{HANG}: no output and no progress for {silence:.0f} s"
+            return Hang(f"{HANG}: no output and no progress for {silence:.0f} s")
         return None
 
     def _tell(self, silence: float) -> None:

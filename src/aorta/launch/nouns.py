@@ -93,6 +93,7 @@ class Evidence:
     tails: Mapping[int, str] = field(
         default_factory=dict
     )  # rank -> last output, for other machines
+    hung_rank: int | None = None  # the one whose heartbeat stopped
     dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
     step: int | None = None  # the last step a heartbeat told
     note: str = ""  # what the agent itself saw: a hang, a lost node

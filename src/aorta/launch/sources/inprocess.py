@@ -1,6 +1,6 @@
 """Attribution in this process: the launcher's records become the attribution room's evidence, and its answer a verdict."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from aorta.attribution import (
 )
 from aorta.attribution import Evidence as Everything
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
+from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.sources import find_logs
 from aorta.launch.nouns import Action, Evidence, Verdict
 from aorta.launch.sources import FailedCycle
@@ -32,14 +33,25 @@ def warm_up() -> None:
 
 
 def everything_known(failed: FailedCycle) -> Everything:
-    dumps = [Path(dump) for piece in failed.evidence for dump in piece.dumps]
+    paths = [Path(dump) for piece in failed.evidence for dump in piece.dumps]
+    dumps = tuple(path for path in paths if path.suffix == ".json" and path.exists())
+    hung = _hung_ranks(failed.evidence, dumps)
     return Everything(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
-        failures=tuple(end for piece in failed.evidence for end in _failures(piece)),
-        flight_recorder=tuple(dump for dump in dumps if dump.suffix == ".json" and dump.exists()),
+        failures=tuple(end for piece in failed.evidence for end in _failures(piece, hung)),
+        flight_recorder=dumps,
         history=tuple(_history(failed)),
     )
+
+
+def _hung_ranks(evidence: Sequence[Evidence], dumps: Sequence[Path]) -> set[int]:
+    """Whom a hang is put down to: a stopped heartbeat, else who did not arrive at a collective, else everybody."""
+    if not any(piece.hung for piece in evidence):
+        return set()
+    named = {piece.hung_rank for piece in evidence if piece.hung_rank is not None}
+    everybody = {end.rank for piece in evidence for end in piece.ends}
+    return named or set(stragglers(read_dumps(dumps)).ranks) or everybody
 
 
 def _logs(piece: Evidence) -> list[LogSource]:
@@ -62,18 +74,23 @@ def _is_here(piece: Evidence, rank: int) -> bool:
     return any(Path(path).name in names and Path(path).exists() for path in piece.log_paths)
 
 
-def _failures(piece: Evidence) -> list[RankFailure]:
-    """Ranks that failed by themselves, or all of them where nothing moved any more."""
+def _failures(piece: Evidence, hung: set[int]) -> list[RankFailure]:
+    """Ranks that failed by themselves; in a hang how a rank was ended says nothing."""
+    if piece.hung:
+        return [
+            RankFailure(end.rank, node=piece.node, hung=True)
+            for end in piece.ends
+            if end.rank in hung
+        ]
     return [
         RankFailure(
             rank=end.rank,
-            exit_code=None if piece.hung else end.exit_code,
-            signal=None if piece.hung else end.signal,
+            exit_code=end.exit_code,
+            signal=end.signal,
             error_file=Path(end.error_file) if end.error_file else None,
             node=piece.node,
-            hung=piece.hung,
         )
-        for end in (piece.ends if piece.hung else piece.failures)
+        for end in piece.failures
     ]
 
 
