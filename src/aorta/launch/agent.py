@@ -194,6 +194,7 @@ class DecidingAgent(LocalElasticAgent):
             cycle.directory,
             agent=f"{cycle.start.nodes[cycle.group_rank]}:{os.getpid()}",
             group_rank=cycle.group_rank,
+            ranks=[worker.global_rank for worker in self._worker_group.workers],
             ends=self._ends(),
             hung_rank=cycle.hung_rank,
             dumps=cycle.dumps,

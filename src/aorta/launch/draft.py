@@ -33,7 +33,7 @@ _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|\d+(?:\.\d+)?")
 
 
 def draft_spec(words: LastWords, options: Options) -> str:
-    ranks = sum(len(piece.ends) for piece in words.failed.evidence) or options.torch.nproc_per_node
+    ranks = sum(len(piece.ranks) for piece in words.failed.evidence) or options.torch.nproc_per_node
     if torch.cuda.is_available():
         ranks = min(ranks, torch.cuda.device_count())
     spec = {

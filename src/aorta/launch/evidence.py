@@ -16,6 +16,7 @@ def gather(
     *,
     agent: str,
     group_rank: int,
+    ranks: Sequence[int],
     ends: Sequence[RankEnd],
     hung_rank: int | None = None,
     dumps: Sequence[str] = (),
@@ -24,8 +25,8 @@ def gather(
 ) -> Evidence:
     """Failed ranks come first in the logs: whoever reads little reads them."""
     failed = [end.rank for end in ends if end.failed]
-    ranks = [*failed, *(end.rank for end in ends if not end.failed)]
-    logs = [path for rank in ranks for path in (directory.err(rank), directory.out(rank))]
+    in_order = [*failed, *(rank for rank in ranks if rank not in failed)]
+    logs = [path for rank in in_order for path in (directory.err(rank), directory.out(rank))]
     return Evidence(
         job_id=start.job_id,
         cycle_id=start.cycle_id,
@@ -33,6 +34,7 @@ def gather(
         agent=agent,
         node=start.nodes[group_rank],
         group_rank=group_rank,
+        ranks=tuple(ranks),
         ends=tuple(ends),
         log_paths=tuple(str(path) for path in logs if path.exists()),
         tails={rank: _tail_of(directory, rank) for rank in failed[:_MOST_TAILS]},

@@ -88,6 +88,7 @@ class Evidence:
     agent: str  # unique in the job
     node: str
     group_rank: int
+    ranks: tuple[int, ...] = ()
     ends: tuple[RankEnd, ...] = ()
     log_paths: tuple[str, ...] = ()
     tails: Mapping[int, str] = field(
@@ -143,6 +144,7 @@ def decode_evidence(text: bytes | str) -> Evidence:
     return Evidence(
         **{
             **content,
+            "ranks": tuple(content["ranks"]),
             "ends": tuple(RankEnd(**end) for end in content["ends"]),
             "log_paths": tuple(content["log_paths"]),
             "dumps": tuple(content["dumps"]),

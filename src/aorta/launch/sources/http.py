@@ -17,12 +17,17 @@ from aorta.launch.nouns import Action, Evidence, Verdict
 from aorta.launch.sources import FailedCycle, SourceError
 
 _LARGEST_ANSWER = 1 << 20
-_PAUSE = 0.5
+_LONGEST_POLL = 50.0  # a server refuses to be waited for longer than a minute
+_PEER_PAUSE = 1.0  # the peer answers at once and allows 60 questions a minute
 _GRACE = 2.0  # what a long poll may take beyond the time it was given
 
 
 class _NotFoundError(SourceError):
-    """404: the server does not know this wire."""
+    """404: the server does not know this wire, or this cycle."""
+
+
+class _RefusedError(SourceError):
+    """The server may not or cannot read the paths it was given."""
 
 
 class HttpSource:
@@ -31,7 +36,7 @@ class HttpSource:
         self._kind = kind
         self._timeout = timeout
         self._token = token
-        self._speaks_peer = False
+        self._speaks_peer: bool | None = None  # until it was told something
 
     @property
     def name(self) -> str:
@@ -39,19 +44,28 @@ class HttpSource:
 
     def trigger(self, failed: FailedCycle) -> None:
         for evidence in failed.evidence:
-            self._tell(evidence)
+            try:
+                self._tell(evidence, len(failed.start.nodes))
+                self._speaks_peer = False
+            except _NotFoundError:
+                self._speaks_peer = True
+                for path in _peer_paths(evidence):
+                    self._call("POST", "/logs", self._timeout, _peer_body(evidence, path))
 
-    def _tell(self, evidence: Evidence) -> None:
+    def _tell(self, evidence: Evidence, agents: int) -> None:
+        body = _cycle_body(evidence, agents)
         try:
-            self._call("POST", "/v1/cycles", self._timeout, _cycle_body(evidence))
-        except _NotFoundError:
-            self._speaks_peer = True
-            for path in _peer_paths(evidence):
-                self._call("POST", "/logs", self._timeout, _peer_body(evidence, path))
+            self._call("POST", "/v1/cycles", self._timeout, body)
+        except _RefusedError:  # our paths mean nothing there; what was read here still does
+            if not evidence.tails:
+                raise
+            failures = [{**failure, "error_file": None} for failure in body["failures"]]
+            body = {**body, "log_paths": [], "failures": failures}
+            self._call("POST", "/v1/cycles", self._timeout, body)
 
     def read(self, failed: FailedCycle, decide_within: float) -> Verdict | None:
         deadline = time.monotonic() + self._timeout
-        wait = min(decide_within, self._timeout)
+        wait = min(decide_within, self._timeout, _LONGEST_POLL)
         while True:
             answer = self._ask(failed, wait)
             if answer.get("status") not in {"pending", "in_flight"}:
@@ -59,18 +73,17 @@ class HttpSource:
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            time.sleep(min(_PAUSE, left))
-            wait = min(left, max(decide_within, 1.0))
+            if "recommendation" in answer:
+                time.sleep(min(_PEER_PAUSE, left))
+            wait = min(left, _LONGEST_POLL)
 
     def _ask(self, failed: FailedCycle, wait: float) -> Mapping[str, Any]:
-        start = failed.start
         if not self._speaks_peer:
-            where = f"/v1/cycles/{quote(start.job_id, safe='')}/{quote(start.cycle_id, safe='')}"
             try:
-                query = urlencode({"wait": f"{wait:g}"})
-                return self._call("GET", f"{where}/decision?{query}", wait + _GRACE)
+                return self._call("GET", _decision_path(failed, wait), wait + _GRACE)
             except _NotFoundError:
-                self._speaks_peer = True
+                if self._speaks_peer is not None:
+                    raise
         paths = [path for evidence in failed.evidence for path in _peer_paths(evidence)]
         if not paths:
             raise SourceError("no rank left a log to ask about")
@@ -109,8 +122,9 @@ class HttpSource:
                 answer = json.loads(response.read(_LARGEST_ANSWER))
         except urllib.error.HTTPError as refused:
             refused.close()
-            kind = _NotFoundError if refused.code == http.client.NOT_FOUND else SourceError
-            raise kind(f"{method} {path.split('?', maxsplit=1)[0]}: HTTP {refused.code}") from None
+            raise _KINDS.get(refused.code, SourceError)(
+                f"{method} {path.split('?', maxsplit=1)[0]}: HTTP {refused.code}"
+            ) from None
         except (OSError, http.client.HTTPException) as unreachable:
             reason = getattr(unreachable, "reason", unreachable)
             raise SourceError(f"unreachable: {reason}") from None
@@ -125,23 +139,48 @@ class HttpSource:
         return answer
 
 
-def _cycle_body(evidence: Evidence) -> dict[str, Any]:
+_KINDS = {
+    http.client.NOT_FOUND: _NotFoundError,
+    http.client.BAD_REQUEST: _RefusedError,
+    http.client.FORBIDDEN: _RefusedError,
+}
+
+
+def _decision_path(failed: FailedCycle, wait: float) -> str:
+    job, cycle = (quote(part, safe="") for part in (failed.start.job_id, failed.start.cycle_id))
+    return f"/v1/cycles/{job}/{cycle}/decision?{urlencode({'wait': f'{wait:g}'})}"
+
+
+def _cycle_body(evidence: Evidence, agents: int) -> dict[str, Any]:
     return {
         "job_id": evidence.job_id,
         "cycle_id": evidence.cycle_id,
         "agent": evidence.agent,
-        "log_paths": list(evidence.log_paths),
+        "log_paths": [*evidence.log_paths, *_stacks(evidence)],
         "tails": [{"rank": rank, "text": text} for rank, text in evidence.tails.items()],
-        "failures": [
-            {
-                "rank": failure.rank,
-                "exit_code": failure.exit_code,
-                "signal": failure.signal,
-                "error_file": failure.error_file,
-            }
-            for failure in evidence.failures
-        ],
+        "failures": _failures(evidence),
+        "agents_expected": agents,
     }
+
+
+def _stacks(evidence: Evidence) -> list[str]:
+    return [dump for dump in evidence.dumps if not dump.endswith(".json")]
+
+
+def _failures(evidence: Evidence) -> list[dict[str, Any]]:
+    if evidence.hung:
+        ranks = evidence.ranks if evidence.hung_rank is None else (evidence.hung_rank,)
+        return [{"rank": rank, "node": evidence.node, "hung": True} for rank in ranks]
+    return [
+        {
+            "rank": failure.rank,
+            "exit_code": failure.exit_code,
+            "signal": failure.signal,
+            "error_file": failure.error_file,
+            "node": evidence.node,
+        }
+        for failure in evidence.failures
+    ]
 
 
 def _peer_paths(evidence: Evidence) -> list[str]:

@@ -50,7 +50,7 @@ def _hung_ranks(evidence: Sequence[Evidence], dumps: Sequence[Path]) -> set[int]
     if not any(piece.hung for piece in evidence):
         return set()
     named = {piece.hung_rank for piece in evidence if piece.hung_rank is not None}
-    everybody = {end.rank for piece in evidence for end in piece.ends}
+    everybody = {rank for piece in evidence for rank in piece.ranks}
     return named or set(stragglers(read_dumps(dumps)).ranks) or everybody
 
 
@@ -77,11 +77,8 @@ def _is_here(piece: Evidence, rank: int) -> bool:
 def _failures(piece: Evidence, hung: set[int]) -> list[RankFailure]:
     """Ranks that failed by themselves; in a hang how a rank was ended says nothing."""
     if piece.hung:
-        return [
-            RankFailure(end.rank, node=piece.node, hung=True)
-            for end in piece.ends
-            if end.rank in hung
-        ]
+        here = [rank for rank in piece.ranks if rank in hung]
+        return [RankFailure(rank, node=piece.node, hung=True) for rank in here]
     return [
         RankFailure(
             rank=end.rank,
