@@ -1,5 +1,6 @@
 """`aorta launch`: a drop-in for torchrun that asks whether a crashed job should restart."""
 
+import gc
 import logging
 import sys
 import warnings
@@ -31,4 +32,6 @@ def command(arguments: tuple[str, ...]) -> None:
     )
     logging.getLogger("aorta.launch").setLevel(logging.INFO)
     warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
-    raise click.exceptions.Exit(launch(arguments))
+    code = launch(arguments)
+    gc.freeze()  # the interpreter would search all of torch for garbage before it leaves: a second
+    raise click.exceptions.Exit(code)

@@ -7,10 +7,11 @@ round, whose leader finds the same facts. A round that ends the job raises `JobE
 
 import logging
 import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, cast
 
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import Store, TCPStore
 from torch.distributed import DistError
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
@@ -20,11 +21,21 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousParameters,
     RendezvousTimeoutError,
 )
-from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import (
+    C10dRendezvousBackend,
+    create_backend,
+)
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     DynamicRendezvousHandler,
+    RendezvousSettings,
     RendezvousTimeout,
+    _Action,
+    _BackendRendezvousStateHolder,
+    _DistributedRendezvousOpExecutor,
+    _NodeDesc,
+    _RendezvousContext,
     _RendezvousExitOp,
+    _RendezvousStateHolder,
 )
 
 from aorta.core.errors import InfrastructureError
@@ -36,6 +47,10 @@ log = logging.getLogger(__name__)
 
 _LEADER_GRACE = 5.0  # beyond the decision timeout, before followers give a leader up
 _SLICE = 0.5
+_LOOKS_PER_SECOND = (
+    160.0  # at the shared state, by all nodes together; torch's own pause is reached at 160 nodes
+)
+_SHORTEST_PAUSE = 0.1
 _LINGER = 5.0  # at most; usually every agent has read the ending within milliseconds
 _OUR_KEYS = ("torch.rendezvous", "aorta/launch")
 
@@ -56,6 +71,38 @@ class Decider(Protocol):
         """Why the job ends with this cycle, which has no restart left. Called on the cycle's leader alone."""
 
 
+class _PromptExecutor(_DistributedRendezvousOpExecutor):
+    """Torch's, but where that sleeps a second between two looks at the shared state, this one sleeps `pause`."""
+
+    def __init__(
+        self,
+        node: _NodeDesc,
+        holder: _RendezvousStateHolder,
+        settings: RendezvousSettings,
+        pause: float,
+    ) -> None:
+        super().__init__(node, holder, settings)
+        self._pause = pause
+
+    def run(
+        self,
+        state_handler: Callable[[_RendezvousContext, float], _Action],
+        deadline: float,
+        update_deadline: Callable[[timedelta], float] | None = None,
+    ) -> None:
+        def promptly(context: _RendezvousContext, until: float) -> _Action:
+            action = state_handler(context, until)
+            while action is _Action.SYNC:
+                time.sleep(self._pause)
+                self._state_holder.sync()
+                self._state = self._state_holder.state
+                context = _RendezvousContext(self._node, self._state, self._settings)
+                action = state_handler(context, until)
+            return action
+
+        super().run(promptly, deadline, update_deadline)
+
+
 class DecidingRendezvous(DynamicRendezvousHandler):
     """`connect` gives it the board and the decider; until then it is torch's own handler."""
 
@@ -63,6 +110,23 @@ class DecidingRendezvous(DynamicRendezvousHandler):
     _decider: Decider
     _decision_timeout: float
     _fixed_rank: int | None = None
+
+    @classmethod
+    def on(
+        cls,
+        store: Store,
+        backend: C10dRendezvousBackend,
+        settings: RendezvousSettings,
+        local_addr: str | None,
+    ) -> Self:
+        """Torch's `from_backend`, looking at the shared state more often than once a second."""
+        pause = min(max(settings.max_nodes / _LOOKS_PER_SECOND, _SHORTEST_PAUSE), 1.0)
+        node = cls._node_desc_generator.generate(local_addr)
+        seconds = cast("int", pause)  # torch means a number of seconds and writes int
+        holder = _BackendRendezvousStateHolder(backend, settings, cache_duration=seconds)
+        handler = cls(node, settings, backend.name, store, holder)
+        handler._op_executor = _PromptExecutor(node, holder, settings, pause)
+        return handler
 
     def connect(
         self,
@@ -214,19 +278,15 @@ def create_rendezvous(parameters: RendezvousParameters) -> DecidingRendezvous:
             f"no rendezvous store at {parameters.endpoint}; start the agent that hosts it, "
             "or correct --rdzv-endpoint (or --master-addr and --master-port)"
         ) from unreachable
-    handler = DecidingRendezvous.from_backend(
-        parameters.run_id,
-        store,
-        backend,
-        parameters.min_nodes,
-        parameters.max_nodes,
-        parameters.local_addr,
-        RendezvousTimeout(**_timeouts(parameters)),
-        keep_alive_interval=parameters.get_as_int("keep_alive_interval", 5) or 5,
-        keep_alive_max_attempt=parameters.get_as_int("keep_alive_max_attempt", 3) or 3,
+    settings = RendezvousSettings(
+        run_id=parameters.run_id,
+        min_nodes=parameters.min_nodes,
+        max_nodes=parameters.max_nodes,
+        timeout=RendezvousTimeout(**_timeouts(parameters)),
+        keep_alive_interval=timedelta(seconds=parameters.get_as_int("keep_alive_interval") or 5),
+        keep_alive_max_attempt=parameters.get_as_int("keep_alive_max_attempt") or 3,
     )
-    assert isinstance(handler, DecidingRendezvous)
-    return handler
+    return DecidingRendezvous.on(store, backend, settings, parameters.local_addr)
 
 
 def _timeouts(parameters: RendezvousParameters) -> dict[str, Any]:
