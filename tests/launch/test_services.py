@@ -64,6 +64,15 @@ def test_a_service_that_may_not_read_the_logs_is_sent_their_ends(site: Site) -> 
     assert "s3cret" not in end.err + refused.err
 
 
+def test_an_mcp_server_started_by_the_leader_stops_the_job(site: Site) -> None:
+    job = script(site.folder, IMPORTS_NOTHING_THERE)
+    how = ("--ft-attribution-enable-mcp", "--ft-attribution-decision-timeout", "60")
+    end = site.run(*how, "--max-restarts", "2", str(job))
+    assert end.code == 93, end
+    info = site.cycle(0)
+    assert (info["decided_by"], info["finding"]["class"]) == ("mcp", "import_error")
+
+
 class Peer(BaseHTTPRequestHandler):
     """`POST /logs` and `GET /logs` and nothing else; decided at the third question."""
 

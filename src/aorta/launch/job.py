@@ -40,7 +40,9 @@ def launch(arguments: Sequence[str]) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     log_dir = _log_dir(options)
-    panel = Panel(build_sources(options.settings), options.settings.attribution.aggregation)
+    panel = Panel(
+        build_sources(options.settings, log_dir), options.settings.attribution.aggregation
+    )
     decider = LeaderDecides(
         panel, options.settings, _job_id(options), options.torch.max_restarts, log_dir
     )
