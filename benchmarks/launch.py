@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 LATENCIES = (0.0, 1.0, 2.0, 5.0)
-REPEATS = 3
+REPEATS = 2
 SOURCE = Path(__file__).parents[1] / "src"
 JOB = """
 import os, sys, time
