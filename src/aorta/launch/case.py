@@ -35,7 +35,7 @@ def write_case(log_dir: Path, words: LastWords, options: Options) -> Path:
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
     for piece in words.failed.evidence:
         _copy_logs(piece, fresh / "logs")
-    write_atomically(fresh / "aorta.yaml", draft_spec(words, options))
+    write_atomically(fresh / "aorta.yaml", draft_spec(words, options, case / "aorta.yaml"))
     if case.exists():
         case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
     fresh.rename(case)

@@ -19,7 +19,7 @@ from aorta.launch.options import Options
 
 _HEADER = """\
 # Drafted from {cycle_id}: {reason}
-# Next:  aorta reduce --spec {here} --output reduce
+# Next:  aorta reduce --spec {file} --output reduce
 # Axes are what may shrink: variables with whole numbers that the script reads, and the number of ranks. Add what you know.
 """
 _LONGEST_PATTERN = 160
@@ -32,7 +32,7 @@ _LAUNCHER_SETS = re.compile(
 _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|\d+(?:\.\d+)?")
 
 
-def draft_spec(words: LastWords, options: Options) -> str:
+def draft_spec(words: LastWords, options: Options, file: Path) -> str:
     ranks = sum(len(piece.ranks) for piece in words.failed.evidence) or options.torch.nproc_per_node
     if torch.cuda.is_available():
         ranks = min(ranks, torch.cuda.device_count())
@@ -44,7 +44,7 @@ def draft_spec(words: LastWords, options: Options) -> str:
     header = _HEADER.format(
         cycle_id=words.failed.start.cycle_id,
         reason=" ".join(words.ruling.verdict.reason.split()),
-        here="case/aorta.yaml",
+        file=shlex.quote(str(file)),
     )
     return header + yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=1000)
 
@@ -84,10 +84,14 @@ def _left_open(text: str) -> str:
     """A pattern for this text whose numbers and addresses may be others."""
     pattern, end = "", 0
     for match in _VARYING.finditer(text):
-        pattern += re.escape(text[end : match.start()])
+        pattern += _literal(text[end : match.start()])
         pattern += "0x[0-9a-fA-F]+" if match["address"] else r"[\d.]+"
         end = match.end()
-    return pattern + re.escape(text[end:])
+    return pattern + _literal(text[end:])
+
+
+def _literal(text: str) -> str:
+    return re.escape(text).replace(r"\ ", " ")  # people will read and edit it
 
 
 def _signal_pattern(evidence: Sequence[Evidence]) -> str | None:
@@ -98,9 +102,11 @@ def _signal_pattern(evidence: Sequence[Evidence]) -> str | None:
 
 
 def _axes(options: Options, ranks: int) -> Iterator[dict[str, Any]]:
-    for name, value in _numbers_the_script_reads(options).items():
+    numbers = _numbers_the_script_reads(options)
+    for name, value in numbers.items():
         yield {"name": name, "kind": "env", "type": "int", "initial": value, "floor": 1}
-    yield {"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1}
+    if ranks > 1 or not numbers:
+        yield {"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1}
 
 
 def _numbers_the_script_reads(options: Options) -> dict[str, int]:

@@ -59,7 +59,7 @@ def launch(arguments: Sequence[str]) -> int:
         rendezvous.board.leave()
         if decider.last_words is not None:
             case = write_case(log_dir, decider.last_words, options)
-            log.info("the case is in %s", case)
+            log.info("the case is in %s; next: aorta reduce --spec %s/aorta.yaml", case, case)
         if _hosts_the_store(parameters):
             rendezvous.linger()
     except SignalException as interrupted:
