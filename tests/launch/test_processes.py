@@ -1,6 +1,7 @@
 """What happens to processes: none is left behind, whoever dies and however."""
 
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -20,6 +21,11 @@ STUBBORN = """
     time.sleep(600)
 """
 NO_OPINION = ("--ft-attribution-dry-run", "--ft-max-no-progress-cycles", "0")
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def pids(folder: Path) -> list[int]:
@@ -49,6 +55,18 @@ def test_sigterm_ends_with_143_and_a_second_signal_does_not_leave_workers_behind
     assert agent.wait().code == 143
     wait_until(lambda: not any(map(alive, pids(site.folder))))
     assert time.monotonic() - asked < 50, "the second signal ends the patience"
+
+
+def test_ctrl_c_while_waiting_for_other_nodes_is_heard_too(site: Site) -> None:
+    job = script(site.folder, WAITS)
+    agent = site.start_node(0, str(job))
+    wait_until(lambda: is_listening(site.port))
+    time.sleep(1.0)
+    agent.signal(signal.SIGINT)
+    end = agent.wait()
+    assert end.code == 130, end
+    assert "stopped by SIGINT" in end.err
+    assert site.cycles() == []
 
 
 def test_workers_die_with_an_agent_that_is_killed_outright(site: Site) -> None:
@@ -178,7 +196,22 @@ def test_a_command_that_does_not_exist_fails_in_one_cycle_with_a_clear_line(site
     assert "cannot run no-such-program" in end.err
 
 
-def test_a_full_disk_for_logs_is_an_error_of_the_site_not_a_traceback(site: Site) -> None:
+def test_records_that_cannot_be_written_do_not_end_the_job(site: Site) -> None:
+    job = script(
+        site.folder,
+        """
+        info = os.path.join(os.path.dirname(os.environ["AORTA_HEARTBEAT_FILE"]), "cycle_info.json")
+        os.remove(info)
+        os.makedirs(os.path.join(info, "in the way"))
+        sys.exit(3 if attempt == 0 else 0)
+        """,
+    )
+    end = site.run("--max-restarts", "1", *NO_OPINION, str(job))
+    assert end.code == 0, end
+    assert "could not be written" in end.err
+
+
+def test_a_log_directory_that_cannot_be_made_is_one_line_not_a_traceback(site: Site) -> None:
     job = script(site.folder, "pass")
     end = site.run("--log-dir", "/dev/full/logs", str(job))
     assert end.code == 2, end

@@ -55,6 +55,7 @@ class _Cycle:
     hung_rank: int | None = None
     triggered: bool = False
     dumps: tuple[str, ...] = ()
+    evidence: Evidence | None = None  # once all ranks here are down
     down: threading.Event = field(default_factory=threading.Event)
     follower: Follower | None = None
     lost_since: float | None = None
@@ -161,7 +162,9 @@ class DecidingAgent(LocalElasticAgent):
             cycle.dumps = collect_dumps(cycle.directory, self._live_pids())
         self._trigger(cycle)
         self._stop_workers(group)
-        self._handler.board.give_evidence(self._evidence(cycle))
+        cycle.evidence = self._evidence(cycle)
+        cycle.down.set()
+        self._handler.board.give_evidence(cycle.evidence)
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
         self._restart_workers(group)
@@ -185,8 +188,10 @@ class DecidingAgent(LocalElasticAgent):
             threading.Thread(target=self._tell_panel, args=(cycle,), daemon=True).start()
 
     def _tell_panel(self, cycle: _Cycle) -> None:
+        """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
-        self._panel.trigger(FailedCycle(cycle.start, (self._evidence(cycle),)))
+        evidence = cycle.evidence or self._evidence(cycle)
+        self._panel.trigger(FailedCycle(cycle.start, (evidence,)))
 
     def _evidence(self, cycle: _Cycle) -> Evidence:
         return gather(
@@ -275,8 +280,6 @@ class DecidingAgent(LocalElasticAgent):
         self._shutting_down = False
         if self._pcontext is not None and self._worker_group.state is not WorkerState.SUCCEEDED:
             kill_leftovers(self._pcontext)
-        if self._cycle is not None:
-            self._cycle.down.set()
         self._show_the_rest()
 
     def _show_the_rest(self) -> None:

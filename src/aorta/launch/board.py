@@ -107,6 +107,12 @@ class Board:
         found = (self._get(key) for key in keys)
         return tuple(decode_evidence(text) for text in found if text is not None)
 
+    def forget_evidence(self, cycle: int, groups: int) -> None:
+        """Evidence of cycles that are long decided would pile up in the store's memory."""
+        with _store_answers():
+            for group in range(groups):
+                self._store.delete_key(f"cycle/{cycle}/evidence/{group}")
+
     def finish(self, cycle: int) -> None:
         """Say that this agent's ranks all succeeded."""
         self._add(f"cycle/{cycle}/done", 1)

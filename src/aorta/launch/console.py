@@ -5,6 +5,7 @@ all files of this agent: it shows them on the console unchanged (what `-r` and `
 merged log. It knows nothing of cycles or verdicts.
 """
 
+import logging
 import sys
 import threading
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from typing import BinaryIO
 
 from torch.distributed.elastic.multiprocessing import Std
 from torch.distributed.elastic.multiprocessing.api import to_map
+
+log = logging.getLogger(__name__)
 
 _INTERVAL = 0.1
 _CHUNK = 1 << 16
@@ -107,7 +110,7 @@ class Follower:
         try:
             file.show.write(chunk)
             file.show.flush()
-        except (BrokenPipeError, ValueError):  # nobody reads the console any more; the job goes on
+        except (OSError, ValueError):  # nobody reads the console any more; the job goes on
             self._files = [
                 Followed(other.path, None, other.prefix) if other.show is file.show else other
                 for other in self._files
@@ -119,8 +122,12 @@ class Follower:
         *lines, rest = (self._half_lines.get(file.path, b"") + chunk).split(b"\n")
         self._half_lines[file.path] = rest
         if lines:
-            self._merged.write(b"".join(file.prefix + line + b"\n" for line in lines))
-            self._merged.flush()
+            try:
+                self._merged.write(b"".join(file.prefix + line + b"\n" for line in lines))
+                self._merged.flush()
+            except OSError as full:  # the ranks' own logs and the console go on
+                log.warning("the merged log ends here: %s", full.strerror)
+                self._merged = None
 
 
 def console(stream: Std) -> BinaryIO:

@@ -1,6 +1,7 @@
 """`cycle_info.json`: what happened in one cycle, written by the leader, in one step."""
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any
 from aorta.launch.logs import CycleDir
 from aorta.launch.nouns import Ending, Evidence, RankEnd, Start, Verdict
 from aorta.version import __version__
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,11 @@ def write_cycle_info(
         "notes": [piece.note for piece in evidence if piece.note],
     }
     directory = CycleDir(log_dir, start.cycle)
-    directory.path.mkdir(parents=True, exist_ok=True)
-    write_atomically(directory.info, json.dumps(content, indent=2) + "\n")
+    try:
+        directory.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(directory.info, json.dumps(content, indent=2) + "\n")
+    except OSError as full:  # a record that cannot be kept is no reason to end a job
+        log.warning("%s could not be written: %s", directory.info, full.strerror)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -87,6 +87,7 @@ class LeaderDecides:
         judged = self._judge(board, previous)
         if judged.ending is not None:
             return judged.ending
+        board.forget_evidence(previous.cycle - 1, len(previous.nodes))
         return replace(
             coming,
             restarts=previous.restarts + 1,

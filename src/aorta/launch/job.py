@@ -10,7 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from torch.distributed.elastic.agent.server.api import WorkerSpec
-from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.api import (
+    SignalException,
+    _terminate_process_handler,
+)
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.utils import (
     _matches_machine_hostname,
@@ -54,6 +57,7 @@ def launch(arguments: Sequence[str]) -> int:
         options.fixed_rank,
     )
     agent = _agent(options, rendezvous, panel, log_dir)
+    _raise_on_signals(options.torch.signals_to_handle)
     try:
         ending = _run(agent, rendezvous)
         rendezvous.board.leave()
@@ -165,6 +169,14 @@ def _hosts_the_store(parameters: RendezvousParameters) -> bool:
         return told
     host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
     return bool(_matches_machine_hostname(host))
+
+
+def _raise_on_signals(names: str) -> None:
+    """From the first moment on, as torch does it once workers run: one way out for every signal."""
+    for name in names.split(","):
+        number = getattr(signal, name.strip(), None)
+        if isinstance(number, signal.Signals):
+            signal.signal(number, _terminate_process_handler)
 
 
 def _ignore_signals() -> None:
