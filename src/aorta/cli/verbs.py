@@ -19,6 +19,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("watch", "aorta.cli.watch", "Show me while it runs."),
     Verb("runs", "aorta.cli.runs", "Which runs are there, and what changed between two?"),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
+    Verb("launch", "aorta.cli.launch", "Should this crashed job restart, or stop?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
     Verb("attrsvc", "aorta.cli.attrsvc", "The same as a service for launchers."),
     Verb("mcp", "aorta.cli.mcp", "The same as tools for an assistant."),

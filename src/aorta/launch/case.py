@@ -1,0 +1,81 @@
+"""The case: everything the next person needs when a job has stopped for good, and the command to type next.
+
+`<log-dir>/case/` holds the finding, the machine, the failing ranks' logs and an `aorta.yaml` whose oracle is this very
+failure. It is written by the agent that decided, after every other agent has been told to leave.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from aorta.attribution.documents import SCHEMA
+from aorta.launch.cycles import write_atomically
+from aorta.launch.decide import LastWords
+from aorta.launch.draft import draft_spec
+from aorta.launch.logs import CycleDir
+from aorta.launch.nouns import Evidence
+from aorta.launch.options import Options
+from aorta.probe import collect_env
+from aorta.version import __version__
+
+_LARGEST_LOG = 10 << 20  # of each file, the end
+
+
+def write_case(log_dir: Path, words: LastWords, options: Options) -> Path:
+    """The directory appears complete or not at all; the case of an earlier run is kept beside it."""
+    case = log_dir / "case"
+    fresh = log_dir / f".case.{os.getpid()}"
+    shutil.rmtree(fresh, ignore_errors=True)
+    (fresh / "logs").mkdir(parents=True)
+    start = words.failed.start
+    _write_finding(fresh, words)
+    write_atomically(fresh / "env.json", collect_env().to_json())
+    shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
+    for piece in words.failed.evidence:
+        _copy_logs(piece, fresh / "logs")
+    write_atomically(fresh / "aorta.yaml", draft_spec(words, options, case / "aorta.yaml"))
+    if case.exists():
+        case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
+    fresh.rename(case)
+    return case
+
+
+def _write_finding(folder: Path, words: LastWords) -> None:
+    content = {
+        "schema": SCHEMA,
+        "aorta_version": __version__,
+        "finding": words.ruling.verdict.finding,
+        "decision": words.ruling.document,
+        "elapsed_ms": words.ruling.elapsed_ms,
+        "ending": {"exit_code": words.ending.exit_code, "reason": words.ending.reason},
+    }
+    write_atomically(folder / "finding.json", json.dumps(content, indent=2) + "\n")
+
+
+def _copy_logs(piece: Evidence, folder: Path) -> None:
+    """Logs of the ranks that failed, or of all where none did by itself; tails where the log is elsewhere."""
+    failed = {failure.rank for failure in piece.failures}
+    wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
+    here = [path for path in wanted if path.exists()]
+    for path in (*here, *_existing(piece.dumps)):
+        _copy_end(path, folder / path.name)
+    if not here:
+        for rank, tail in piece.tails.items():
+            (folder / f"rank_{rank}.err").write_text(tail)
+
+
+def _existing(paths: Iterable[str]) -> list[Path]:
+    return [path for path in map(Path, paths) if path.exists()]
+
+
+def _rank(path: str) -> int:
+    return int(Path(path).stem.removeprefix("rank_"))
+
+
+def _copy_end(source: Path, target: Path) -> None:
+    with source.open("rb") as stream:
+        stream.seek(max(0, source.stat().st_size - _LARGEST_LOG))
+        with target.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)

@@ -1,0 +1,153 @@
+"""Hangs: noticing that nothing moves any more, and collecting what every rank is doing before it is killed.
+
+Signs of life are output and heartbeats. Without heartbeats only a job that is silent everywhere hangs: ranks that never
+print are normal. A rank that beats is judged by its heartbeat alone.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from aorta.launch.board import Board
+from aorta.launch.logs import CycleDir
+from aorta.launch.nouns import HANG, Start
+
+STACKS_SIGNAL = signal.SIGRTMAX - 3  # the worker's hook listens on it
+_COLLECT_WITHIN = 5.0
+_QUIET_FILE = 0.2  # a stack file that has not grown for so long is complete
+
+
+class SignsOfLife:
+    """When the ranks of this agent were last seen to do something."""
+
+    def __init__(self, directory: CycleDir, ranks: Iterable[int]) -> None:
+        self._directory = directory
+        self._seen: dict[Path, tuple[int, int]] = {}
+        now = time.monotonic()
+        self._last_sign = now
+        self._last_beat: dict[int, float] = {}
+        self._ranks = tuple(ranks)
+
+    def look(self, running: Iterable[int]) -> None:
+        """Notice what has changed. Ranks that have ended need not beat any more."""
+        alive = set(running)
+        now = time.monotonic()
+        for rank in self._ranks:
+            if self._changed(self._directory.heartbeat(rank)):
+                self._last_beat[rank] = self._last_sign = now
+            if self._changed(self._directory.out(rank)) or self._changed(self._directory.err(rank)):
+                self._last_sign = now
+            if rank not in alive:
+                self._last_beat.pop(rank, None)
+
+    def silence(self) -> float:
+        return time.monotonic() - self._last_sign
+
+    def missed_beat(self) -> tuple[int, float] | None:
+        """The rank whose heartbeat is oldest, and its age."""
+        if not self._last_beat:
+            return None
+        rank = min(self._last_beat, key=lambda each: self._last_beat[each])
+        return rank, time.monotonic() - self._last_beat[rank]
+
+    def step(self) -> int | None:
+        """The furthest step any heartbeat of this cycle told."""
+        told: list[int] = []
+        for rank in self._ranks:
+            with suppress(OSError, ValueError):
+                told.append(int(self._directory.heartbeat(rank).read_text()))
+        return max(told, default=None)
+
+    def _changed(self, path: Path) -> bool:
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return False
+        now = (status.st_size, status.st_mtime_ns)
+        before = self._seen.get(path)
+        self._seen[path] = now
+        return now != before and (before is not None or status.st_size > 0)
+
+
+@dataclass(frozen=True)
+class Hang:
+    words: str
+    rank: int | None = None  # the one that is known to hang
+
+
+class HangWatch:
+    """Says when the job hangs. Silence must be everywhere; a missed heartbeat is enough on its own."""
+
+    def __init__(
+        self, limit: float, board: Board, start: Start, group_rank: int, signs: SignsOfLife
+    ) -> None:
+        self._limit = limit
+        self._board = board
+        self._start = start
+        self._group_rank = group_rank
+        self._signs = signs
+        self._told = 0.0
+        self._next_look = time.monotonic()
+
+    def found(self, running: Iterable[int]) -> Hang | None:
+        if time.monotonic() < self._next_look:
+            return None
+        self._next_look = time.monotonic() + min(1.0, self._limit / 10)
+        self._signs.look(running)
+        missed = self._signs.missed_beat()
+        if missed is not None:
+            rank, age = missed
+            words = f"{HANG}: rank {rank} gave no heartbeat for {age:.0f} s"
+            return Hang(words, rank) if age >= self._limit else None
+        silence = self._signs.silence()
+        self._tell(silence)
+        if self._group_rank == 0 and silence >= self._limit and self._others_are_silent():
+            return Hang(f"{HANG}: no output and no progress for {silence:.0f} s")
+        return None
+
+    def _tell(self, silence: float) -> None:
+        """Keep the leader informed, but only of what could matter."""
+        said = silence if silence >= self._limit / 2 else 0.0
+        if self._group_rank != 0 and (said or self._told):
+            self._board.tell_quiet(self._start.cycle, self._group_rank, said)
+            self._told = said
+
+    def _others_are_silent(self) -> bool:
+        others = range(1, len(self._start.nodes))
+        return all(
+            self._board.quiet(self._start.cycle, group) >= self._limit * 0.8 for group in others
+        )
+
+
+def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ...]:
+    """Ask every live rank for its stacks and its Flight Recorder, and wait a little for both."""
+    ready = {rank: pid for rank, pid in pids.items() if directory.stacks(rank).exists()}
+    requests = [directory.flight_recorder(rank).with_suffix(".request") for rank in ready]
+    for request in requests:
+        request.parent.mkdir(exist_ok=True)
+        request.touch()
+    for pid in ready.values():
+        with suppress(ProcessLookupError):
+            os.kill(pid, STACKS_SIGNAL)
+    deadline = time.monotonic() + _COLLECT_WITHIN
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_FILE)
+        if all(_is_complete(directory.stacks(rank)) for rank in ready) and not any(
+            request.exists() for request in requests
+        ):
+            break
+    for request in requests:
+        request.unlink(missing_ok=True)
+    wanted = (
+        file for rank in ready for file in (directory.stacks(rank), directory.flight_recorder(rank))
+    )
+    return tuple(str(file) for file in wanted if file.exists() and file.stat().st_size > 0)
+
+
+def _is_complete(stacks: Path) -> bool:
+    status = stacks.stat()
+    return status.st_size > 0 and time.time() - status.st_mtime >= _QUIET_FILE / 2

@@ -1,0 +1,15 @@
+"""The one line a training script may call: `from aorta.launch.heartbeat import beat`, then `beat(step)`.
+
+Once a rank beats, its heartbeat alone decides whether it hangs, and its step tells whether a cycle made progress. Outside
+`aorta launch` it does nothing. A script that must not import aorta may write the number into the file that
+`AORTA_HEARTBEAT_FILE` names.
+"""
+
+import os
+from pathlib import Path
+
+
+def beat(step: int | None = None) -> None:
+    file = os.environ.get("AORTA_HEARTBEAT_FILE")
+    if file:
+        Path(file).write_text("" if step is None else str(step))

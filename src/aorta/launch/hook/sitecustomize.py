@@ -1,0 +1,74 @@
+"""Runs in every worker before its script when hangs are watched for: lets the agent ask for stacks and Flight Recorder.
+
+Python imports `sitecustomize` at start. This one takes itself off the path, loads the user's own if there is one, and
+then leaves two things behind: a real-time signal on which faulthandler writes the stacks of all threads, which works even
+while the main thread is stuck in a collective or holds the interpreter lock; and a thread that dumps the Flight Recorder
+when the agent asks for it with a file.
+"""
+
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+_INTERVAL = 0.25  # seconds between looks for a request
+_HERE = str(Path(__file__).parent)
+
+
+def _hand_over() -> None:
+    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+    rest = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry != _HERE]
+    os.environ["PYTHONPATH"] = os.pathsep.join(rest)
+    if not os.environ["PYTHONPATH"]:
+        del os.environ["PYTHONPATH"]
+    this = sys.modules.pop("sitecustomize")
+    try:
+        importlib.import_module("sitecustomize")
+    except ModuleNotFoundError as missing:
+        if missing.name != "sitecustomize":
+            raise
+        sys.modules["sitecustomize"] = this
+
+
+def _write_stacks_on_request(path: str) -> None:
+    stacks = Path(path).open("w")  # noqa: SIM115 - faulthandler keeps writing to it until the process ends
+    faulthandler.register(signal.SIGRTMAX - 3, file=stacks, all_threads=True, chain=False)
+
+
+def _dump_flight_recorder_on_request(path: str) -> None:
+    threading.Thread(target=_wait_and_dump, args=(Path(path),), daemon=True).start()
+
+
+def _wait_and_dump(path: Path) -> None:
+    request = path.with_suffix(".request")
+    while not request.exists():
+        time.sleep(_INTERVAL)
+    _dump(path)
+    request.unlink(missing_ok=True)  # tells the agent that no more will come
+
+
+def _dump(path: Path) -> None:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_initialized():
+        return
+    world = torch.distributed.distributed_c10d._world
+    dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())
+    dump["rank"] = torch.distributed.get_rank()
+    dump["pg_config"] = {  # torch fills this for NCCL alone
+        name: {"name": name, "ranks": str(sorted(world.pg_group_ranks[group]))}
+        for group, name in world.pg_names.items()
+    }
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(dump))
+    partial.replace(path)
+
+
+_hand_over()
+if os.environ.get("RANK") is not None and "AORTA_STACKS_FILE" in os.environ:
+    _write_stacks_on_request(os.environ.pop("AORTA_STACKS_FILE"))
+    _dump_flight_recorder_on_request(os.environ.pop("AORTA_FLIGHT_RECORDER_FILE"))

@@ -1,0 +1,153 @@
+"""What agents say to each other through the store: plain frozen records that travel as JSON.
+
+Nothing here knows torch, files or clocks.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+HANG = "hang"  # how a note about a hang begins
+
+
+class Action(StrEnum):
+    RESTART = "RESTART"
+    STOP = "STOP"
+    UNKNOWN = "UNKNOWN"  # acts as RESTART
+
+
+@dataclass(frozen=True)
+class Start:
+    """The outcome of a round that starts workers: which cycle this is, and what the job has spent so far."""
+
+    job_id: str
+    cycle: int
+    nodes: tuple[str, ...]  # by group rank
+    restarts: int = 0  # cycles that failed and were restarted
+    max_restarts: int = 0
+    first_cycle: int = 0  # not 0 where the log directory already holds cycles of an earlier run
+    best_step: int | None = None
+    idle_cycles: int = 0  # cycles in a row that made no progress
+    started: float = 0.0  # seconds since the epoch
+    round: int = 0
+    history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
+
+    @property
+    def cycle_id(self) -> str:
+        return f"{self.job_id}:{self.cycle}"
+
+    @property
+    def restarts_left(self) -> int:
+        return self.max_restarts - self.restarts
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The outcome that ends the job: nobody starts workers again."""
+
+    exit_code: int
+    reason: str
+    cycle_id: str = ""
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How one rank ended. `stopped` ones were ended by their agent, because another rank had failed."""
+
+    rank: int
+    exit_code: int | None = None
+    signal: int | None = None
+    error_file: str | None = None
+    stopped: bool = False
+
+    @classmethod
+    def of(cls, rank: int, status: int, error_file: str | None, *, stopped: bool) -> Self:
+        """From a POSIX return code, where a negative one is a signal."""
+        exit_code, signal = (None, -status) if status < 0 else (status, None)
+        return cls(rank, exit_code, signal, error_file, stopped)
+
+    @property
+    def failed(self) -> bool:
+        return self.exit_code != 0 and not self.stopped
+
+    @property
+    def words(self) -> str:
+        how = f"signal {self.signal}" if self.signal is not None else f"exit {self.exit_code}"
+        return f"rank {self.rank}: {how}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one agent knows about a cycle that is over."""
+
+    job_id: str
+    cycle_id: str
+    cycle: int
+    agent: str  # unique in the job
+    node: str
+    group_rank: int
+    ranks: tuple[int, ...] = ()
+    ends: tuple[RankEnd, ...] = ()
+    log_paths: tuple[str, ...] = ()
+    tails: Mapping[int, str] = field(
+        default_factory=dict
+    )  # rank -> last output, for other machines
+    hung_rank: int | None = None  # the one whose heartbeat stopped
+    dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
+    step: int | None = None  # the last step a heartbeat told
+    note: str = ""  # what the agent itself saw: a hang, a lost node
+
+    @property
+    def hung(self) -> bool:
+        return self.note.startswith(HANG)
+
+    @property
+    def failures(self) -> tuple[RankEnd, ...]:
+        return tuple(end for end in self.ends if end.failed)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One source's answer, or the panel's. `decision` and `finding` are attribution's own documents."""
+
+    action: Action
+    reason: str
+    source: str = ""
+    decision: Mapping[str, Any] = field(default_factory=dict)
+    finding: Mapping[str, Any] | None = None
+
+    @property
+    def last_step(self) -> int | None:
+        step = (self.finding or {}).get("last_step")
+        return step if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def encode(record: Start | Ending | Evidence) -> str:
+    return json.dumps(asdict(record), separators=(",", ":"))
+
+
+def decode_start(text: bytes | str) -> Start:
+    content = json.loads(text)
+    return Start(
+        **{**content, "nodes": tuple(content["nodes"]), "history": tuple(content["history"])}
+    )
+
+
+def decode_ending(text: bytes | str) -> Ending:
+    return Ending(**json.loads(text))
+
+
+def decode_evidence(text: bytes | str) -> Evidence:
+    content = json.loads(text)
+    return Evidence(
+        **{
+            **content,
+            "ranks": tuple(content["ranks"]),
+            "ends": tuple(RankEnd(**end) for end in content["ends"]),
+            "log_paths": tuple(content["log_paths"]),
+            "dumps": tuple(content["dumps"]),
+            "tails": {int(rank): tail for rank, tail in content["tails"].items()},
+        }
+    )

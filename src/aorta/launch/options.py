@@ -1,0 +1,166 @@
+"""The command line: torchrun's own parser with the fault-tolerance flags beside it.
+
+Torchrun's parser is used as it is, so that every option, default and `PET_*` variable is the one of the installed
+torch. What the options mean together is checked here, before anything runs.
+"""
+
+import os
+import sys
+import uuid
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.launcher.api import LaunchConfig
+
+from aorta.core.errors import UsageError
+from aorta.launch.config import FaultTolerance, add_flags, fault_tolerance
+from aorta.launch.console import Shown
+
+DEFAULT_JOIN_TIMEOUT = 600
+_STATIC_PORT = 29500
+
+
+@dataclass(frozen=True)
+class Options:
+    """One launch, checked."""
+
+    torch: LaunchConfig
+    entrypoint: Callable[..., Any] | str
+    arguments: tuple[str, ...]
+    settings: FaultTolerance
+    log_dir: Path | None
+    shown: Shown
+    fixed_rank: int | None  # the node rank of a static rendezvous
+    master: (
+        tuple[str, int] | None
+    )  # the address workers must find each other at, where the user chose it
+    command: tuple[str, ...]  # the user's own command, as torchrun would run it
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (try 'aorta launch --help')")
+
+
+def parser() -> ArgumentParser:
+    combined = _Parser(
+        prog="aorta launch",
+        parents=[torchrun.get_args_parser()],
+        add_help=False,
+        conflict_handler="resolve",
+        usage="aorta launch [torchrun's options] [--ft-...] script.py [arguments]",
+        description="Runs a training script as torchrun does, and asks attribution whether to restart it when it "
+        "fails. Exit codes: 0 done, 1 the job failed, 2 wrong command line, 5 the rendezvous store was lost, "
+        "93 attribution decided STOP, 130/143 interrupted.",
+    )
+    add_flags(combined)
+    return combined
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    given = parser().parse_args(list(arguments))
+    settings = fault_tolerance(given)
+    _choose_rendezvous(given)
+    torch_config, entrypoint, worker_arguments = _torch_config(given)
+    _check_timeouts(settings, torch_config)
+    static = given.rdzv_backend == "static"
+    return Options(
+        torch=torch_config,
+        entrypoint=entrypoint,
+        arguments=tuple(worker_arguments),
+        settings=settings,
+        log_dir=Path(given.log_dir).absolute() if given.log_dir else None,
+        shown=_shown(given),
+        fixed_rank=given.node_rank if static else None,
+        master=(given.master_addr, given.master_port) if static else None,
+        command=_user_command(given),
+    )
+
+
+def _choose_rendezvous(given: Namespace) -> None:
+    """As torchrun does: one node needs no address; `static` is what is left."""
+    nodes = _nodes(given)
+    unaddressed = given.rdzv_backend == "static" and not given.rdzv_endpoint
+    if given.standalone or (unaddressed and given.master_port is None and nodes[1] == 1):
+        given.rdzv_backend, given.rdzv_endpoint = "c10d", "localhost:0"
+        given.rdzv_id = given.rdzv_id if given.rdzv_id != "none" else uuid.uuid4().hex
+    if given.master_port is None:
+        given.master_port = _STATIC_PORT
+    if given.rdzv_backend not in {"c10d", "static"}:
+        raise UsageError(
+            f"--rdzv-backend {given.rdzv_backend} has no compare-and-set store to decide in; "
+            "use c10d (or static with --master-addr and --node-rank)"
+        )
+    if given.logs_specs is not None:
+        raise UsageError(
+            "--logs-specs cannot be used: attribution reads the per-cycle logs; "
+            "use --log-dir, -r and -t"
+        )
+
+
+def _nodes(given: Namespace) -> tuple[int, int]:
+    try:
+        least, most = torchrun.parse_min_max_nnodes(given.nnodes)
+    except (ValueError, RuntimeError):
+        least, most = 0, 0
+    if not 0 < least <= most:
+        raise UsageError(f"--nnodes {given.nnodes}: expected N or MIN:MAX with 0 < MIN <= MAX")
+    return least, most
+
+
+def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
+    """Torchrun's own reading of its options; it speaks of mistakes in half a dozen exception types."""
+    without_logs = Namespace(
+        **{**vars(given), "log_dir": os.devnull}
+    )  # it would make a directory of its own
+    try:
+        return torchrun.config_from_args(without_logs)
+    except (AssertionError, ValueError, RuntimeError, OSError) as wrong:
+        raise UsageError(str(wrong)) from None
+
+
+def _check_timeouts(settings: FaultTolerance, config: LaunchConfig) -> None:
+    """A leader that decides longer than the others wait would lose them, and with them the overlap."""
+    decision = settings.attribution.decision_timeout_seconds
+    join = float(config.rdzv_configs.get("join_timeout", DEFAULT_JOIN_TIMEOUT))
+    if decision >= join:
+        raise UsageError(
+            f"the decision timeout ({decision:g} s) must be smaller than the rendezvous join timeout ({join:g} s); "
+            "lower --ft-attribution-decision-timeout or raise --rdzv-conf join_timeout"
+        )
+
+
+def _shown(given: Namespace) -> Shown:
+    ranks = {int(rank) for rank in given.local_ranks_filter.split(",") if rank}
+    return Shown(given.redirects, given.tee, frozenset(ranks))
+
+
+def _user_command(given: Namespace) -> tuple[str, ...]:
+    if given.no_python:
+        return (given.training_script, *given.training_script_args)
+    module = ("-m",) if given.module else ()
+    return (sys.executable, *module, given.training_script, *given.training_script_args)
+
+
+def rendezvous_parameters(options: Options) -> RendezvousParameters:
+    """What torch's c10d backend needs. A static rendezvous is a c10d one whose host and ranks are given."""
+    config = options.torch
+    settings = dict(config.rdzv_configs)
+    endpoint = config.rdzv_endpoint
+    if options.fixed_rank is not None:
+        settings.setdefault("is_host", options.fixed_rank == 0)
+    least = config.max_nodes if options.fixed_rank is not None else config.min_nodes
+    return RendezvousParameters(
+        backend="c10d",
+        endpoint=endpoint,
+        run_id=config.run_id,
+        min_nodes=least,
+        max_nodes=config.max_nodes,
+        local_addr=config.local_addr,
+        **settings,
+    )

@@ -1,0 +1,123 @@
+"""The panel: asks every source at once and makes one verdict of their answers, within a bounded time.
+
+Aggregation `any`: one STOP is a STOP. `all`: STOP needs every source that has an opinion, and at least one opinion. A
+source that is unreachable, late, answers nonsense or says UNKNOWN has no opinion: it can neither stop a job nor keep one
+from being stopped. With no opinion at all the verdict is UNKNOWN, which restarts.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Sequence
+
+from aorta.launch.config import Aggregation
+from aorta.launch.nouns import Action, Verdict
+from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
+
+log = logging.getLogger(__name__)
+
+
+_NO_ANSWER = Verdict(Action.UNKNOWN, "no source answered in time", source="default")
+
+
+class Panel:
+    def __init__(self, sources: Sequence[DecisionSource], aggregation: Aggregation) -> None:
+        self._sources = tuple(sources)
+        self._aggregation = aggregation
+
+    def trigger(self, failed: FailedCycle) -> None:
+        """Tell every source, without waiting for any."""
+        for source in self._sources:
+            threading.Thread(
+                target=_tell, args=(source, failed), name=f"tell-{source.name}", daemon=True
+            ).start()
+
+    def read(self, failed: FailedCycle, timeout: float) -> Verdict:
+        """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        reading = _Reading(failed.start.cycle_id)
+        for source in self._sources:
+            threading.Thread(
+                target=reading.ask,
+                args=(source, failed, timeout),
+                name=f"ask-{source.name}",
+                daemon=True,
+            ).start()
+        answers: list[Verdict] = []
+        for _ in self._sources:
+            answer = reading.next(deadline)
+            if answer is None:
+                break
+            answers += answer
+            if self._is_certain(answers):
+                break
+        reading.close()
+        return self._verdict(answers)
+
+    def _is_certain(self, answers: Sequence[Verdict]) -> bool:
+        decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
+        return any(answer.action is decisive for answer in answers)
+
+    def _verdict(self, answers: Sequence[Verdict]) -> Verdict:
+        stops, restarts, unsure = (
+            [answer for answer in answers if answer.action is action]
+            for action in (Action.STOP, Action.RESTART, Action.UNKNOWN)
+        )
+        if stops and (self._aggregation == "any" or not restarts):
+            return stops[0]
+        return next(iter([*restarts, *unsure]), _NO_ANSWER)
+
+
+class _Reading:
+    """One question to all sources. What comes after it is closed is logged and dropped."""
+
+    def __init__(self, cycle_id: str) -> None:
+        self._cycle_id = cycle_id
+        self._answers: queue.Queue[list[Verdict]] = queue.Queue()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def ask(self, source: DecisionSource, failed: FailedCycle, timeout: float) -> None:
+        verdict = None
+        try:
+            verdict = source.read(failed, timeout)
+        except SourceError as wrong:
+            log.warning("no answer from %s for cycle %s: %s", source.name, self._cycle_id, wrong)
+        finally:  # a source that breaks keeps nobody waiting
+            dropped = self._is_closed_to(verdict)
+        if dropped and verdict is not None and verdict.action is Action.STOP:
+            log.warning(
+                "late STOP from %s for cycle %s is dropped, the job goes on: %s",
+                source.name,
+                self._cycle_id,
+                verdict.reason,
+            )
+
+    def _is_closed_to(self, verdict: Verdict | None) -> bool:
+        with self._lock:
+            if not self._closed:
+                self._answers.put([] if verdict is None else [verdict])
+            return self._closed
+
+    def next(self, deadline: float) -> list[Verdict] | None:
+        try:
+            return self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+
+
+def _tell(source: DecisionSource, failed: FailedCycle) -> None:
+    try:
+        source.trigger(failed)
+    except SourceError as wrong:
+        log.warning(
+            "%s was not told about cycle %s, going on: %s",
+            source.name,
+            failed.start.cycle_id,
+            wrong,
+        )

@@ -1,0 +1,132 @@
+"""The case of a stopped job, and the command that comes next."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from aorta.core.exits import Exit
+from aorta.launch.cycles import Ruling
+from aorta.launch.decide import LastWords
+from aorta.launch.draft import draft_spec
+from aorta.launch.nouns import Action, Ending, Evidence, RankEnd, Start, Verdict
+from aorta.launch.options import parse
+from aorta.launch.sources import FailedCycle
+from aorta.reduce.spec import ReduceSpec, read_spec
+from launching import PATIENCE, Site, environment, script
+
+TRAINS = """
+    for step in range(1, int(os.environ.get("NUM_STEPS", "8")) + 1):
+        print(f"step {step} loss 0.5", flush=True)
+        if step == 1:
+            raise RuntimeError(f"value {step * 0.5} out of range at step {step}")
+"""
+
+
+def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
+    job = script(site.folder, TRAINS)
+    end = site.run("--max-restarts", "3", str(job))
+    assert end.code == 93, end
+    case = site.logs / "case"
+    assert f"aorta reduce --spec {case}/aorta.yaml" in end.err
+    finding = json.loads((case / "finding.json").read_text())
+    assert finding["finding"]["class"] == "user_exception"
+    assert finding["decision"]["action"] == "STOP"
+    assert json.loads((case / "env.json").read_text())["schema"].startswith("aorta.env/")
+    assert "RuntimeError" in (case / "logs" / "rank_0.err").read_text()
+    reduced = subprocess.run(
+        [
+            *(sys.executable, "-m", "aorta", "reduce", "--spec", str(case / "aorta.yaml")),
+            *("--output", "reduced", "--json"),
+        ],
+        cwd=site.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert reduced.returncode == 0, reduced.stderr
+    result = json.loads(reduced.stdout)
+    assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("NUM_STEPS", 1)
+
+
+def drafted(
+    tmp_path: Path,
+    *arguments: str,
+    note: str = "",
+    finding: dict[str, object] | None = None,
+    signal: int | None = None,
+) -> ReduceSpec:
+    """The spec that is drafted for a failure, as `aorta reduce` reads it."""
+    ends = (RankEnd(0, None if signal else 1, signal), RankEnd(1, 0))
+    start = Start("job", 3, ("here",))
+    evidence = Evidence("job", "job:3", 3, "a", "here", 0, ranks=(0, 1), ends=ends, note=note)
+    ending = Ending(Exit.STOP, "no hope", "job:3")
+    ruling = Ruling(Verdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
+    words = LastWords(ending, FailedCycle(start, (evidence,)), ruling)
+    text = draft_spec(words, parse(arguments or ("train.py",)), tmp_path / "aorta.yaml")
+    return read_spec(yaml.safe_load(text), file="aorta.yaml", base=tmp_path).content
+
+
+def line(text: str) -> dict[str, object]:
+    return {"evidence": [{"file": "/logs/cycle_3/rank_0.err", "line": 9, "text": text}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "another_run"),
+    [
+        (
+            "RuntimeError: CUDA error at 0x7f00 (step 12, loss 0.5)",
+            "RuntimeError: CUDA error at 0x1b (step 7, loss 1.25)",
+        ),
+        ("AssertionError: a[0] == b(*)?", "AssertionError: a[0] == b(*)?"),
+    ],
+)
+def test_the_oracle_is_the_line_that_told_the_failure_with_its_numbers_left_open(
+    tmp_path: Path, text: str, another_run: str
+) -> None:
+    oracle = drafted(tmp_path, finding=line(text)).oracle
+    assert oracle is not None
+    assert oracle.kind == "regex"
+    assert re.search(oracle.pattern, text)
+    assert re.search(oracle.pattern, another_run)
+    assert not re.search(oracle.pattern, "RuntimeError: something else")
+
+
+def test_a_hang_is_looked_for_as_a_hang_and_a_crash_by_its_signal(tmp_path: Path) -> None:
+    hang = drafted(tmp_path, "--ft-hang-timeout", "45", "train.py", note="hang: silent").oracle
+    assert hang is not None
+    assert hang.kind == "hang"
+    assert hang.silent_for == 45
+    crash = drafted(tmp_path, signal=11).oracle
+    assert crash is not None
+    assert crash.kind == "regex"
+    assert re.search(crash.pattern, "  exitcode  : -11 (pid: 3)")
+    unknown = drafted(tmp_path).oracle
+    assert unknown is not None
+    assert unknown.kind == "exit_code"
+
+
+def test_axes_are_the_numbers_the_script_reads_and_the_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        'import os\nos.environ["BATCH"]; os.getenv("DEPTH", 12); os.environ.get("RANK", "9")\n'
+        'os.environ["NAME"]; os.environ.get("ONE", "1")\n'
+    )
+    monkeypatch.setenv("BATCH", "64")
+    monkeypatch.setenv("NAME", "resnet")
+    spec = drafted(tmp_path, "--nproc-per-node", "2", str(path), "--lr", "it's 1")
+    assert [(axis.name, axis.kind) for axis in spec.axes] == [
+        ("BATCH", "env"),
+        ("DEPTH", "env"),
+        ("ranks", "world_size"),
+    ]
+    command = spec.workload.command
+    assert isinstance(command, str)
+    assert command.endswith("--lr 'it'\"'\"'s 1'")

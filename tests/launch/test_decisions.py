@@ -1,0 +1,127 @@
+"""Who decides, when, and what everybody then does."""
+
+import signal
+from pathlib import Path
+
+from launching import Oracle, Site, answer, script, serving, wait_until
+
+FAILS = "print('attempt', attempt); sys.exit(3)"
+FAILS_ONCE = "print('attempt', attempt); sys.exit(3 if attempt == 0 and rank == 0 else 0)"
+
+
+def asked(oracle: Oracle, *more: str) -> tuple[str, ...]:
+    return ("--ft-attrsvc-url", oracle.url, "--max-restarts", "3", *more)
+
+
+def test_stop_ends_every_agent_with_93_and_starts_no_worker_again(site: Site) -> None:
+    job = script(site.folder, FAILS)
+    with serving(Oracle(lambda _: answer("STOP", "the data is gone"))) as oracle:
+        ends = site.run_nodes(2, *asked(oracle), str(job))
+    assert [end.code for end in ends] == [93, 93], ends
+    assert all("the data is gone" in end.err for end in ends)
+    assert site.cycles() == ["cycle_0"]
+    assert oracle.heard("job7:0") == 2, "every agent triggers"
+    assert oracle.reads == ["job7:0"], "the verdict is read once, whatever the number of agents"
+    info = site.cycle(0)
+    assert info["decision"]["action"] == "STOP"
+    assert info["decided_by"] == f"attrsvc {oracle.url}"
+    assert info["ending"] == {"exit_code": 93, "reason": info["ending"]["reason"]}
+    assert {rank["rank"]: rank["exit_code"] for rank in info["ranks"]} == {0: 3, 1: 3}
+
+
+def test_restart_runs_the_next_cycle_and_each_cycle_is_asked_about_by_its_own_id(
+    site: Site,
+) -> None:
+    job = script(site.folder, "print('attempt', attempt); sys.exit(3 if attempt < 2 else 0)")
+    with serving(Oracle(lambda cycle: answer("RESTART", f"verdict on {cycle}"))) as oracle:
+        end = site.run(*asked(oracle, "--rdzv-id", "job7", "--standalone"), str(job))
+    assert end.code == 0, end
+    assert oracle.reads == ["job7:0", "job7:1"]
+    assert [site.cycle(n)["decision"]["reason"] for n in (0, 1)] == [
+        "verdict on job7:0",
+        "verdict on job7:1",
+    ]
+    assert site.cycle(2)["decision"] is None
+    assert (site.logs / "current").readlink() == Path("cycle_2")
+
+
+def test_a_trigger_carries_exit_codes_and_whole_logs(site: Site) -> None:
+    job = script(site.folder, "print('last words', flush=True); os.kill(os.getpid(), 11)")
+    with serving(Oracle(lambda _: answer("STOP"))) as oracle:
+        end = site.run(*asked(oracle), str(job))
+    assert end.code == 93, end
+    (trigger,) = oracle.triggers
+    (failure,) = trigger["failures"]
+    assert (failure["rank"], failure["exit_code"], failure["signal"]) == (0, None, 11)
+    assert "last words" in trigger["tails"][0]["text"]
+    assert any("last words" in Path(path).read_text() for path in trigger["log_paths"])
+
+
+def test_a_dry_run_decides_and_logs_and_does_not_act(site: Site) -> None:
+    job = script(site.folder, FAILS_ONCE)
+    with serving(Oracle(lambda _: answer("STOP", "no hope"))) as oracle:
+        end = site.run(*asked(oracle, "--ft-attribution-dry-run"), str(job))
+    assert end.code == 0, end
+    assert "dry run" in end.err
+    assert "no hope" in end.err
+    decision = site.cycle(0)["decision"]
+    assert (decision["action"], decision["dry_run"]) == ("STOP", True)
+
+
+def test_a_verdict_that_comes_too_late_restarts_and_a_late_stop_is_logged_and_dropped(
+    site: Site,
+) -> None:
+    job = script(site.folder, "time.sleep(4 if attempt else 0); sys.exit(0 if attempt else 3)")
+    with serving(Oracle(lambda _: answer("STOP", "too late"), delay=2.0)) as oracle:
+        end = site.run(*asked(oracle, "--ft-attribution-decision-timeout", "0.5"), str(job))
+    assert end.code == 0, end
+    assert "late STOP" in end.err
+    assert site.cycle(0)["decision"]["action"] == "UNKNOWN"
+    assert site.cycles() == ["cycle_0", "cycle_1"]
+
+
+def test_a_dead_service_and_a_lying_one_cost_a_job_nothing_but_a_line(site: Site) -> None:
+    job = script(site.folder, FAILS_ONCE)
+    with serving(Oracle(lambda _: b"<html>certainly not JSON")) as oracle:
+        end = site.run(*asked(oracle, "--ft-attribution-http-url", "http://127.0.0.1:9"), str(job))
+    assert end.code == 0, end
+    assert "was not told about cycle" in end.err
+    assert "not JSON" in end.err
+    assert "unreachable" in end.err
+
+
+def test_an_answer_about_another_cycle_stops_nobody(site: Site) -> None:
+    job = script(site.folder, FAILS_ONCE)
+    lie = {**answer("STOP"), "cycle_id": "somebody-else:0"}
+    with serving(Oracle(lambda _: lie)) as oracle:
+        end = site.run(*asked(oracle), str(job))
+    assert end.code == 0, end
+    assert "another cycle" in end.err
+
+
+def test_when_the_leader_dies_while_deciding_the_next_leader_reads_the_same_verdict(
+    site: Site,
+) -> None:
+    job = script(site.folder, "time.sleep(0.5); sys.exit(3)")
+    with serving(Oracle(lambda _: answer("STOP", "same for all"), delay=3.0)) as oracle:
+        first = site.start_node(
+            1, *asked(oracle), str(job), nodes="1:2"
+        )  # ranks follow process ids
+        host = site.start_node(0, *asked(oracle), str(job), nodes="1:2")
+        wait_until(lambda: oracle.reads)
+        first.signal(signal.SIGKILL)
+        survivor = host.wait()
+    assert survivor.code == 93, survivor
+    assert "same for all" in survivor.err
+    assert oracle.reads == ["job7:0", "job7:0"]
+    assert site.cycles() == ["cycle_0"]
+
+
+def test_a_decision_timeout_that_is_not_below_the_join_timeout_is_refused(site: Site) -> None:
+    job = script(site.folder, "pass")
+    end = site.run(
+        *("--rdzv-conf", "join_timeout=10", "--ft-attribution-decision-timeout", "10"), str(job)
+    )
+    assert end.code == 2
+    assert "join timeout" in end.err
+    assert site.cycles() == []

@@ -1,0 +1,92 @@
+"""Several agents of one job: meeting, growing, shrinking, talking gloo."""
+
+import time
+
+from launching import Site, script, wait_until
+
+NO_OPINION = ("--ft-attribution-dry-run", "--ft-max-no-progress-cycles", "0")
+
+
+def test_two_agents_survive_failures_that_need_fresh_addresses(site: Site) -> None:
+    """Stock torchrun restarts such a job only now and then: its workers meet in a store full of old addresses."""
+    job = script(
+        site.folder,
+        """
+        import torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        print(f"step {attempt} total {int(total)}", flush=True)
+        if attempt < 2 and rank == attempt:
+            sys.exit(3)
+        dist.barrier()
+        dist.destroy_process_group()
+        """,
+    )
+    ends = site.run_nodes(2, "--max-restarts", "3", *NO_OPINION, str(job))
+    assert [end.code for end in ends] == [0, 0], ends
+    assert site.cycles() == ["cycle_0", "cycle_1", "cycle_2"]
+    for rank in (0, 1):
+        log = (site.logs / "cycle_2" / f"rank_{rank}.out").read_text()
+        assert "step 2 total 2" in log
+    assert site.cycle(2)["restarts"] == 2
+
+
+def test_an_agent_that_comes_later_is_taken_in_and_costs_no_restart(site: Site) -> None:
+    job = script(
+        site.folder,
+        """
+        print("world", os.environ["WORLD_SIZE"], flush=True)
+        if os.environ["WORLD_SIZE"] == "1":
+            time.sleep(600)
+        """,
+    )
+    host = site.start_node(0, "--max-restarts", "0", str(job), nodes="1:2")
+    wait_until((site.logs / "cycle_0" / "rank_0.out").exists)
+    late = site.start_node(1, "--max-restarts", "0", str(job), nodes="1:2")
+    assert [host.wait().code, late.wait().code] == [0, 0]
+    assert site.cycle(0)["decision"] is None
+    assert site.cycle(1)["restarts"] == 0
+    assert len(site.cycle(1)["nodes"]) == 2
+
+
+def test_the_restart_budget_is_the_job_s_and_not_each_agent_s(site: Site) -> None:
+    job = script(site.folder, "time.sleep(0.3); sys.exit(3 if rank == attempt % 2 else 0)")
+    ends = site.run_nodes(2, "--max-restarts", "2", *NO_OPINION, str(job))
+    assert [end.code for end in ends] == [1, 1], ends
+    assert site.cycles() == ["cycle_0", "cycle_1", "cycle_2"]
+    assert all("2 of 2 restarts used" in end.err for end in ends)
+
+
+def test_four_agents_stop_together(site: Site) -> None:
+    job = script(site.folder, "import surely_not_installed")
+    began = time.monotonic()
+    ends = site.run_nodes(4, "--max-restarts", "3", str(job))
+    assert [end.code for end in ends] == [93] * 4, ends
+    assert time.monotonic() - began < 100
+    assert site.cycles() == ["cycle_0"]
+    assert site.cycle(0)["finding"]["class"] == "import_error"
+
+
+def test_a_static_rendezvous_keeps_node_ranks_and_the_chosen_port(site: Site) -> None:
+    job = script(
+        site.folder,
+        """
+        import torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        dist.barrier()
+        print("group", os.environ["GROUP_RANK"], "port", os.environ["MASTER_PORT"], flush=True)
+        sys.exit(3 if attempt == 0 else 0)
+        """,
+    )
+    port = str(site.port)
+    how = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port)
+    agents = [
+        site.start(*how, "--node-rank", str(rank), "--max-restarts", "1", *NO_OPINION, str(job))
+        for rank in (1, 0)
+    ]
+    ends = [agent.wait() for agent in agents]
+    assert [end.code for end in ends] == [0, 0], ends
+    for rank in (0, 1):
+        log = (site.logs / "cycle_1" / f"rank_{rank}.out").read_text()
+        assert f"group {rank} port {port}" in log

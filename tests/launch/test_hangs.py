@@ -1,0 +1,89 @@
+"""Hangs: noticed, photographed, and only then ended."""
+
+import json
+
+from launching import Site, script
+
+SILENT_HANG = """
+    def stuck_in_the_loop():
+        time.sleep(600)
+    print("started", flush=True)
+    if attempt == 0:
+        stuck_in_the_loop()
+"""
+BEATS = """
+    from aorta.launch.heartbeat import beat
+    beat(7)
+    if attempt == 0:
+        for _ in range(600):
+            print("still talking", flush=True)  # output does not hide a missed heartbeat
+            time.sleep(0.2)
+            if rank == 0:
+                beat(8)
+"""
+GLOO = """
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    dist.all_reduce(torch.ones(2))
+    print("step 1 loss 0.5", flush=True)
+    if attempt == 0:
+        if rank == 1:
+            time.sleep(600)
+        dist.all_reduce(torch.ones(4))
+    dist.destroy_process_group()
+"""
+
+
+def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: Site) -> None:
+    job = script(site.folder, SILENT_HANG)
+    end = site.run(
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "3"), str(job)
+    )
+    assert end.code == 0, end
+    assert "Error in sitecustomize" not in end.err
+    for rank in (0, 1):
+        stacks = (site.logs / "cycle_0" / f"rank_{rank}.stacks").read_text()
+        assert "stuck_in_the_loop" in stacks
+    info = site.cycle(0)
+    assert info["finding"]["class"] == "hang", info
+    assert info["decision"]["action"] == "RESTART"
+    assert info["notes"] == ["hang: no output and no progress for 3 s"]
+
+
+def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
+    job = script(site.folder, BEATS)
+    end = site.run(
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "3"), str(job)
+    )
+    assert end.code == 0, end
+    assert "rank 1 gave no heartbeat" in end.err
+    assert site.cycle(0)["finding"]["suspect_ranks"] == [1]
+
+
+def test_flight_recorder_of_every_rank_names_the_one_that_did_not_arrive(site: Site) -> None:
+    job = script(site.folder, GLOO)
+    ends = site.run_nodes(2, "--max-restarts", "1", "--ft-hang-timeout", "10", str(job))
+    assert [end.code for end in ends] == [0, 0], ends
+    dumps = site.logs / "cycle_0" / "flight_recorder"
+    assert sorted(path.name for path in dumps.iterdir()) == ["rank_0.json", "rank_1.json"]
+    seen = [json.loads((dumps / f"rank_{rank}.json").read_text()) for rank in (0, 1)]
+    assert [len(dump["entries"]) for dump in seen] == [2, 1]
+    finding = site.cycle(0)["finding"]
+    assert finding["class"] in {"hang", "collective_timeout"}
+    assert finding["suspect_ranks"] == [1], finding
+
+
+def test_a_user_s_own_sitecustomize_still_runs(site: Site) -> None:
+    (site.folder / "sitecustomize.py").write_text("import builtins\nbuiltins.was_here = True\n")
+    job = script(
+        site.folder,
+        """
+        import builtins
+        print("mine:", builtins.was_here, "ours on the path:", any("hook" in p for p in sys.path))
+        print("inherited:", "hook" in os.environ["PYTHONPATH"])
+        """,
+    )
+    end = site.run("--ft-hang-timeout", "60", str(job), PYTHONPATH=f"{site.folder}:{site.source}")
+    assert end.code == 0, end
+    assert "mine: True ours on the path: False" in end.out
+    assert "inherited: False" in end.out

@@ -1,0 +1,108 @@
+"""One verdict from many sources, in bounded time, whatever they do."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aorta.launch.config import Aggregation
+from aorta.launch.nouns import Action, Start, Verdict
+from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
+from aorta.launch.sources.local import LocalSource
+from aorta.launch.sources.panel import Panel
+
+FAILED = FailedCycle(Start("job", 0, ("node",)), ())
+ANSWERS = ["STOP", "RESTART", "UNKNOWN", "unreachable", "silent"]
+
+
+class Says:
+    """A source that answers one thing."""
+
+    def __init__(self, answer: str, delay: float = 0.0) -> None:
+        self._answer = answer
+        self._delay = delay
+        self.triggers = 0
+
+    @property
+    def name(self) -> str:
+        return f"says {self._answer}"
+
+    def trigger(self, failed: FailedCycle) -> None:
+        del failed
+        self.triggers += 1
+
+    def read(self, failed: FailedCycle, decide_within: float) -> Verdict | None:
+        del failed, decide_within
+        time.sleep(self._delay)
+        if self._answer == "unreachable":
+            raise SourceError("no route")
+        if self._answer == "silent":
+            return None
+        return Verdict(Action(self._answer), "why", self.name)
+
+
+def verdict(answers: Sequence[str], aggregation: Aggregation, timeout: float = 30.0) -> Action:
+    sources: list[DecisionSource] = [Says(answer) for answer in answers]
+    return Panel(sources, aggregation).read(FAILED, timeout).action
+
+
+@given(st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=5))
+def test_any_stops_exactly_when_somebody_says_stop(answers: list[str]) -> None:
+    assert (verdict(answers, "any") is Action.STOP) == ("STOP" in answers)
+
+
+@given(st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=5))
+def test_all_stops_exactly_when_every_opinion_is_stop_and_there_is_one(answers: list[str]) -> None:
+    opinions = {answer for answer in answers if answer in {"STOP", "RESTART"}}
+    assert (verdict(answers, "all") is Action.STOP) == (opinions == {"STOP"})
+
+
+def test_a_stop_is_not_kept_waiting_by_a_slow_source() -> None:
+    panel = Panel([Says("RESTART", delay=20), Says("STOP")], "any")
+    began = time.monotonic()
+    assert panel.read(FAILED, 15).action is Action.STOP
+    assert time.monotonic() - began < 10
+
+
+def test_time_is_bounded_and_a_stop_that_comes_later_is_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    panel = Panel([Says("STOP", delay=1.0)], "any")
+    assert panel.read(FAILED, 0.1).action is Action.UNKNOWN
+    deadline = time.monotonic() + 30
+    while "late STOP" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "late STOP from says STOP for cycle job:0 is dropped" in caplog.text
+
+
+def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
+    runs: list[str] = []
+    begun = threading.Event()
+
+    def analyse(failed: FailedCycle) -> Verdict:
+        runs.append(failed.start.cycle_id)
+        begun.set()
+        time.sleep(0.2)
+        return Verdict(Action.RESTART, "why")
+
+    panel = Panel([LocalSource("here", analyse)], "any")
+    panel.trigger(FAILED)
+    assert begun.wait(30), "a job of one agent is analysed from the trigger on"
+    assert panel.read(FAILED, 30).action is Action.RESTART
+    assert panel.read(FAILED, 30).action is Action.RESTART
+    assert runs == ["job:0"]
+
+
+def test_several_agents_leave_the_analysis_to_the_leader() -> None:
+    runs: list[str] = []
+
+    def analyse(failed: FailedCycle) -> Verdict:
+        runs.append(failed.start.cycle_id)
+        return Verdict(Action.RESTART, "why")
+
+    source = LocalSource("here", analyse)
+    source.trigger(FailedCycle(Start("job", 0, ("one", "two")), ()))
+    assert runs == []

@@ -1,0 +1,133 @@
+"""A script written for torchrun runs unchanged, and the output goes where torchrun would show it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch.distributed.elastic.multiprocessing import Std
+
+from aorta.core.errors import UsageError
+from aorta.launch.console import Shown
+from aorta.launch.options import parse as parse_options
+from launching import PATIENCE, Site, environment, script
+
+TELLS = """
+    import json
+    told = {k: v for k, v in os.environ.items() if k not in sys.modules["builtins"].__dict__}
+    print(json.dumps({"argv": sys.argv[1:], "main": __name__, "file": sys.argv[0], "env": told}))
+"""
+DIFFERS_BY_NATURE = {
+    *("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "_", "OLDPWD"),
+    *("AORTA_JOB_ID", "AORTA_CYCLE", "AORTA_CYCLE_ID", "AORTA_HEARTBEAT_FILE"),
+}
+
+
+def torchrun(folder: Path, *arguments: str) -> dict[str, object]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return parse(ran.stdout)
+
+
+def parse(out: str) -> dict[str, object]:
+    content: dict[str, object] = json.loads(out.splitlines()[0])
+    env = content["env"]
+    assert isinstance(env, dict)
+    content["env"] = {key: env[key] for key in env if key not in DIFFERS_BY_NATURE}
+    return content
+
+
+def test_a_script_sees_what_torchrun_would_show_it(site: Site) -> None:
+    job = script(site.folder, TELLS)
+    arguments = ("--nproc-per-node", "1", "--max-restarts", "2", str(job), "--lr", "0.1", "--", "x")
+    end = site.run(*arguments)
+    assert end.code == 0, end
+    assert parse(end.out) == torchrun(site.folder, *arguments)
+
+
+def test_modules_and_other_programs_run_too(site: Site) -> None:
+    script(site.folder, "print('module', __name__, sys.argv[1:])", name="some_module.py")
+    where = {"PYTHONPATH": os.pathsep.join([str(site.folder), str(site.source)])}
+    end = site.run("-m", "some_module", "--flag", **where)
+    assert (end.code, end.out) == (0, "module __main__ ['--flag']\n"), end
+    end = site.run("--no-python", "--nproc-per-node", "2", "echo", "hello")
+    assert (end.code, end.out) == (0, "hello\nhello\n"), end
+
+
+@pytest.mark.parametrize(
+    ("how", "out"),
+    [
+        ((), "out 0\nout 1\n"),
+        (("-t", "0:1", "-r", "1:3"), "[default0]:out 0\n"),
+    ],
+)
+def test_the_console_shows_what_torchrun_would(site: Site, how: tuple[str, ...], out: str) -> None:
+    job = script(site.folder, "time.sleep(0.5 * rank); print('out', rank)")
+    end = site.run("--nproc-per-node", "2", *how, str(job))
+    assert (end.code, end.out) == (0, out), end
+    for rank in (0, 1):
+        assert (site.logs / "cycle_0" / f"rank_{rank}.out").read_text() == f"out {rank}\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "plain", "teed"),
+    [
+        (Shown(), [Std.ALL, Std.ALL], [Std.NONE, Std.NONE]),
+        (Shown(redirects="3"), [Std.NONE, Std.NONE], [Std.NONE, Std.NONE]),
+        (Shown(redirects="0:1"), [Std.ERR, Std.ALL], [Std.NONE, Std.NONE]),
+        (Shown(tee="1"), [Std.ERR, Std.ERR], [Std.OUT, Std.OUT]),
+        (Shown(only=frozenset({1})), [Std.NONE, Std.ALL], [Std.NONE, Std.NONE]),
+        (Shown(tee="3", only=frozenset({0})), [Std.NONE, Std.NONE], [Std.ALL, Std.NONE]),
+    ],
+)
+def test_redirects_and_tees_mean_what_they_mean_to_torchrun(
+    shown: Shown, plain: list[Std], teed: list[Std]
+) -> None:
+    assert [shown.plain_of(rank, 2) for rank in (0, 1)] == plain
+    assert [shown.tee_of(rank, 2) for rank in (0, 1)] == teed
+
+
+def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(site: Site) -> None:
+    job = script(site.folder, "print('one\\ntwo'); sys.stderr.write('no newline at the end')")
+    for cycle in (0, 1):
+        end = site.run("--nproc-per-node", "2", "--ft-merged-log", str(job))
+        assert end.code == 0, end
+        lines = (site.logs / f"cycle_{cycle}" / "merged_0.log").read_text().splitlines()
+        wanted = ["one", "two", "no newline at the end"]
+        assert sorted(lines) == sorted(f"{rank}: {line}" for rank in (0, 1) for line in wanted)
+    assert site.cycles() == ["cycle_0", "cycle_1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--nnodes", "0", "x.py"), "--nnodes 0"),
+        (("--nnodes", "3:2", "x.py"), "MIN:MAX"),
+        (("--rdzv-backend", "etcd", "x.py"), "use c10d"),
+        (("--max-restarts", "many", "x.py"), "max-restarts"),
+        (("--nproc-per-node", "some", "x.py"), "nproc_per_node"),
+        ((), "training_script"),
+        (("--ft-attribution-aggregation", "most", "x.py"), "aggregation"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_before_anything_runs(
+    arguments: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_options(arguments)
+
+
+def test_a_refusal_is_one_line_and_exit_2(site: Site) -> None:
+    end = site.run("--nnodes", "3:2", "x.py")
+    assert end.code == 2, end
+    assert "MIN:MAX" in end.err
+    assert "Traceback" not in end.err
