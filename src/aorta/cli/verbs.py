@@ -13,17 +13,21 @@ class Verb:
 VERBS: tuple[Verb, ...] = (
     Verb("env", "aorta.cli.env", "What exactly is this machine?"),
     Verb("run", "aorta.cli.run", "Does it fail, how often, how fast?"),
-    Verb("reduce", "aorta.cli.reduce", "What is the smallest workload that still fails?"),
     Verb("triage", "aorta.cli.triage", "Which mitigation, in which environment, makes it stop?"),
-    Verb("report", "aorta.cli.report", "Show me: one page from any run directory."),
-    Verb("watch", "aorta.cli.watch", "Show me while it runs."),
-    Verb("runs", "aorta.cli.runs", "Which runs are there, and what changed between two?"),
+    Verb("reduce", "aorta.cli.reduce", "What is the smallest workload that still fails?"),
+    Verb(
+        "bisect",
+        "aorta.cli.bisect",
+        "Which container, and which commit of which package, broke it?",
+    ),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
     Verb("launch", "aorta.cli.launch", "Should this crashed job restart, or stop?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),
     Verb("attrsvc", "aorta.cli.attrsvc", "The same as a service for launchers."),
     Verb("mcp", "aorta.cli.mcp", "The same as tools for an assistant."),
-    Verb("bisect", "aorta.cli.bisect", "Which container, and which commit of which package, broke it?"),
+    Verb("report", "aorta.cli.report", "Show me: one page from any run directory."),
+    Verb("watch", "aorta.cli.watch", "Show me while it runs."),
+    Verb("runs", "aorta.cli.runs", "Which runs are there, and what changed between two?"),
 )
 
 

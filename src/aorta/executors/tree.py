@@ -102,7 +102,11 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def end_all(grace: float, hurried: Callable[[], bool], patience: float = 10.0) -> int:
+def _never() -> bool:
+    return False
+
+
+def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float = 10.0) -> int:
     """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
     reap()
     signalled: set[int] = set()
@@ -124,7 +128,7 @@ def _signal(number: signal.Signals) -> set[int]:
     return set(pids)
 
 
-def _wait_until_gone(seconds: float, hurried: Callable[[], bool] = lambda: False) -> None:
+def _wait_until_gone(seconds: float, hurried: Callable[[], bool] = _never) -> None:
     deadline = time.monotonic() + seconds
     pause = 0.0005
     while True:
