@@ -83,20 +83,13 @@ class Reproducer:
         return [f"# It failed inside {environment.kind.value} {what}; run it there."]
 
     def _exports(self, placed: Mapping[str, str | Path], folder: Path) -> list[str]:
-        """What surrounds the workload may still be changed from outside; what was reduced may not."""
-        around = [
-            f'export {name}="${{{name}-{_inside_quotes(value)}}}"'
-            for name, value in sorted(self.plan.base.env.items())
-            if name not in placed
-        ]
+        """Every variable of the point, whatever the caller's environment says."""
         launching = self.experiment.launching(self.point)
-        reduced = [
-            f"export {name}={_baked(value, folder)}"
-            for name, value in {**launching, **placed}.items()
-        ]
+        baked = {**self.plan.base.env, **launching, **placed}
+        lines = [f"export {name}={_baked(value, folder)}" for name, value in baked.items()]
         if self._uses_trial_dir():
-            around.append('export AORTA_TRIAL_DIR="${AORTA_TRIAL_DIR:-$(mktemp -d)}"')
-        return [*around, *reduced]
+            lines.append('export AORTA_TRIAL_DIR="${AORTA_TRIAL_DIR:-$(mktemp -d)}"')
+        return lines
 
     def _uses_trial_dir(self) -> bool:
         texts = [str(self.command())]
@@ -137,8 +130,3 @@ def _baked(value: str | Path, folder: Path) -> str:
     if isinstance(value, Path):
         return f'"$here"/{shlex.quote(str(value.relative_to(folder)))}'
     return shlex.quote(value)
-
-
-def _inside_quotes(value: str) -> str:
-    """Text as it must stand inside "${NAME-...}"."""
-    return re.sub(r'([\\"$`}])', r"\\\1", value)
