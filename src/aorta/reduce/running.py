@@ -56,7 +56,7 @@ def reduce_workload(
         run = _Run(plan, session, open_executor, listeners)
         trace = Trace(plan.axes, session.run.private, output.append_to_trace)
         report = run.search(trace)
-        reproducer = run.reproducer(report)
+        reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
             report, reproducer = run.try_copy(report, reproducer)
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
@@ -125,7 +125,9 @@ class _Run:
         answer = self._answer(question, (self.experiment.patience, trace, *self.listeners))
         return self._report(descent.result, answer)
 
-    def reproducer(self, report: ReduceReport) -> Reproducer | None:
+    def reproducer(
+        self, report: ReduceReport, shipped_name: Callable[[str], str]
+    ) -> Reproducer | None:
         if not report.has_reproducer:
             return None
         plan, files = self.plan, None
@@ -143,7 +145,7 @@ class _Run:
             if confirmed
             else ""
         )
-        return Reproducer(plan, self.experiment, report.reduction.best, files, rate)
+        return Reproducer(plan, self.experiment, report.reduction.best, files, shipped_name, rate)
 
     def try_copy(
         self, report: ReduceReport, reproducer: Reproducer

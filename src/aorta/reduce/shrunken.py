@@ -5,7 +5,7 @@ Laid out twice from the same description: once in a trial's own directory, to se
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +32,17 @@ class Reproducer:
     experiment: ReductionExperiment
     point: Point
     files: WorkloadFiles | None
+    shipped_name: Callable[[str], str]  # what a file is called where it ships
     rate: str = ""  # how often it failed, for people
 
     def lay_out(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        placed = place_all(self.plan.materials, self.point, folder, copy=True, taken=_TAKEN)
+        placed = {
+            name: self._renamed(value, folder) if isinstance(value, Path) else value
+            for name, value in place_all(
+                self.plan.materials, self.point, folder, copy=True, taken=_TAKEN
+            ).items()
+        }
         if self.files is not None:
             (folder / WORKLOAD).mkdir()
             self.files.copy_to(folder / WORKLOAD)
@@ -47,6 +53,12 @@ class Reproducer:
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
         recipe = dump_yaml(recipe_document(self.plan, SCRIPT))
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
+
+    def _renamed(self, path: Path, folder: Path) -> Path:
+        """A name may be private too, and the script must call the file by the name it ships under."""
+        shipped = folder / self.shipped_name(str(path.relative_to(folder)))
+        shipped.parent.mkdir(parents=True, exist_ok=True)
+        return path.rename(shipped)
 
     @property
     def cwd(self) -> str:
@@ -83,20 +95,13 @@ class Reproducer:
         return [f"# It failed inside {environment.kind.value} {what}; run it there."]
 
     def _exports(self, placed: Mapping[str, str | Path], folder: Path) -> list[str]:
-        """What surrounds the workload may still be changed from outside; what was reduced may not."""
-        around = [
-            f'export {name}="${{{name}-{_inside_quotes(value)}}}"'
-            for name, value in sorted(self.plan.base.env.items())
-            if name not in placed
-        ]
+        """Every variable of the point, whatever the caller's environment says."""
         launching = self.experiment.launching(self.point)
-        reduced = [
-            f"export {name}={_baked(value, folder)}"
-            for name, value in {**launching, **placed}.items()
-        ]
+        baked = {**self.plan.base.env, **launching, **placed}
+        lines = [f"export {name}={_baked(value, folder)}" for name, value in baked.items()]
         if self._uses_trial_dir():
-            around.append('export AORTA_TRIAL_DIR="${AORTA_TRIAL_DIR:-$(mktemp -d)}"')
-        return [*around, *reduced]
+            lines.append('export AORTA_TRIAL_DIR="${AORTA_TRIAL_DIR:-$(mktemp -d)}"')
+        return lines
 
     def _uses_trial_dir(self) -> bool:
         texts = [str(self.command())]
@@ -137,8 +142,3 @@ def _baked(value: str | Path, folder: Path) -> str:
     if isinstance(value, Path):
         return f'"$here"/{shlex.quote(str(value.relative_to(folder)))}'
     return shlex.quote(value)
-
-
-def _inside_quotes(value: str) -> str:
-    """Text as it must stand inside "${NAME-...}"."""
-    return re.sub(r'([\\"$`}])', r"\\\1", value)
