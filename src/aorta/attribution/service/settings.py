@@ -11,7 +11,7 @@ _SHORTEST_TOKEN = 8
 @dataclass(frozen=True)
 class Settings:
     allowed_roots: tuple[Path, ...]
-    database_url: str = "sqlite://"
+    database_url: str
     token: str | None = None
     rate_limit: float = 5000.0  # requests a second from one address
     no_progress_limit: int = 3

@@ -1,6 +1,7 @@
 """One analysis in a process of its own, so that a large log never slows the answers to agents."""
 
 import ctypes
+import os
 import signal
 import sys
 
@@ -10,10 +11,13 @@ from aorta.attribution.nouns import Evidence
 from aorta.attribution.registry import built_in
 
 _SET_PARENT_DEATH_SIGNAL = 1
+_BEHIND_THE_ANSWERS = 5  # how nice a worker is to the process that answers agents
 
 
 def prepare() -> None:
-    """Load what every analysis needs, leave Ctrl-C to the parent, and never outlive it."""
+    """Load what every analysis needs, leave Ctrl-C to the parent, and neither outlive nor outrun it."""
+    if os.nice(0) < _BEHIND_THE_ANSWERS:
+        os.nice(_BEHIND_THE_ANSWERS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
