@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from aorta.attribution.jail import PathJail, PathRefusedError
+from aorta.attribution.service import worker
 from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.metrics import Metrics
@@ -43,7 +44,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        analyses = Analyses(store, jail, metrics, no_progress_limit=settings.no_progress_limit)
+        rules = worker.Rules(settings.no_progress_limit, settings.adviser)
+        analyses = Analyses(store, jail, metrics, rules)
         app.state.analyses = analyses
         await analyses.start()
         yield

@@ -4,10 +4,12 @@ import ctypes
 import os
 import signal
 import sys
+from dataclasses import dataclass
 
 from aorta.attribution.analysis import attribute
 from aorta.attribution.documents import decision_document, finding_document
 from aorta.attribution.nouns import Evidence
+from aorta.attribution.opinion import Adviser, with_opinion
 from aorta.attribution.registry import built_in
 
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -24,9 +26,18 @@ def prepare() -> None:
     built_in()
 
 
-def analyse(evidence: Evidence, no_progress_limit: int) -> dict[str, object]:
+@dataclass(frozen=True)
+class Rules:
+    """What an analysis is told besides the evidence."""
+
+    no_progress_limit: int = 3
+    adviser: Adviser | None = None
+
+
+def analyse(evidence: Evidence, rules: Rules) -> dict[str, object]:
     """The answer as it is stored and sent."""
-    result = attribute(evidence, no_progress_limit=no_progress_limit)
+    result = attribute(evidence, no_progress_limit=rules.no_progress_limit)
+    result = with_opinion(result, rules.adviser)
     return {
         "finding": finding_document(result.finding),
         "decision": decision_document(result.decision),
