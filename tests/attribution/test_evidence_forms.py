@@ -155,6 +155,16 @@ def test_steps_are_read_in_the_dialects_people_log_them(text: str, steps: list[i
     assert steps_in(text) == steps
 
 
+def test_crashes_in_different_places_are_different_bugs() -> None:
+    def crash(function: str) -> str:
+        text = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x01 (most recent call first):\n"
+        text += f'  File "/srv/kernels.py", line 9 in {function}\n  File "/srv/train.py", line 3 in main\n'
+        return of_tails(text).finding.fingerprint
+
+    assert crash("attention") != crash("optimizer")
+    assert crash("attention") == crash("attention")
+
+
 def test_the_fingerprint_does_not_depend_on_host_rank_step_or_path() -> None:
     def finding_of(rank: int, step: int, home: str, port: int) -> str:
         text = f'[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "{home}/train.py", line 7, in f\n'
