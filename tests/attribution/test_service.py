@@ -156,7 +156,7 @@ def test_paths_outside_the_roots_are_refused_without_being_repeated(
                 client.post("/logs", json={"log_path": path}),
                 client.get("/logs", params={"log_path": path}),
             ]
-        assert all(answer.status_code in {400, 403} for answer in answers)
+        assert all(answer.status_code in {400, 403, 422} for answer in answers)
         assert not any(path in answer.text for answer in answers)
     finally:
         link.unlink()

@@ -3,8 +3,9 @@
 import time
 from dataclasses import replace
 
+from aorta.attribution.causes import Facts
 from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
-from aorta.attribution.finding import SURE, Facts, conclude
+from aorta.attribution.finding import SURE, conclude
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.nouns import Attribution, Evidence, Finding
 from aorta.attribution.progress import progress_of

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aorta.attribution.reading import (
-    Line,
     Piece,
     Source,
     line_at,
@@ -20,7 +19,7 @@ from aorta.attribution.reading import (
 from aorta.attribution.registry import Pattern, Registry
 from aorta.attribution.scanning import Scanner, fastest_scanner
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
-from aorta.attribution.tracebacks import HEADER, Traceback, read_traceback
+from aorta.attribution.tracebacks import HEADER, Traceback, crash_frames, read_traceback
 from aorta.core.signature import normalise
 
 TAIL_FIRST = 50 << 20
@@ -29,6 +28,7 @@ _KEPT_AT_EACH_END = 3  # signs of one pattern, rank and source
 _FRAMES_IN_SIGNATURE = 3
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
 _DIGITS = re.compile(r"\d+")
+_CRASHES = {FailureClass.SEGFAULT, FailureClass.ABORT}
 _TORCHRUN_ROOT = "Root Cause (first observed failure):"
 _TORCHRUN_RANK = re.compile(r"rank\s*: (\d+)")
 _TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
@@ -152,7 +152,8 @@ def _signs(
                 line = line_at(piece.data, position, source, piece.offset)
                 match = None if line.offset in in_traceback else row.match(line.text)
                 if match is not None:
-                    yield _line_sign(row, match, line, source)
+                    sign = _sign(row, match, line.text, source, line.rank, line.offset)
+                    yield _with_crash_frames(sign, piece, source)
 
 
 def _occurrences(piece: Piece, literal: bytes) -> list[int]:
@@ -219,8 +220,13 @@ def _told_by(chain: list[Sign]) -> Sign:
     return replace(best, survived=chain[0].survived)
 
 
-def _line_sign(row: Pattern, match: re.Match[str], line: Line, source: Source) -> Sign:
-    return _sign(row, match, line.text, source, line.rank, line.offset)
+def _with_crash_frames(sign: Sign, piece: Piece, source: Source) -> Sign:
+    """Two crashes are the same bug if they happened in the same place."""
+    if sign.failure_class not in _CRASHES:
+        return sign
+    under = lines_after(piece.data, sign.offset - piece.offset, source, piece.offset)
+    frames = crash_frames(line for line in under if line.rank == sign.rank)
+    return replace(sign, signature=" > ".join([sign.signature, *frames]))
 
 
 def _sign(

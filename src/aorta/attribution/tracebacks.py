@@ -17,7 +17,10 @@ _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG)\b|^[EWI]\d{4} ")
 _IN_THREAD = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
+_CRASH_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 _MOST_LINES = 400
+_MOST_CRASH_LINES = 40
+_CRASH_FRAMES = 3
 _CONTINUATION = 6
 
 
@@ -85,6 +88,18 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
                 survived=_survived(header, before),
             )
     return None
+
+
+def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
+    """The innermost frames under a "Fatal Python error", which prints the most recent call first."""
+    frames: list[str] = []
+    for line in islice(lines, _MOST_CRASH_LINES):
+        frame = _CRASH_FRAME.match(line.text)
+        if frame:
+            frames.append(f"{frame['file'].rsplit('/', 1)[-1]}:{frame['function']}")
+        elif frames:
+            break
+    return tuple(frames[:_CRASH_FRAMES])
 
 
 def _after(lines: Iterable[Line]) -> tuple[list[str], Link | None]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from aorta.cli.advising import adviser, adviser_options
 from aorta.cli.printing import print_json
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -37,6 +38,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     show_default=True,
     help="Stop after this many cycles in a row without progress; 0: never for that.",
 )
+@adviser_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     logs: tuple[Path, ...],
@@ -46,6 +48,10 @@ def command(
     flight_recorder: Path | None,
     patterns: Path | None,
     max_no_progress_cycles: int,
+    llm_url: str | None,
+    llm_model: str,
+    llm_key_file: Path | None,
+    llm_timeout: float,
     as_json: bool,
 ) -> None:
     """Say what failed, who began it, how sure that is, and whether a restart can help.
@@ -56,6 +62,7 @@ def command(
     from aorta.attribution.analysis import attribute
     from aorta.attribution.documents import SCHEMA, attribution_document
     from aorta.attribution.evidence import collect
+    from aorta.attribution.opinion import with_opinion
     from aorta.attribution.registry import built_in, with_user_file
     from aorta.attribution.words import described
     from aorta.core.exits import Exit
@@ -63,6 +70,7 @@ def command(
     evidence = collect(logs, failures, history, kernel_log, flight_recorder)
     registry = with_user_file(patterns) if patterns else built_in()
     result = attribute(evidence, registry=registry, no_progress_limit=max_no_progress_cycles)
+    result = with_opinion(result, adviser(llm_url, llm_model, llm_key_file, llm_timeout))
     if as_json:
         print_json(SCHEMA, attribution_document(result))
     else:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from aorta.cli.advising import adviser, adviser_options
 from aorta.cli.printing import say
 
 
@@ -34,6 +35,7 @@ from aorta.cli.printing import say
     help="Requests a second from one address; 0: no limit.",
 )
 @click.option("--max-no-progress-cycles", type=click.IntRange(min=0), default=3, show_default=True)
+@adviser_options
 def command(
     host: str,
     port: int,
@@ -42,6 +44,10 @@ def command(
     token_file: Path | None,
     rate_limit: float,
     max_no_progress_cycles: int,
+    llm_url: str | None,
+    llm_model: str,
+    llm_key_file: Path | None,
+    llm_timeout: float,
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
@@ -62,5 +68,6 @@ def command(
     token = read_token(token_file)
     if token is None and host not in {"127.0.0.1", "::1", "localhost"}:
         say("aorta: listening beyond this machine without --token-file: anybody there can ask")
-    settings = Settings(roots, database_url(db), token, rate_limit, max_no_progress_cycles)
+    asked = adviser(llm_url, llm_model, llm_key_file, llm_timeout)
+    settings = Settings(roots, database_url(db), token, rate_limit, max_no_progress_cycles, asked)
     serve(create_app(settings), host, port, lambda url: say(f"aorta: attribution service at {url}"))

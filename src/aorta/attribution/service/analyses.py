@@ -31,6 +31,7 @@ SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
 _REMEMBERED = 20_000
 _ATTEMPTS = 2
+_WORKERS = 1  # analyses take milliseconds; a second one would take the time of the answers
 _ROUNDS = 3  # a decision is worth less than its delay: agents wait for it
 _NO_ANSWER: dict[str, Any] = {
     "finding": None,
@@ -62,17 +63,8 @@ class _Cycle:
 
 
 class Analyses:
-    def __init__(
-        self,
-        store: Store,
-        jail: PathJail,
-        metrics: Metrics,
-        *,
-        workers: int = 1,
-        no_progress_limit: int = 3,
-    ) -> None:
-        self._store, self._jail, self._metrics = store, jail, metrics
-        self._workers, self._limit = workers, no_progress_limit
+    def __init__(self, store: Store, jail: PathJail, metrics: Metrics, rules: worker.Rules) -> None:
+        self._store, self._jail, self._metrics, self._rules = store, jail, metrics, rules
         self._pool = self._new_pool()
         self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
         self._unkept: list[tuple[Report, asyncio.Future[None]]] = []
@@ -204,7 +196,7 @@ class Analyses:
             self._metrics.analyses.inc()
             with self._metrics.seconds.time():
                 try:
-                    work = loop.run_in_executor(self._pool, worker.analyse, evidence, self._limit)
+                    work = loop.run_in_executor(self._pool, worker.analyse, evidence, self._rules)
                     return dict(await work)
                 except BrokenProcessPool:  # the worker was killed: its log may be to blame
                     self._pool = self._new_pool()
@@ -256,7 +248,7 @@ class Analyses:
 
     def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            self._workers,
+            _WORKERS,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=worker.prepare,
         )

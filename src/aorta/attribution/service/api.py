@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from aorta.attribution.jail import PathJail, PathRefusedError
+from aorta.attribution.service import worker
 from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.metrics import Metrics
@@ -42,7 +44,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        analyses = Analyses(store, jail, metrics, no_progress_limit=settings.no_progress_limit)
+        rules = worker.Rules(settings.no_progress_limit, settings.adviser)
+        analyses = Analyses(store, jail, metrics, rules)
         app.state.analyses = analyses
         await analyses.start()
         yield
@@ -54,6 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, token=settings.token, limit=RateLimit(settings.rate_limit))
     app.add_exception_handler(ApiError, _refused)
     app.add_exception_handler(PathRefusedError, _path_refused)
+    app.add_exception_handler(HTTPException, _not_served)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.include_router(_routes())
     app.include_router(peer_routes())
@@ -146,6 +150,15 @@ async def _path_refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, PathRefusedError)
     status = 400 if error.code == "invalid_path" else 403
     return ApiError(status, error.code, error.message).response()
+
+
+async def _not_served(_request: Request, error: Exception) -> Response:
+    """What the framework itself refuses, in our form: no such route, no such method, no readable body."""
+    assert isinstance(error, HTTPException)
+    code = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
+    response = ApiError(error.status_code, code or "refused", error.detail).response()
+    response.headers.update(error.headers or {})
+    return response
 
 
 async def _malformed(_request: Request, error: Exception) -> Response:

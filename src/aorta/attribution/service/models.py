@@ -8,7 +8,7 @@ from aorta.attribution.nouns import RankFailure
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
 Rank = Annotated[int, Field(ge=0, lt=1 << 31)]
-LogPath = Annotated[str, Field(min_length=1, max_length=4096)]
+LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
 
 
 class _Body(BaseModel):

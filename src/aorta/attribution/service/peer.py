@@ -14,10 +14,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field, StrictInt
 
 from aorta.attribution.service.guard import ApiError
-from aorta.attribution.service.models import CycleReport, ErrorBody, Id, LogPath
+from aorta.attribution.service.models import CycleReport, ErrorBody, Id
 from aorta.attribution.service.store import CycleKey
 
 SOURCE = "aorta"
+AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
 _WAIT = 60.0
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -26,7 +27,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 class LogSubmission(BaseModel):
-    log_path: LogPath
+    log_path: AnyPath
     user: Annotated[str, Field(max_length=200)] = "unknown"
     job_id: Id | None = None
     cycle_id: Annotated[StrictInt, Field(ge=0, lt=1 << 31)] | None = None
@@ -77,7 +78,7 @@ def peer_routes() -> APIRouter:
     @routes.get("/logs")
     async def read_log_result(
         request: Request,
-        log_path: Annotated[LogPath, Query()],
+        log_path: Annotated[AnyPath, Query()],
         wait: Annotated[bool, Query()] = False,
         file: Annotated[str | None, Query(max_length=4096)] = None,
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from aorta.attribution.opinion import Adviser
 from aorta.core.errors import UsageError
 
 _SHORTEST_TOKEN = 8
@@ -11,10 +12,11 @@ _SHORTEST_TOKEN = 8
 @dataclass(frozen=True)
 class Settings:
     allowed_roots: tuple[Path, ...]
-    database_url: str = "sqlite://"
+    database_url: str
     token: str | None = None
     rate_limit: float = 5000.0  # requests a second from one address
     no_progress_limit: int = 3
+    adviser: Adviser | None = None
 
 
 def database_url(database: str) -> str:

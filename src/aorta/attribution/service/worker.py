@@ -1,28 +1,43 @@
 """One analysis in a process of its own, so that a large log never slows the answers to agents."""
 
 import ctypes
+import os
 import signal
 import sys
+from dataclasses import dataclass
 
 from aorta.attribution.analysis import attribute
 from aorta.attribution.documents import decision_document, finding_document
 from aorta.attribution.nouns import Evidence
+from aorta.attribution.opinion import Adviser, with_opinion
 from aorta.attribution.registry import built_in
 
 _SET_PARENT_DEATH_SIGNAL = 1
+_BEHIND_THE_ANSWERS = 5  # how nice a worker is to the process that answers agents
 
 
 def prepare() -> None:
-    """Load what every analysis needs, leave Ctrl-C to the parent, and never outlive it."""
+    """Load what every analysis needs, leave Ctrl-C to the parent, and neither outlive nor outrun it."""
+    if os.nice(0) < _BEHIND_THE_ANSWERS:
+        os.nice(_BEHIND_THE_ANSWERS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     built_in()
 
 
-def analyse(evidence: Evidence, no_progress_limit: int) -> dict[str, object]:
+@dataclass(frozen=True)
+class Rules:
+    """What an analysis is told besides the evidence."""
+
+    no_progress_limit: int = 3
+    adviser: Adviser | None = None
+
+
+def analyse(evidence: Evidence, rules: Rules) -> dict[str, object]:
     """The answer as it is stored and sent."""
-    result = attribute(evidence, no_progress_limit=no_progress_limit)
+    result = attribute(evidence, no_progress_limit=rules.no_progress_limit)
+    result = with_opinion(result, rules.adviser)
     return {
         "finding": finding_document(result.finding),
         "decision": decision_document(result.decision),

@@ -1,0 +1,114 @@
+"""Reading logs: every engine finds the same, every byte is read once, ranks and lines are told rightly."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aorta.attribution import reading
+from aorta.attribution.reading import MARGIN, PIECE, Source, cleaned, line_at, line_numbers, pieces
+from aorta.attribution.registry import built_in
+from aorta.attribution.scanning import HyperscanScanner, PlainScanner, fastest_scanner
+from aorta.attribution.signs import read_ends, read_whole
+
+LITERALS = [b"Traceback", b"race", b"NVRM: Xid", b"Error: ", b"a(b)*[c"]
+
+
+@given(st.lists(st.sampled_from([*LITERALS, b"\n", b"\x00", b"x", b"Trace", b"\xff"])))
+def test_every_engine_finds_the_same_literals(parts: list[bytes]) -> None:
+    text = b"".join(parts)
+    expected = {index for index, literal in enumerate(LITERALS) if literal in text}
+    assert HyperscanScanner(LITERALS).present(text) == expected
+    assert PlainScanner(LITERALS).present(text) == expected
+
+
+def test_without_hyperscan_the_standard_library_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fastest_scanner(LITERALS).name == "hyperscan"
+    monkeypatch.setitem(sys.modules, "hyperscan", None)
+    assert fastest_scanner(LITERALS).name == "re"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.binary(max_size=300), max_size=60),
+    st.integers(0, 400),
+    st.integers(16, 200),
+)
+def test_pieces_are_the_source_cut_into_its_own_parts(
+    parts: list[bytes], begin: int, size: int
+) -> None:
+    text = b"\n".join(parts)
+    begin = min(begin, len(text))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "PIECE", size)
+        patch.setattr(reading, "MARGIN", size // 3)
+        found = list(pieces(Source("x", text=text), begin))
+    assert b"".join(piece.data[piece.start : piece.end] for piece in found) == text[begin:]
+    for piece in found:
+        assert text[piece.offset : piece.offset + len(piece.data)] == piece.data
+
+
+def test_memory_stays_bounded_by_a_line_that_never_ends() -> None:
+    endless = Source("x", text=b"x" * (5 * PIECE))
+    assert max(len(piece.data) for piece in pieces(endless)) <= 2 * (PIECE + MARGIN)
+
+
+@pytest.mark.parametrize(
+    ("raw", "rank", "text"),
+    [
+        (b"[rank3]: hello", 3, "hello"),
+        (b"[default1]:[rank1]: hello", 1, "hello"),
+        (b"\x1b[31m[rank2]:\x1b[0m  File", 2, " File"),
+        (b"7: hello", 7, "hello"),
+        (b"[Rank 5] Watchdog caught", 5, "Watchdog caught"),
+        (b"[12/500] loss 3", None, "[12/500] loss 3"),
+        (b"hello 3: there", None, "hello 3: there"),
+        (b"\xff\xfe broken", None, "\ufffd\ufffd broken"),
+    ],
+)
+def test_the_rank_of_a_line_is_what_its_prefix_says(
+    raw: bytes, rank: int | None, text: str
+) -> None:
+    line = cleaned(raw, Source("job.log"), 0)
+    assert (line.rank, line.text) == (rank, text)
+
+
+def test_in_the_file_of_one_rank_a_bare_number_is_no_prefix() -> None:
+    assert cleaned(b"7: hello", Source("rank_2.err", rank=2), 0).text == "7: hello"
+
+
+def test_a_carriage_return_ends_a_line_like_a_line_feed() -> None:
+    data = b"50%|###   |\r100%|######|\rValueError: x\n"
+    assert line_at(data, data.index(b"Value"), Source("x")).text == "ValueError: x"
+
+
+@given(st.lists(st.sampled_from([b"a\n", b"bb\n", b"\n"]), max_size=30), st.data())
+def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -> None:
+    text = b"".join(parts)
+    offsets = data.draw(st.lists(st.integers(0, len(text)), max_size=5))
+    expected = {offset: text[:offset].count(b"\n") + 1 for offset in offsets}
+    assert line_numbers(Source("x", text=text), offsets) == expected
+
+
+def test_a_failure_far_from_the_end_of_a_large_log_is_still_found(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    failure = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
+    log.write_bytes(b"quiet line\n" * 1000 + failure + b"quiet line\n" * 5_000_000)
+    source = Source("job.log", path=log)
+    assert not read_ends([source], built_in()).signs
+    (sign,) = read_whole([source], built_in()).signs
+    assert (sign.failure_class, sign.text) == ("host_oom", "MemoryError")
+
+
+def test_a_storm_of_the_same_error_keeps_its_first_and_its_last(tmp_path: Path) -> None:
+    log = tmp_path / "rank_0.err"
+    storm = b"".join(b"RuntimeError: number %d\n" % number for number in range(200_000))
+    log.write_bytes(storm)
+    signs = read_whole([Source("rank_0.err", 0, path=log)], built_in()).signs
+    assert len(signs) <= 20
+    assert (signs[0].text, signs[-1].text) == (
+        "RuntimeError: number 0",
+        "RuntimeError: number 199999",
+    )

@@ -1,0 +1,51 @@
+"""The service against its own OpenAPI description: what fits it is answered as it says, what does not is refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from benchmarks.faults.corpus import CORPUS
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import CheckFunction
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from attribution_service import Service, running_service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    database = tmp_path_factory.mktemp("contract") / "state.sqlite"
+    with running_service(CORPUS, database, "--rate-limit", "0") as running:
+        yield running
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_every_operation_keeps_to_its_description(service: Service, mode: GenerationMode) -> None:
+    description = schemathesis.openapi.from_url(f"{service.url}/openapi.json")
+    found = description.get_all_operations()
+    operations = [result.ok() for result in found if isinstance(result, Ok)]
+    for operation in operations:
+        if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
+            continue  # nothing about it can be wrong
+
+        @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def keeps_to_it(case: schemathesis.Case[Any]) -> None:
+            if "wait" in (case.query or {}) and mode is GenerationMode.POSITIVE:
+                case.query["wait"] = 0  # a long poll is right and slow
+            peer: list[CheckFunction] = (
+                [positive_data_acceptance] if case.operation.path == "/logs" else []
+            )
+            case.call_and_validate(timeout=60, excluded_checks=peer)
+
+        keeps_to_it()
+    assert len(operations) == 8
+
+
+def test_the_description_names_both_wires(service: Service) -> None:
+    with service.client() as client:
+        paths = set(client.get("/openapi.json").json()["paths"])
+    assert {"/v1/cycles", "/v1/jobs", "/logs", "/healthz", "/metrics"} <= paths
