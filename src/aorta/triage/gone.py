@@ -14,9 +14,10 @@ from aorta.engine.sequential import CalibrationJudge
 
 _ALPHA = 0.01  # the chance to call a stack failing that is good enough
 _BETA = 0.01  # the chance to call a stack good that fails like the original
-_CONFIRM_BETA = 0.001
+_CONFIRM_BETA = 0.005
 _CERTAIN = 0.99
 _LEARN_ALPHA = 0.2  # the rate of the original is its 80 % lower bound
+_LIKELY_ALPHA = 0.5
 _LEAST_RATE = 0.02
 
 
@@ -78,8 +79,10 @@ class GoneJudges:
 
     @property
     def likely_rate(self) -> float:
-        """For candidates, whose luck a confirmation would find out: an unbroken row of failures is taken as certain."""
-        return _CERTAIN if self._calibration.is_certain(self.original) else self.rate
+        """For candidates, whose luck a confirmation would find out: the rate as it looks, not the least it can be."""
+        if self._calibration.is_certain(self.original):
+            return _CERTAIN
+        return min(_CERTAIN, max(_LEAST_RATE, self.original.low(_LIKELY_ALPHA)))
 
 
 def failures(tally: Tally) -> Evidence:

@@ -1,0 +1,191 @@
+"""What a matrix promises, measured on simulated failures: false answers, power, trials saved; and what optimize mode costs.
+
+Everything that decides is the product's own code (schedule, stopping rule, tests); only the trials are drawn.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from aorta.core.outcome import Outcome, Tally, Verdict
+from aorta.core.point import Point, Purpose
+from aorta.core.strict import validated
+from aorta.search.cure import AXIS, CureSearch
+from aorta.search.interleaved import Interleaved, cell_of
+from aorta.triage.comparing import ALPHA, Call, compare_all, p_value
+from aorta.triage.gone import GoneJudges
+from aorta.triage.plan import Plan, Schedule, build_plan
+from aorta.triage.recipe import Recipe, RecipeFile
+from aorta.triage.stopping import Stopping
+
+MATRICES = 1000
+# n for 80 % power against a cell that never fails: one comparison at 5 %, and ten with Holm (search-and-statistics).
+POWER_TABLE = ((0.9, 5, 7), (0.7, 8, 12), (0.5, 12, 17), (0.3, 21, 33))
+
+
+def main() -> None:
+    _false_answers()
+    _power()
+    _smallest_stack()
+
+
+def _false_answers() -> None:
+    print(f"false answers in {MATRICES} matrices of 6 cells that are all the same, 12 trials each")
+    print(
+        "  rate   false works   false worse   either       trials of 72   (target: false works <= 5 %)"
+    )
+    plan, draw = _plan(cells=6, trials=12), random.Random(1)
+    for rate in (0.1, 0.3, 0.5, 0.7, 0.9):
+        found = [_matrix(plan, dict.fromkeys(plan.names, rate), draw) for _ in range(MATRICES)]
+        works, worse = (sum(one.has(call) for one in found) for call in (Call.WORKS, Call.WORSE))
+        either = sum(one.has(Call.WORKS) or one.has(Call.WORSE) for one in found)
+        trials = sum(one.trials for one in found) / MATRICES
+        shares = "   ".join(f"{100 * count / MATRICES:9.1f} %" for count in (works, worse, either))
+        print(f"  {rate:4.1f}  {shares}   {trials:12.1f}")
+
+
+def _power() -> None:
+    print(f"power: a cell that never fails is said to work ({MATRICES} matrices)")
+    print(
+        "  baseline   cells   trials   power     all trials   trials run   (target: 80 %, one-sided)"
+    )
+    draw = random.Random(2)
+    for rate, alone, among_ten in POWER_TABLE:
+        for cells, trials in ((2, alone), (11, among_ten)):
+            plan = _plan(cells, trials)
+            rates = {**dict.fromkeys(plan.names, rate), plan.names[1]: 0.0}
+            found = [_matrix(plan, rates, draw) for _ in range(MATRICES)]
+            power = sum(one.calls[plan.names[1]] is Call.WORKS for one in found) / MATRICES
+            spent = sum(one.trials for one in found) / MATRICES
+            print(
+                f"  {rate:8.1f}   {cells - 1:5d}   {trials:6d}   {100 * power:5.1f} %   "
+                f"{100 * _exact_power(rate, trials, cells - 1):8.1f} %   {spent:6.1f} of {cells * trials}"
+            )
+
+
+def _exact_power(rate: float, trials: int, comparisons: int) -> float:
+    """That of the same two-sided test with every trial run: what stopping early must not lose."""
+    return sum(
+        math.comb(trials, hits) * rate**hits * (1 - rate) ** (trials - hits)
+        for hits in range(trials + 1)
+        if p_value(0, trials, hits, trials) * comparisons <= ALPHA
+    )
+
+
+def _smallest_stack() -> None:
+    print("optimize: trials for the smallest stack, beside trying each mitigation alone (100 runs)")
+    print("  mitigations   needed   rate   right     trials   stacks   one at a time")
+    for size in (8, 16, 32):
+        for needed in (1, 2):
+            for rate in (1.0, 0.5):
+                runs = [_optimize(size, needed, rate, seed) for seed in range(100)]
+                right = sum(one.right for one in runs)
+                trials, stacks = (
+                    sum(getattr(one, what) for one in runs) / len(runs)
+                    for what in ("trials", "stacks")
+                )
+                sweep = sum(one.sweep for one in runs) / len(runs)
+                alone = f"{sweep:13.1f}" if needed == 1 else f"{sweep:9.1f}, no answer"
+                print(
+                    f"  {size:11d}   {needed:6d}   {rate:4.1f}   {right:3d} %   {trials:8.1f}   "
+                    f"{stacks:6.1f}   {alone}"
+                )
+
+
+@dataclass(frozen=True)
+class _Answered:
+    calls: dict[str, Call]
+    trials: int
+
+    def has(self, call: Call) -> bool:
+        return call in self.calls.values()
+
+
+def _plan(cells: int, trials: int) -> Plan:
+    names = ["baseline", *(f"c{n}" for n in range(cells - 1))]
+    document = {
+        "schema_version": 1,
+        "workload": "command",
+        "trials": trials,
+        "workload_config": {"command": "true"},
+        "confound": {"baseline_cell": "baseline"},
+        "cells": [
+            {
+                "name": name,
+                "mitigations": ["none"],
+                "environment": "local",
+                "extra_env": {"CELL": name},
+            }
+            for name in names
+        ],
+    }
+    content = validated(RecipeFile, document, file="benchmark")
+    return build_plan(Recipe(content, base=Path("/")), "cpu")
+
+
+def _matrix(plan: Plan, rates: dict[str, float], draw: random.Random) -> _Answered:
+    search = Interleaved(plan.names, place=Schedule(plan).place, is_open=Stopping(plan).is_open)
+    while not search.done:
+        (point,) = search.ask(1)
+        failed = draw.random() < rates[cell_of(point)]
+        outcome = Outcome.REPRODUCED if failed else Outcome.CLEAN
+        search.tell(point, Verdict(failed, Tally.of([outcome])))
+    found = compare_all(search.tallies, plan.baseline.name, plan.inert)
+    calls = {name: comparison.call for name, comparison in found.items()}
+    return _Answered(calls, sum(tally.trials for tally in search.tallies.values()))
+
+
+@dataclass(frozen=True)
+class _Optimized:
+    right: bool
+    trials: int
+    stacks: int
+    sweep: int
+
+
+def _optimize(size: int, needed: int, rate: float, seed: int) -> _Optimized:
+    draw = random.Random(seed)
+    cure = frozenset(draw.sample(range(size), needed))
+    search, judges = CureSearch([f"m{n}" for n in range(size)]), GoneJudges(cap=40)
+    trials = calibration = stacks = 0
+    while not search.done:
+        (point,) = search.ask(1)
+        spent = _judge(search, judges, point, cure, rate, draw)
+        calibration = calibration or spent
+        trials += spent
+        stacks += 1
+    alone = CureSearch([f"m{n}" for n in range(size)])
+    asked = [Point.of({AXIS: (item,)}) for item in range(size)]
+    confirmed = [Point.of({AXIS: tuple(cure)}, Purpose.CONFIRM)] if needed == 1 else []
+    sweep = calibration + sum(
+        _judge(alone, judges, point, cure, rate, draw, tell=False) for point in asked + confirmed
+    )
+    right = [frozenset(found.items) for found in search.cures] == [cure]
+    return _Optimized(right, trials, stacks, sweep)
+
+
+def _judge(
+    search: CureSearch,
+    judges: GoneJudges,
+    point: Point,
+    cure: frozenset[int],
+    rate: float,
+    draw: random.Random,
+    *,
+    tell: bool = True,
+) -> int:
+    """Trials until the judge is sure of this point."""
+    judge, tally, on = judges.judge_for(point), Tally(), point[AXIS]
+    gone = isinstance(on, tuple) and cure <= set(on)
+    while (verdict := judge.verdict(tally)) is None:
+        failed = not gone and draw.random() < rate
+        tally += Outcome.REPRODUCED if failed else Outcome.CLEAN
+    if tell:
+        judges.learn(point, verdict)
+        search.tell(point, verdict)
+    return tally.trials
+
+
+if __name__ == "__main__":
+    main()
