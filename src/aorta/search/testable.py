@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aorta.search.timeline import Timeline, Vector
 
-GIVE_UP_BELOW = 0.06  # a state less likely to run than this is not worth a build
+GIVE_UP_BELOW = 0.08  # a state less likely to run than this is not worth a build
 
 _PRIOR = ((1.0, 1.0), (2.0, 1.0), (3.0, 1.0), (6.0, 1.0))  # at distance 1, 2-3, 4-7, further
 _PRIOR_SEEN = (6.0, 1.0)
@@ -18,7 +18,8 @@ _PRIOR_SEEN = (6.0, 1.0)
 @dataclass(frozen=True)
 class _Kind:
     """`seen`: every version of the state ran before, in another combination. `edge`: a state that ran is its nearest
-    tried neighbour on one side, so that it may well run itself. `distance` to the nearest broken one, in powers of two.
+    tried neighbour on one side, so that it may well run itself; then `distance` is that to the broken one on the other,
+    in powers of two.
     """
 
     seen: bool = False
@@ -74,5 +75,6 @@ class Testability:
         above = min((p for p in tried if p > here), default=None)
         sides = [side for side in (below, above) if side is not None]
         gap = min((abs(here - side) for side in sides if not tried[side]), default=1 << 30)
-        distance = min(max(gap, 1).bit_length() - 1, len(_PRIOR) - 1)
-        return _Kind(edge=any(tried[side] for side in sides), distance=distance)
+        if not any(tried[side] for side in sides):
+            return _Kind()
+        return _Kind(edge=True, distance=min(max(gap, 1).bit_length() - 1, len(_PRIOR) - 1))
