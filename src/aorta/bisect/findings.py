@@ -214,18 +214,21 @@ def _about_repair(main: Found, older: Interval) -> str:
 
 
 def count(findings: Findings, outcome: Outcome, answers: Sequence[Answer]) -> None:
-    """What finding the answer took, and apart from it what checking it took."""
-    checking = outcome.partner.answer.records if outcome.partner else ()
-    searching = [record for answer in answers for record in answer.records]
-    sought = [r for r in searching if r.point.purpose is not Purpose.REPLAY and r not in checking]
-    checked = [r for r in searching if r.point.purpose is Purpose.REPLAY or r in checking]
-    keys = {record.point.config_key for record in sought}
-    findings.builds, findings.tests = len(keys), len(sought)
-    findings.checks = {
-        "builds": len({r.point.config_key for r in checked} - keys),
-        "tests": len(checked),
-    }
-    findings.cached = outcome.main.cached
+    """What finding the answer took, and apart from it what checking it took. Containers of days count as states."""
+    sought: list[object] = []
+    checked: list[object] = []
+    for found in outcome.searched:
+        for record in found.answer.records:
+            is_check = record.point.purpose is Purpose.REPLAY
+            (checked if is_check else sought).append(found.version_set(record.point))
+    if partner := outcome.partner_search:
+        checked += [partner.version_set(record.point) for record in partner.answer.records]
+    own = {id(found.answer) for found in (*outcome.searched, outcome.partner_search) if found}
+    days = [r.point for answer in answers if id(answer) not in own for r in answer.records]
+    findings.builds = len(set(sought)) + len({point.config_key for point in days})
+    findings.tests = len(sought) + len(days)
+    findings.checks = {"builds": len(set(checked) - set(sought)), "tests": len(checked)}
+    findings.cached = sum(found.cached for found in outcome.searched)
     findings.resumed_trials = sum(answer.ending.resumed_trials for answer in answers)
 
 

@@ -16,7 +16,7 @@ from aorta.bisect.experiment import Assigns, ProbedCommand, VersionsExperiment
 from aorta.bisect.histories import Line, merged_line
 from aorta.bisect.package import Package, moving, whole
 from aorta.bisect.stages import MAIN, Stages
-from aorta.core.point import Purpose
+from aorta.core.point import Point, Purpose
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.rundir import PRIVATE, write_atomically
@@ -78,6 +78,11 @@ class Found:
         change = interval.changes[0]
         return moving(self.packages)[change.package], change.rank
 
+    def version_set(self, point: Point) -> frozenset[tuple[str, str]]:
+        """What a point of this search is made of, packages that stand still included."""
+        named = {name: str(value) for name, value in point.values}
+        return frozenset(whole(self.packages, named).items())
+
     def versions(self, vector: Sequence[int]) -> dict[str, str]:
         return whole(self.packages, self.search.timeline.versions(tuple(vector)))
 
@@ -90,12 +95,14 @@ class Outcome:
     inner: Found | None = None
     merge: str | None = None
     partner: Found | None = None
+    partner_search: Found | None = None  # also where it found that there is none
+    searched: list[Found] = field(default_factory=list)  # the main search and those inside merges
     warnings: list[str] = field(default_factory=list)
 
 
 def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
     main = _search(setting, MAIN, packages, sentinels=True)
-    outcome = Outcome(main)
+    outcome = Outcome(main, searched=[main])
     if setting.stages.interrupted or main.single is None:
         return outcome
     _look_into_merge(setting, outcome)
@@ -146,6 +153,7 @@ def _look_into_merge(setting: Setting, outcome: Outcome) -> None:
             for p in found.packages
         ]
         inner = _search(setting, f"merge-{depth}", packages, silent=_silent(found))
+        outcome.searched.append(inner)
         if inner.single is None:
             outcome.warnings.append(_about_merge(inner, single))
             return
@@ -197,6 +205,7 @@ def _look_for_partner(setting: Setting, outcome: Outcome) -> None:
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
     partner = _search(setting, "partner", packages, assume={vector: tried})
+    outcome.partner_search = partner
     if partner.search.ends is EndsVerdict.DIFFER:
         outcome.partner = partner
 

@@ -78,6 +78,7 @@ class _Client:
         try:
             body, headers = self._get(url, self._authorization)
         except urllib.error.HTTPError as refused:
+            refused.close()
             if refused.code != 401 or self._authorization is not None:
                 raise self._error(_about(refused)) from None
             self._authorization = self._answer_to(refused.headers.get("WWW-Authenticate", ""))
@@ -107,6 +108,7 @@ class _Client:
         try:
             body, _ = self._get(f"{realm}?{query}", f"Basic {basic}" if basic else None)
         except urllib.error.HTTPError as refused:
+            refused.close()
             raise self._error(f"it gives no token ({_about(refused)})") from None
         content = _object(body)
         token = content.get("token") or content.get("access_token")

@@ -20,7 +20,7 @@ from aorta.search.contradiction import fixed_in_between
 from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
 from aorta.search.interval import Interval, Rotation, likeliest_group, shortest_interval
 from aorta.search.rates import BAD_RATE, GOOD_RATE
-from aorta.search.testable import GIVE_UP_BELOW, Testability
+from aorta.search.testable import Testability
 from aorta.search.timeline import Timeline, Vector
 
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
@@ -217,7 +217,7 @@ class TimelineBisection:
             if high - low > 1 and self._chance(middle) == 1.0:
                 return middle
             promising = [
-                ((p - low) * (high - p) * self._worth(p), -p) for p in range(low + 1, high)
+                ((p - low) * (high - p) * self._chance(p), -p) for p in range(low + 1, high)
             ]
             score, place = max(promising, default=(0.0, 0))
             if score > 0:
@@ -239,8 +239,8 @@ class TimelineBisection:
         belief = self._supposing(pending)
         best = self._built_instead(belief, belief.best_position())
         if self._chance(best) < 1.0:
-            best = max(belief.plausible_positions(), key=lambda p: belief.gain(p) * self._worth(p))
-        if belief.gain(best) * self._worth(best) < _WORTHLESS:
+            best = max(belief.plausible_positions(), key=lambda p: belief.gain(p) * self._chance(p))
+        if belief.gain(best) * self._chance(best) < _WORTHLESS:
             return None
         return best
 
@@ -253,10 +253,6 @@ class TimelineBisection:
     def _chance(self, position: int) -> float:
         vector = self.timeline.state(position)
         return 1.0 if vector in self.trials else self._testability.chance(self.timeline, vector)
-
-    def _worth(self, position: int) -> float:
-        chance = self._chance(position)
-        return chance if chance >= GIVE_UP_BELOW else 0.0
 
     def _confirmation(
         self, group: Interval, waiting: Counter[Vector]
@@ -280,7 +276,7 @@ class TimelineBisection:
 
     def _splits(self, position: int) -> bool:
         """Whether a trial at this state could still tell its two neighbours apart, or has done so."""
-        return self._worth(position) > 0
+        return self._chance(position) > 0
 
     def _shortest(self) -> Interval:
         return shortest_interval(self.timeline, self._belief, self.settings.confidence)
@@ -353,6 +349,6 @@ class TimelineBisection:
         for low, high in [*sides, *[(self._floor, group.start)] * bool(sides)]:
             known = sorted({low, high, *chosen, *(p for p in tried if low < p < high)})
             wide = max(pairwise(known), key=lambda g: g[1] - g[0], default=None)
-            if wide and wide[1] - wide[0] > 1 and self._worth(sum(wide) // 2):
+            if wide and wide[1] - wide[0] > 1 and self._chance(sum(wide) // 2):
                 chosen.append(sum(wide) // 2)
         return chosen

@@ -5,20 +5,37 @@ goes, apart for each distance to the nearest broken state: where one breakage la
 each commit breaks on its own, it tries the next one.
 """
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 
 from aorta.search.timeline import Timeline, Vector
 
-GIVE_UP_BELOW = 0.06  # a state less likely to run than this is not worth a build
+GIVE_UP_BELOW = 0.08  # a state less likely to run than this is not worth a build
 
 _PRIOR = ((1.0, 1.0), (2.0, 1.0), (3.0, 1.0), (6.0, 1.0))  # at distance 1, 2-3, 4-7, further
-_PRIOR_SEEN = (6.0, 1.0)  # every version of the state ran before, in another combination
+_PRIOR_SEEN = (6.0, 1.0)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """`seen`: every version of the state ran before, in another combination. `edge`: a state that ran is its nearest
+    tried neighbour on one side, so that it may well run itself; then `distance` is that to the broken one on the other,
+    in powers of two.
+    """
+
+    seen: bool = False
+    edge: bool = False
+    distance: int = 0
+
+    @property
+    def prior(self) -> tuple[float, float]:
+        return _PRIOR_SEEN if self.seen else _PRIOR[self.distance]
 
 
 class Testability:
     def __init__(self) -> None:
         self.untestable: set[Vector] = set()
-        self._tries: dict[object, tuple[int, int]] = {}
+        self._ran: set[Vector] = set()
+        self._tries: dict[_Kind, tuple[int, int]] = {}
         self._seen: set[tuple[int, int]] = set()
 
     def learn(self, timeline: Timeline, vector: Vector, *, ran: bool) -> None:
@@ -26,30 +43,38 @@ class Testability:
         good, bad = self._tries.get(kind, (0, 0))
         self._tries[kind] = (good + ran, bad + (not ran))
         if ran:
+            self._ran.add(vector)
             self._seen.update(enumerate(vector))
         else:
             self.untestable.add(vector)
 
     def chance(self, timeline: Timeline, vector: Vector) -> float:
+        """0 for a state not worth a build: broken itself, or deep inside a stretch where nothing ran."""
         if vector in self.untestable:
             return 0.0
         if not self.untestable:
             return 1.0
         kind = self._kind(timeline, vector)
         good, bad = self._tries.get(kind, (0, 0))
-        prior_good, prior_bad = _PRIOR_SEEN if kind == "seen" else _PRIOR[int(str(kind))]
-        return (prior_good + good) / (prior_good + prior_bad + good + bad)
+        prior_good, prior_bad = kind.prior
+        chance = (prior_good + good) / (prior_good + prior_bad + good + bad)
+        return chance if chance >= GIVE_UP_BELOW or kind.edge or kind.seen else 0.0
 
-    def _kind(self, timeline: Timeline, vector: Vector) -> object:
+    def _kind(self, timeline: Timeline, vector: Vector) -> _Kind:
         if all(version in self._seen for version in enumerate(vector)):
-            return "seen"
+            return _Kind(seen=True)
         here = timeline.position(vector)
-        broken = (timeline.position(other) for other in self.untestable)
-        return _bucket(here, (position for position in broken if position is not None))
-
-
-def _bucket(here: int | None, broken: Iterable[int]) -> int:
-    if here is None:
-        return len(_PRIOR) - 1
-    distance = min((abs(here - position) for position in broken), default=1 << 30)
-    return min(max(distance, 1).bit_length() - 1, len(_PRIOR) - 1)
+        if here is None:
+            return _Kind(distance=len(_PRIOR) - 1)
+        tried = {
+            position: vector in self._ran
+            for vector in (*self._ran, *self.untestable)
+            if (position := timeline.position(vector)) is not None
+        }
+        below = max((p for p in tried if p < here), default=None)
+        above = min((p for p in tried if p > here), default=None)
+        sides = [side for side in (below, above) if side is not None]
+        gap = min((abs(here - side) for side in sides if not tried[side]), default=1 << 30)
+        if not any(tried[side] for side in sides):
+            return _Kind()
+        return _Kind(edge=True, distance=min(max(gap, 1).bit_length() - 1, len(_PRIOR) - 1))

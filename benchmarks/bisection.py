@@ -1,0 +1,233 @@
+"""What a bisection costs: builds of steady failures, trials of flaky ones, and how honest its confidence is.
+
+The peer's builds are those measured on the same shapes with its own code (50 seeds); `git-bayesect` runs here, on the
+same seeds. Every run has its own seed, so that the table is the same every time.
+"""
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+
+from aorta.core.outcome import Verdict
+from aorta.search.bisection import Settings, TimelineBisection
+from aorta.search.timeline import History, Timeline, Vector
+
+SEEDS = 200
+CANDIDATES = 1024
+
+
+@dataclass(frozen=True)
+class Ran:
+    right: bool
+    trials: int
+    rounds: int
+    builds: int
+    width: int = 1
+    ideal: int = 1
+
+
+def main() -> None:
+    with ProcessPoolExecutor() as pool:
+
+        def over_seeds(run: Callable[[int], Ran], seeds: int = SEEDS) -> list[Ran]:
+            return list(pool.map(run, range(seeds), chunksize=5))
+
+        _steady(over_seeds)
+        _unbuildable(over_seeds)
+        _flaky(over_seeds)
+        _side_by_side(over_seeds)
+        _calibration(over_seeds)
+
+
+OverSeeds = Callable[..., list[Ran]]
+
+
+def _steady(over_seeds: OverSeeds) -> None:
+    print(f"distinct builds until the commit is named, {SEEDS} seeds, mean / max")
+    print(f"{'packages x commits':<34}{'aorta':>14}{'target':>12}{'jax-toolbox-triage':>21}")
+    rows = [
+        ((1000,), "uniform", "12 / 12", "12.0 / 12"),
+        ((64,) * 3, "uniform", "9.7 / 10", "10.0 / 16"),
+        ((64,) * 5, "uniform", "10.4 / 11", "11.5 / 17"),
+        ((64,) * 5, "same", "10.4 / 11", "21.0 / 33"),
+        ((64,) * 5, "window", "10.4 / 11", "21.2 / 36"),
+    ]
+    words = {"uniform": "", "same": ", equal timestamps", "window": ", separate windows"}
+    for sizes, spread, target, peer in rows:
+        ran = over_seeds(partial(steady_run, sizes, spread))
+        assert all(one.right for one in ran)
+        builds = [one.builds for one in ran]
+        shape = f"{len(sizes)} x {sizes[0]}{words[spread]}"
+        ours = f"{statistics.fmean(builds):.1f} / {max(builds)}"
+        print(f"{shape:<34}{ours:>14}{target:>12}{peer:>21}")
+
+
+def _unbuildable(over_seeds: OverSeeds) -> None:
+    print("\n3 x 64, commits that do not build: width of the answer (ideal), builds mean / max")
+    for share, peer in ((0.1, "2.00 (1.20)"), (0.3, "8.20 (2.06)")):
+        ran = over_seeds(partial(unbuildable_run, share))
+        assert all(one.right for one in ran)
+        width = statistics.fmean(one.width for one in ran)
+        ideal = statistics.fmean(one.ideal for one in ran)
+        builds = [one.builds for one in ran]
+        print(
+            f"  {share:.0%}: {width:.2f} ({ideal:.2f}), {width / ideal:.2f} of the ideal (target 1.1), "
+            f"{statistics.fmean(builds):.1f} / {max(builds)} builds; peer {peer}"
+        )
+
+
+def _flaky(over_seeds: OverSeeds) -> None:
+    print(f"\nflaky, {CANDIDATES} candidates, rates unknown, 0.95: mean trials (right) [builds]")
+    print(f"{'fails/flakes':<16}{'aorta':>24}{'target':>10}{'git-bayesect 1.2':>20}")
+    for fails, flakes, target in ((0.5, 0.0, 51), (0.5, 0.02, 64), (0.9, 0.02, 25), (0.3, 0.0, 92)):
+        ran = over_seeds(partial(flaky_run, CANDIDATES, fails, flakes, 1, 0.95))
+        peer = "not installed"
+        if find_spec("git_bayesect"):
+            theirs = over_seeds(partial(git_bayesect_run, CANDIDATES, fails, flakes))
+            peer = _trials_and_right(theirs)
+        builds = statistics.fmean(one.builds for one in ran)
+        ours = f"{_trials_and_right(ran)} [{builds:.0f}]"
+        print(f"{f'{fails} / {flakes}':<16}{ours:>24}{target:>10}{peer:>20}")
+
+
+def _side_by_side(over_seeds: OverSeeds) -> None:
+    print("\nside by side, fails 0.5, flakes 0: rounds / trials (target 12 rounds at 8 workers)")
+    for workers in (2, 8):
+        ran = over_seeds(partial(flaky_run, CANDIDATES, 0.5, 0.0, workers, 0.95), 40)
+        rounds = statistics.fmean(one.rounds for one in ran)
+        trials = statistics.fmean(one.trials for one in ran)
+        right = statistics.fmean(one.right for one in ran)
+        print(f"  {workers} workers: {rounds:.1f} / {trials:.0f} ({right:.2f})")
+
+
+def _calibration(over_seeds: OverSeeds) -> None:
+    """Rates drawn anew for each run: what is stated must hold over what may come, not at one chosen rate."""
+    print("\ncalibration, 128 candidates, fails 0.2-1, flakes 0-0.05: wrong answers (allowed)")
+    for level in (0.8, 0.9, 0.95, 0.99):
+        ran = over_seeds(partial(any_rate_run, level), 400)
+        wrong = statistics.fmean(not one.right for one in ran)
+        bar = "#" * round(100 * wrong)
+        print(
+            f"  {level:.2f}: {wrong:6.1%} ({1 - level:.0%})  {bar}|{'.' * round(100 * (1 - level))}"
+        )
+
+
+def _trials_and_right(ran: Sequence[Ran]) -> str:
+    trials = statistics.fmean(one.trials for one in ran)
+    return f"{trials:.1f} ({statistics.fmean(one.right for one in ran):.3f})"
+
+
+# -- one run ------------------------------------------------------------------------------------------------------
+
+
+def _run(
+    timeline: Timeline,
+    judge: Callable[[Vector], bool | None],
+    culprit: tuple[int, int],
+    *,
+    workers: int = 1,
+    confidence: float = 0.95,
+    ideal: int = 1,
+) -> Ran:
+    search = TimelineBisection(timeline, Settings(confidence=confidence))
+    trials = rounds = 0
+    while not search.done and trials < 5000:
+        rounds += 1
+        for point in search.ask(workers):
+            trials += 1
+            search.tell(point, Verdict(judge(timeline.vector(point))))
+    answer = search.answer
+    changes = {(c.package, c.rank + 1) for c in answer.changes} if answer else set()
+    return Ran(culprit in changes, trials, rounds, search.states_tried, len(changes), ideal)
+
+
+def _histories(sizes: Sequence[int], spread: str, rng: random.Random) -> list[History]:
+    histories = []
+    for index, size in enumerate(sizes):
+        low, high = {"uniform": (0.0, 30.0), "same": (1.0, 1.0)}.get(spread, (-index, 1.0 - index))
+        times = tuple(sorted(rng.uniform(low, high) for _ in range(size + 1)))
+        versions = tuple(f"{index}.{i}" for i in range(size + 1))
+        histories.append(History(f"p{index}", versions, times))
+    return histories
+
+
+def steady_run(sizes: Sequence[int], spread: str, seed: int) -> Ran:
+    rng = random.Random(seed)
+    timeline = Timeline(_histories(sizes, spread, rng))
+    package = rng.randrange(len(sizes))
+    rank = rng.randrange(1, sizes[package] + 1)
+    return _run(timeline, lambda vector: vector[package] >= rank, (package, rank))
+
+
+def unbuildable_run(share: float, seed: int) -> Ran:
+    """Each commit breaks on its own; the ideal is the run of broken commits around the culprit in its own package."""
+    rng = random.Random(seed)
+    timeline = Timeline(_histories((64,) * 3, "uniform", rng))
+    package, rank = rng.randrange(3), rng.randrange(1, 65)
+    broken = [{i for i in range(1, 64) if rng.random() < share} for _ in range(3)]
+    low, high = rank - 1, rank
+    while low in broken[package]:
+        low -= 1
+    while high in broken[package]:
+        high += 1
+
+    def judge(vector: Vector) -> bool | None:
+        if any(version in broken[index] for index, version in enumerate(vector)):
+            return None
+        return vector[package] >= rank
+
+    return _run(timeline, judge, (package, rank), ideal=high - low)
+
+
+def flaky_run(
+    candidates: int, fails: float, flakes: float, workers: int, confidence: float, seed: int
+) -> Ran:
+    rng = random.Random(seed)
+    culprit = rng.randrange(1, candidates)
+    timeline = Timeline([History("package", tuple(str(i) for i in range(candidates)))])
+    done = _run(
+        timeline,
+        lambda vector: rng.random() < (fails if vector[0] >= culprit else flakes),
+        (0, culprit),
+        workers=workers,
+        confidence=confidence,
+    )
+    exact = done.right and done.width == 1
+    return Ran(exact, done.trials, done.rounds, done.builds)
+
+
+def any_rate_run(confidence: float, seed: int) -> Ran:
+    """An interval is right if it holds the culprit: that is what it states."""
+    rng = random.Random(50_000 + seed)
+    fails, flakes, culprit = rng.uniform(0.2, 1.0), rng.uniform(0.0, 0.05), rng.randrange(1, 128)
+    timeline = Timeline([History("package", tuple(str(i) for i in range(128)))])
+    return _run(
+        timeline,
+        lambda vector: rng.random() < (fails if vector[0] >= culprit else flakes),
+        (0, culprit),
+        confidence=confidence,
+    )
+
+
+def git_bayesect_run(candidates: int, fails: float, flakes: float, seed: int) -> Ran:
+    """Its index 0 is the newest commit; the last index that fails is the culprit."""
+    peer = import_module("git_bayesect")  # it has no types
+    rng = random.Random(seed)
+    last_bad = candidates - 1 - rng.randrange(1, candidates)
+    bisector = peer.Bisector([1.0] * candidates)
+    trials = 0
+    while max(bisector.distribution) < 0.95 and trials < 5000:
+        index = bisector.select()
+        bisector.record(index, rng.random() < (fails if index <= last_bad else flakes))
+        trials += 1
+    found = int(bisector.distribution.argmax())
+    return Ran(found == last_bad, trials, trials, trials)
+
+
+if __name__ == "__main__":
+    main()

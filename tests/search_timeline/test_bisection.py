@@ -1,0 +1,211 @@
+"""What the bisection promises: few builds, the right answer or an honest one, however the trials lie."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point
+from aorta.search.bisection import Settings, TimelineBisection
+from aorta.search.ends import EndsVerdict
+from aorta.search.timeline import Timeline, Vector
+from timelines import flaky_judge, one_package, random_histories, simulate
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    st.sampled_from(["uniform", "same", "window"]),
+    st.randoms(use_true_random=False),
+)
+def test_a_steady_failure_needs_only_halving_and_the_two_ends(
+    sizes: list[int], spread: str, rng: random.Random
+) -> None:
+    timeline = Timeline(random_histories(sizes, rng, spread=spread))
+    package = rng.randrange(len(sizes))
+    culprit = rng.randrange(1, sizes[package] + 1)
+    done = simulate(timeline, lambda vector: vector[package] >= culprit)
+    assert done.changes == {(package, culprit)}
+    assert done.search.states_tried <= math.ceil(math.log2(sum(sizes))) + 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 40),
+    st.integers(1, 8),
+    st.sampled_from([1.0, 0.8]),
+    st.randoms(use_true_random=False),
+)
+def test_whatever_is_asked_is_wanted_and_asked_once(
+    states: int, workers: int, fails: float, rng: random.Random
+) -> None:
+    """The engine drops what is not wanted and asks again: an unwanted question would go round for ever."""
+    judge = flaky_judge(rng.randrange(1, states), fails, 0.0, rng)
+    broken = {i for i in range(1, states - 1) if rng.random() < 0.2}
+    search = TimelineBisection(one_package(states), Settings(sentinels=2))
+    pending: list[Point] = []
+    asked = set()
+    for _ in range(600):
+        if search.done:
+            break
+        pending = [point for point in pending if search.wants(point)]
+        while len(pending) < workers and (found := search.ask(1, pending)):
+            assert search.wants(found[0])
+            assert found[0] not in pending
+            pending.append(found[0])
+        point = pending.pop(rng.randrange(len(pending)))
+        assert point not in asked
+        asked.add(point)
+        vector = search.timeline.vector(point)
+        search.tell(point, Verdict(None if vector[0] in broken else judge(vector)))
+    assert search.done
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(3, 60), st.randoms(use_true_random=False))
+def test_told_the_same_it_asks_the_same(states: int, rng: random.Random) -> None:
+    judge = flaky_judge(rng.randrange(1, states), 0.7, 0.02, rng)
+    first, twin = (TimelineBisection(one_package(states)) for _ in range(2))
+    for _ in range(40):
+        if first.done:
+            break
+        [one], [two] = first.ask(1), twin.ask(1)
+        assert one == two
+        verdict = Verdict(judge(first.timeline.vector(one)))
+        first.tell(one, verdict)
+        twin.tell(two, verdict)
+    assert (first.done, first.best) == (twin.done, twin.best)
+
+
+@pytest.mark.parametrize(
+    ("fails", "flakes", "most"), [(0.5, 0.0, 60), (0.9, 0.02, 32), (0.3, 0.0, 110)]
+)
+def test_a_flaky_failure_is_found_at_the_stated_confidence(
+    fails: float, flakes: float, most: float
+) -> None:
+    runs, right, trials = 30, 0, 0
+    for seed in range(runs):
+        rng = random.Random(seed)
+        culprit = rng.randrange(1, 1024)
+        done = simulate(one_package(1024), flaky_judge(culprit, fails, flakes, rng))
+        right += done.changes == {(0, culprit)}
+        trials += done.trials
+    assert right >= 26
+    assert trials / runs <= most
+
+
+def test_eight_workers_need_few_rounds() -> None:
+    rounds = []
+    for seed in range(4):
+        rng = random.Random(seed)
+        culprit = rng.randrange(1, 1024)
+        done = simulate(one_package(1024), flaky_judge(culprit, 0.5, 0.0, rng), workers=8)
+        rounds.append(done.rounds)
+    assert sum(rounds) / len(rounds) <= 14
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(5, 60), st.sampled_from([0.1, 0.3, 0.5]), st.randoms(use_true_random=False))
+def test_states_that_cannot_be_tested_are_gone_around_and_what_they_hide_is_told(
+    states: int, share: float, rng: random.Random
+) -> None:
+    broken = {i for i in range(1, states - 1) if rng.random() < share}
+    culprit = rng.randrange(1, states)
+    done = simulate(one_package(states), lambda v: None if v[0] in broken else v[0] >= culprit)
+    low, high = culprit - 1, culprit
+    while low in broken:
+        low -= 1
+    while high in broken:
+        high += 1
+    assert done.changes >= {(0, i) for i in range(low + 1, high + 1)}
+    assert (0, culprit) in done.changes
+
+
+def test_a_long_stretch_that_does_not_build_is_not_walked_through_step_by_step() -> None:
+    broken = range(300, 420)
+    done = simulate(one_package(1000), lambda v: None if v[0] in broken else v[0] >= 350)
+    assert {(0, i) for i in range(300, 421)} == done.changes
+    assert done.search.states_tried < 60
+
+
+def test_two_changes_that_must_move_together_are_the_answer() -> None:
+    rng = random.Random(3)
+    for _ in range(20):
+        timeline = Timeline(random_histories([30, 30, 20], rng))
+        first, second = rng.randrange(1, 31), rng.randrange(1, 31)
+
+        def judge(v: Vector, a: int = first, b: int = second) -> bool | None:
+            return None if (v[0] >= a) != (v[1] >= b) else v[0] >= a
+
+        done = simulate(timeline, judge)
+        assert done.changes == {(0, first), (1, second)}
+
+
+def test_one_broken_commit_of_each_package_does_not_widen_the_answer_of_another() -> None:
+    rng = random.Random(5)
+    widths = []
+    for _ in range(20):
+        timeline = Timeline(random_histories([40, 40, 40], rng))
+        broken = [{i for i in range(1, 40) if rng.random() < 0.2} for _ in range(3)]
+        culprit = next(
+            i for i in iter(lambda: rng.randrange(1, 41), 0) if {i, i - 1}.isdisjoint(broken[1])
+        )
+
+        def judge(v: Vector, bad: int = culprit, out: list[set[int]] = broken) -> bool | None:
+            if any(rank in out[package] for package, rank in enumerate(v)):
+                return None
+            return v[1] >= bad
+
+        done = simulate(timeline, judge)
+        assert (1, culprit) in done.changes
+        widths.append(len(done.changes))
+    assert sum(widths) / len(widths) <= 1.1
+
+
+def test_broken_repaired_and_broken_again_is_noticed() -> None:
+    done = simulate(
+        one_package(64),
+        lambda v: 10 <= v[0] < 40 or v[0] >= 55,
+        settings=Settings(sentinels=2),
+    )
+    assert done.changes == {(0, 55)}
+    assert len(done.search.fixed_before) == 1
+
+
+def test_a_bad_end_that_never_fails_and_a_good_end_that_always_does() -> None:
+    silent = simulate(one_package(50), lambda _: False)
+    assert silent.search.ends is EndsVerdict.BAD_DOES_NOT_FAIL
+    loud = simulate(one_package(50), lambda _: True)
+    assert loud.search.ends is EndsVerdict.GOOD_FAILS_TOO
+    assert loud.trials <= 8
+    assert loud.search.answer is None
+
+
+def test_more_confidence_is_never_less_right() -> None:
+    right = {0.8: 0, 0.99: 0}
+    for level in right:
+        for seed in range(25):
+            rng = random.Random(seed)
+            culprit = rng.randrange(1, 128)
+            done = simulate(
+                one_package(128),
+                flaky_judge(culprit, 0.6, 0.05, rng),
+                settings=Settings(confidence=level),
+            )
+            right[level] += done.changes == {(0, culprit)}
+    assert right[0.99] >= 24
+    assert right[0.99] >= right[0.8] - 1
+
+
+def test_where_nothing_more_can_be_learned_the_answer_is_an_interval_at_its_level() -> None:
+    search = TimelineBisection(one_package(100))
+    for _ in range(9):
+        [point] = search.ask(1)
+        search.tell(point, Verdict(search.timeline.vector(point)[0] >= 60))
+    answer = search.answer
+    assert answer is not None
+    assert answer.start <= 59 < answer.stop
+    assert answer.mass >= 0.95

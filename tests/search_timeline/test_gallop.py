@@ -1,0 +1,78 @@
+"""Back in growing steps over days with holes, then bisection between the last good and the first bad one."""
+
+import random
+
+import pytest
+
+from aorta.core.outcome import Verdict
+from aorta.search.gallop import GallopBack, GallopVerdict
+
+
+def search(
+    days: list[int], first_bad: int, *, fails: float = 1.0, seed: int = 0, workers: int = 1
+) -> tuple[GallopBack, list[int]]:
+    rng = random.Random(seed)
+    gallop = GallopBack("container", [f"{d:04d}" for d in days], [float(d) for d in days])
+    tried: list[int] = []
+    while not gallop.done and len(tried) < 500:
+        for point in gallop.ask(workers):
+            day = int(str(point["container"]))
+            tried.append(day)
+            gallop.tell(point, Verdict(day >= first_bad and rng.random() < fails))
+    return gallop, tried
+
+
+def found(gallop: GallopBack) -> tuple[int, int]:
+    assert gallop.bisection is not None
+    answer = gallop.bisection.answer
+    assert answer is not None
+    names = answer.timeline.histories[0].versions
+    return int(names[answer.start]), int(names[answer.stop])
+
+
+@pytest.mark.parametrize("age", [1, 2, 17, 64, 128, 359])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_two_neighbouring_days_are_found_whatever_the_age(age: int, workers: int) -> None:
+    rng = random.Random(age)
+    days = sorted({399, *(d for d in range(400) if rng.random() > 0.1)})
+    gallop, tried = search(days, 400 - age, workers=workers)
+    good, bad = found(gallop)
+    assert good < 400 - age <= bad
+    assert days.index(bad) == days.index(good) + 1
+    if workers == 1:
+        assert len(set(tried)) <= 20
+
+
+def test_a_series_that_never_passes_is_walked_to_its_oldest_day_and_no_further() -> None:
+    gallop, tried = search(list(range(0, 700, 3)), -1)
+    assert gallop.verdict is GallopVerdict.NEVER_GOOD
+    assert min(tried) == 0
+    assert len(tried) <= 16
+
+
+def test_a_newest_day_that_does_not_fail_is_no_question() -> None:
+    gallop, _ = search(list(range(30)), 99)
+    assert gallop.verdict is GallopVerdict.DOES_NOT_FAIL
+
+
+def test_a_flaky_failure_is_mostly_placed_right() -> None:
+    right = 0
+    for seed in range(20):
+        gallop, _ = search(list(range(200)), 150, fails=0.7, seed=seed)
+        right += found(gallop) == (149, 150)
+    assert right >= 17
+
+
+def test_days_that_are_known_are_not_tried() -> None:
+    days = [float(d) for d in range(20)]
+    gallop = GallopBack(
+        "container",
+        [str(d) for d in range(20)],
+        days,
+        first=4.0,
+        known_bad=True,
+        known_good=True,
+    )
+    assert gallop.verdict is GallopVerdict.BRACKETED
+    [point] = gallop.ask(1)
+    assert 4 < int(str(point["container"])) < 19
