@@ -12,7 +12,9 @@ from services.ray_cluster import RayCluster
 
 
 @pytest.fixture
-def executor(ray_cluster: RayCluster) -> Iterator[ClusterExecutor]:
+def executor(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterExecutor]:
+    for name, value in ray_cluster.environ.items():
+        monkeypatch.setenv(name, value)
     ex = ClusterExecutor(RayTasks(ray_cluster.address, Resources()), jobs=2, grace=0.5)
     yield ex
     ex.close()
