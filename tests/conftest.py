@@ -8,7 +8,9 @@ import pytest
 from services import requirements
 from services.engines import DockerEngine, PodmanEngine, start_docker, start_podman
 from services.images import Rootfs, busybox_rootfs, python_rootfs
+from services.ray_cluster import RayCluster, start_ray
 from services.registry import Registry, start_registry
+from services.slurm import SlurmCluster, start_slurm
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +37,25 @@ def oci_registry() -> Iterator[Registry]:
     registry = start_registry()
     yield registry
     registry.stop()
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[SlurmCluster]:
+    """Four private nodes. Tests that use it carry `@pytest.mark.xdist_group("slurm")`."""
+    requirements.demand(requirements.SLURM)
+    cluster = start_slurm()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """A head and two nodes. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
+    cluster = start_ray()
+    cluster.add_node()
+    cluster.add_node()
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,21 +1,293 @@
-"""Slurm."""
+"""Trials on a real Slurm of four nodes: the contract, inside and outside an allocation, and what befalls a cluster."""
 
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from aorta.core.trial import Resources
+from aorta.core.errors import InfrastructureError
+from aorta.core.point import Point
+from aorta.core.trial import Resources, TrialEnd
 from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.slurm import SlurmJobs
-from executor_contract import ExecutorContract
+from aorta.executors.slurm import SlurmJobs, slurm_placement
+from aorta_cli import aorta, start_aorta
+from executor_contract import Bench, ExecutorContract, pid_in
+from launched import eventually
+from processes import wait_for_file, wait_until_gone
+from searched import search_on
+from services.slurm import CPUS, NODES, SlurmCluster
+
+pytestmark = pytest.mark.xdist_group("slurm")
 
 
 @pytest.fixture
-def executor() -> Iterator[ClusterExecutor]:
-    ex = ClusterExecutor(SlurmJobs(Resources()), jobs=2, grace=0.5)
-    yield ex
-    ex.close()
+def cluster(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
+    for name, value in slurm_cluster.environ.items():
+        monkeypatch.setenv(name, value)
+    return slurm_cluster
 
 
-class TestSlurm(ExecutorContract):
-    pass
+@pytest.fixture
+def allocation(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Two whole nodes, as in a shell that `salloc` opened."""
+    said = subprocess.run(
+        ("salloc", "--no-shell", "--nodes=2", "--ntasks-per-node=4"), capture_output=True, text=True
+    ).stderr
+    granted = re.search(r"Granted job allocation (\d+)", said)
+    assert granted, said
+    monkeypatch.setenv("SLURM_JOB_ID", granted[1])
+    monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", "4(x2)")
+    yield granted[1]
+    cluster("scancel", granted[1])
+
+
+def opened(resources: Resources | None = None, jobs: int | None = 2) -> ClusterExecutor:
+    wanted = resources or Resources()
+    return ClusterExecutor(slurm_placement(wanted), jobs=jobs, resources=wanted, grace=0.5)
+
+
+class TestJobs(ExecutorContract):
+    @pytest.fixture
+    def executor(self, cluster: SlurmCluster) -> Iterator[ClusterExecutor]:
+        executor = opened()
+        yield executor
+        executor.close()
+
+
+class TestSteps(ExecutorContract):
+    @pytest.fixture
+    def executor(self, allocation: str) -> Iterator[ClusterExecutor]:
+        executor = opened()
+        yield executor
+        executor.close()
+
+
+def ends_of(executor: ClusterExecutor, count: int) -> list[TrialEnd]:
+    ends: list[TrialEnd] = []
+    deadline = time.monotonic() + 90
+    while len(ends) < count and time.monotonic() < deadline:
+        ends += executor.wait(1.0)
+    assert len(ends) == count
+    return ends
+
+
+def test_slots_are_what_fits_on_the_cluster(cluster: SlurmCluster) -> None:
+    sizes = {
+        len(NODES) * CPUS: Resources(),
+        len(NODES): Resources(cpus=3),
+        len(NODES) * 2: Resources(gpus=1),
+        CPUS * 2: Resources(nodes=2),
+    }
+    for expected, resources in sizes.items():
+        executor = opened(resources, jobs=None)
+        try:
+            assert executor.slots == expected, resources
+        finally:
+            executor.close()
+
+
+def test_trials_started_together_are_one_array(cluster: SlurmCluster, tmp_path: Path) -> None:
+    executor = opened(jobs=4)
+    try:
+        bench = Bench(executor, tmp_path)
+        for _ in range(4):
+            bench.start("bash", "-c", "echo $SLURM_ARRAY_JOB_ID")
+        jobs = {end.stdout.path.read_text().strip() for end in ends_of(executor, 4)}
+    finally:
+        executor.close()
+    assert len(jobs) == 1
+
+
+def test_a_trial_gets_its_gpus(cluster: SlurmCluster, tmp_path: Path) -> None:
+    executor = opened(Resources(gpus=2))
+    try:
+        end = Bench(executor, tmp_path).shell("echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE")
+    finally:
+        executor.close()
+    assert end.stdout.path.read_text().split() == ["0,1", "2"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_every_rank_of_a_trial_on_two_nodes_has_its_own_logs(
+    inside: bool, cluster: SlurmCluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if inside:
+        request.getfixturevalue("allocation")
+    executor = opened(Resources(nodes=2, tasks_per_node=2), jobs=1)
+    try:
+        script = 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME"; echo oops >&2; exit $SLURM_PROCID'
+        end = Bench(executor, tmp_path).shell(script)
+    finally:
+        executor.close()
+    assert end.failed, end
+    lines = end.stdout.path.read_text().splitlines()
+    assert len({line.split()[-1] for line in lines}) == 2
+    for rank in range(4):
+        out = end.stdout.path.parent / f"rank_{rank}.out"
+        assert out.read_text().startswith(f"rank {rank} on n")
+        assert out.with_suffix(".err").read_text() == "oops\n"
+
+
+def test_cancelling_a_trial_of_several_ranks_ends_every_rank(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    executor = opened(Resources(nodes=2), jobs=1)
+    try:
+        bench = Bench(executor, tmp_path)
+        script = f"setsid sleep 300 & echo $! > {tmp_path}/pid$SLURM_PROCID; wait"
+        trial = bench.start("bash", "-c", script)
+        runaways = [pid_in(tmp_path / f"pid{rank}") for rank in (0, 1)]
+        executor.cancel(trial.id)
+        assert bench.end().cancelled
+        wait_until_gone(*runaways)
+    finally:
+        executor.close()
+    assert eventually(lambda: not cluster.queue())
+
+
+def test_a_time_limit_is_no_answer_and_says_so(cluster: SlurmCluster, tmp_path: Path) -> None:
+    executor = opened()
+    try:
+        bench = Bench(executor, tmp_path)
+        bench.start("bash", "-c", f"echo $SLURM_JOB_ID > {tmp_path}/job; sleep 300")
+        wait_for_file(tmp_path / "job")
+        job = str(pid_in(tmp_path / "job"))
+        # A limit in whole minutes is the shortest there is; the scheduler's own word is the same one.
+        cluster("scontrol", "update", f"JobId={job}", "TimeLimit=0:01")
+        cluster("scancel", "--signal=TERM", "--batch", job)
+        end = bench.end()
+    finally:
+        executor.close()
+    assert end.lost
+    assert not end.failed
+    assert " (on n" in end.lost
+
+
+def test_a_preempted_trial_is_lost_and_its_node_avoided(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    executor = opened(Resources(cpus=CPUS), jobs=1)
+    try:
+        bench = Bench(executor, tmp_path)
+        bench.start("bash", "-c", f"echo $SLURMD_NODENAME > {tmp_path}/node; sleep 300")
+        wait_for_file(tmp_path / "node")
+        whole = ("--exclusive", f"--nodes={len(NODES)}", "--output=/dev/null")
+        cluster("sbatch", "--partition=urgent", *whole, "--wrap=sleep 2")
+        end = bench.end()
+        assert end.lost
+        assert "preempted" in end.lost
+        lost_on = (tmp_path / "node").read_text().strip()
+        again = bench.shell("echo $SLURMD_NODENAME")
+        assert again.stdout.path.read_text().strip() in set(NODES) - {lost_on}
+    finally:
+        executor.close()
+
+
+def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    def victim() -> str | None:
+        nodes = [path.read_text().strip() for path in tmp_path.rglob("node")]
+        return nodes[-1] if nodes else None
+
+    def kill_a_node() -> None:
+        if eventually(lambda: bool(victim())):
+            killed.append(str(victim()))
+            cluster.kill_node(killed[0])
+
+    killed: list[str] = []
+    killer = threading.Thread(target=kill_a_node)
+    killer.start()
+    try:
+        found = search_on(opened(jobs=3), tmp_path, threshold=37, seconds=1.0)
+    finally:
+        killer.join()
+        for name in killed:
+            cluster.start_node(name)
+        cluster.wait_until_idle()
+    assert killed
+    assert found.errors
+    assert found.answer == Point.of({"N": 37})
+
+
+def test_killing_the_owner_empties_the_queue_and_the_nodes(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    script = f"echo $$ > {tmp_path}/$SLURM_ARRAY_TASK_ID.pid; sleep 300"
+    words = ("run", "--executor", "slurm", "--trials", "6", "--cpus-per-task", "4")
+    process = start_aorta(*words, "--", "bash", "-c", script, cwd=tmp_path)
+    assert eventually(lambda: len(list(tmp_path.glob("*.pid"))) >= 4)
+    pids = [pid_in(path) for path in tmp_path.glob("*.pid")]
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait_until_gone(*pids)
+    assert eventually(lambda: not cluster.queue())
+
+
+def test_one_flag_takes_a_run_to_the_cluster(cluster: SlurmCluster, tmp_path: Path) -> None:
+    done = aorta(
+        "run", "--executor", "slurm", "--trials", "5", "--json", "--extra-env", "FLAG=7",
+        "--", "bash", "-c", "echo $SLURMD_NODENAME $FLAG; exit $((SLURM_ARRAY_TASK_ID == 2))",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.exit_code == 1, done.stderr
+    report = done.json()
+    assert report["rate"]["of"] == 5
+    assert report["rate"]["reproduced"] == 1
+    logs = [(tmp_path / row["logs"] / "stdout.log").read_text() for row in report["trials"]]
+    assert all(re.fullmatch(r"n\d 7\n", log) for log in logs)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--partition", "nope"), "partition nope has 0 nodes"),
+        (("--cpus-per-task", "99"), "99 CPUs"),
+    ],
+)
+def test_what_the_cluster_cannot_give_is_one_line_and_exit_5(
+    options: tuple[str, str], words: str, cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    done = aorta("run", "--executor", "slurm", *options, "--json", "--", "true", cwd=tmp_path)
+    assert done.exit_code == 5
+    assert words in done.json()["error"]["message"]
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="scontrol is not on PATH"):
+        SlurmJobs(Resources())
+
+
+def test_a_directory_that_the_nodes_do_not_share_loses_the_trial_with_the_reason(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    executor = opened()
+    try:
+        bench = Bench(executor, tmp_path)
+        trial = bench.start("true")
+        for marker in trial.trial_dir.glob(".aorta-*"):
+            marker.unlink()
+        end = bench.end()
+    finally:
+        executor.close()
+    assert "must lie on a file system that every node shares" in (end.lost or "")
+
+
+def test_a_finished_run_leaves_no_trace_but_its_results(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    done = aorta("run", "--executor", "slurm", "--trials", "2", "--", "true", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert eventually(lambda: not cluster.queue())
+    assert not list((tmp_path / "results").rglob(".aorta-*"))
+    assert json.loads((tmp_path / "results/command/result.json").read_text())["status"] == "done"

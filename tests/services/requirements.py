@@ -27,6 +27,12 @@ DOCKER = Component(
 PODMAN = Component("podman", ("podman", "runc"), ("podman", "catatonit", "runc"), needs_root=True)
 REGISTRY = Component("an OCI registry", ("docker-registry",), ("docker-registry",))
 BUSYBOX = Component("a static busybox", ("busybox",), ("busybox-static",))
+SLURM = Component(
+    "Slurm",
+    ("slurmctld", "slurmd", "sbatch", "munged"),
+    ("munge", "slurm-client", "slurmctld", "slurmd"),
+    needs_root=True,
+)
 PYTHON = Component("Debian's python3", ("/usr/bin/python3",), ("python3",))
 
 
