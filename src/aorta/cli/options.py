@@ -11,6 +11,8 @@ from aorta.core.errors import AortaError, UsageError
 
 if TYPE_CHECKING:  # pydantic costs more than all of click: not for a help text
     from aorta.core.oracle import Oracle
+    from aorta.engine.events import Listener
+    from aorta.engine.pictures import Picture
     from aorta.executors import Executor
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -77,6 +79,26 @@ def running_trials(command: Command) -> Command:
 def _of_a_cluster(name: str, **about: Any) -> Callable[[Command], Command]:
     """An option that only a scheduler understands, or one whose default fits every machine."""
     return click.option(name, **about)
+
+
+def watchable(command: Command) -> Command:
+    return click.option(
+        "--watch", is_flag=True, help="Serve this run's page live to this machine; says where."
+    )(command)
+
+
+def views(given: dict[str, Any], picture: "Picture | None" = None) -> "list[Listener]":
+    """Everything that shows a run while it goes on, as `talking` and `watchable` ask for."""
+    from aorta.engine.progress import progress_for
+
+    shown = progress_for(picture=picture, quiet=given["quiet"], verbose=given["verbose"])
+    if not given["watch"]:
+        return shown
+    from aorta.report.watch.beside import WatchBeside
+
+    beside = WatchBeside(shown, lambda words: click.echo(words, err=True))
+    click.get_current_context().call_on_close(beside.close)
+    return [beside]
 
 
 def resumable(command: Command) -> Command:

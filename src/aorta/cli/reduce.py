@@ -32,6 +32,7 @@ _DEFAULT_OUTPUT = Path("reduce")
 @options.environment_layers
 @options.running_trials
 @options.resumable
+@options.watchable
 @click.option("--dry-run", is_flag=True, help="Search, and leave nothing on disk.")
 @options.talking
 @click.pass_context
@@ -131,10 +132,10 @@ def _overrides(given: dict[str, Any]) -> "Overrides":
 
 
 def _run(plan: "ReducePlan", given: dict[str, Any]) -> "ReduceReport":
-    from aorta.engine.progress import progress_for
+    from aorta.engine.pictures import AxesPicture
     from aorta.reduce.running import Place, reduce_workload, rehearse
 
-    listeners = progress_for(quiet=given["quiet"], verbose=given["verbose"])
+    listeners = options.views(given, AxesPicture())
     resume = given["resume"]
     if given["dry_run"]:
         return rehearse(plan, lambda: options.executor_from(given), listeners)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     "--results-dir", type=click.Path(path_type=Path), default=Path("results"), show_default=True
 )
 @options.resumable
+@options.watchable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.talking
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
@@ -79,14 +80,14 @@ def _plan(given: dict[str, Any]) -> "RunPlan":
 
 
 def _run(plan: "RunPlan", given: dict[str, Any]) -> "RunReport":
-    from aorta.engine.progress import progress_for
+    from aorta.engine.pictures import TrialsPicture
     from aorta.workloads.running import run_trials
 
     resume = given["resume"]
     return run_trials(
         plan,
         lambda: options.executor_from(given),
-        progress_for(quiet=given["quiet"], verbose=given["verbose"]),
+        options.views(given, TrialsPicture()),
         resuming=resume is not None,
         resume=Path(resume) if resume else None,
     )

@@ -101,6 +101,7 @@ class Engine:
         """Until the search is done, a budget is spent, or the run is stopped. The executor is closed afterwards."""
         spent_before = self.journal.played[-1].elapsed if self.journal.played else 0.0
         self._began = self._clock() - spent_before
+        self._emit(events.RunStarted(self.run_dir))
         for note in self.journal.notes:
             self._emit(events.Note(note))
         try:

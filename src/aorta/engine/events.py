@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from aorta.core.exits import Exit
 from aorta.core.outcome import Verdict
@@ -37,6 +38,11 @@ class Ending:
             Reason.TERMINATED: Exit.TERMINATED,
             Reason.INFRASTRUCTURE: Exit.INFRASTRUCTURE,
         }[self.reason]
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    run_dir: Path
 
 
 @dataclass(frozen=True)
@@ -79,5 +85,14 @@ class RunEnded:
     ending: Ending
 
 
-Event = PointOpened | TrialStarted | TrialEnded | TrialCancelled | PointSettled | Note | RunEnded
+Event = (
+    RunStarted
+    | PointOpened
+    | TrialStarted
+    | TrialEnded
+    | TrialCancelled
+    | PointSettled
+    | Note
+    | RunEnded
+)
 Listener = Callable[[Event], None]

@@ -9,6 +9,7 @@ from aorta.core.durations import show_duration
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
+from aorta.engine.pictures import Picture
 
 Describe = Callable[[Point], str]
 
@@ -72,13 +73,17 @@ class PlainProgress:
 
 
 def progress_for(
-    describe: Describe = describe_values, *, quiet: bool = False, verbose: bool = False
+    describe: Describe = describe_values,
+    *,
+    picture: Picture | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> list[Listener]:
-    """No view, the live one on a terminal, or plain lines elsewhere."""
+    """No view, the live one with its picture on a terminal, or plain lines elsewhere."""
     if quiet:
         return []
     if sys.stderr.isatty() and not verbose:
         from aorta.engine.terminal import TerminalProgress
 
-        return [TerminalProgress(describe)]
+        return [TerminalProgress(describe, picture=picture)]
     return [PlainProgress(describe, verbose=verbose)]

@@ -12,6 +12,7 @@ from aorta.core.durations import show_duration
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event
+from aorta.engine.pictures import Picture
 from aorta.engine.progress import Describe
 
 _COLOURS = {"reproduced": "red", "clean": "green", "other": "yellow", "error": "magenta"}
@@ -21,8 +22,11 @@ _RECENT = 6
 class TerminalProgress:
     """Redraws in place and leaves one summary line behind; never writes to stdout."""
 
-    def __init__(self, describe: Describe, console: Console | None = None) -> None:
+    def __init__(
+        self, describe: Describe, console: Console | None = None, picture: Picture | None = None
+    ) -> None:
         self._describe = describe
+        self._picture = picture
         self._console = console or Console(stderr=True)
         self._began = time.monotonic()
         self._running: dict[tuple[Point, int], float] = {}
@@ -30,7 +34,7 @@ class TerminalProgress:
         self._settled: deque[Text] = deque(maxlen=_RECENT)
         self._best: Point | None = None
         self._live = Live(
-            get_renderable=self._picture,
+            get_renderable=self._drawn,
             console=self._console,
             refresh_per_second=4,
             transient=True,
@@ -38,6 +42,8 @@ class TerminalProgress:
         self._live.start()
 
     def __call__(self, event: Event) -> None:
+        if self._picture is not None:
+            self._picture(event)
         match event:
             case events.TrialStarted(point, index):
                 self._running[point, index] = time.monotonic()
@@ -57,7 +63,7 @@ class TerminalProgress:
             case events.RunEnded():
                 self._live.stop()
 
-    def _picture(self) -> Group:
+    def _drawn(self) -> Group:
         now = time.monotonic()
         counts = Text(
             f"{sum(self._outcomes.values())} trials in {show_duration(now - self._began)}"
@@ -68,8 +74,17 @@ class TerminalProgress:
         for (point, index), since in list(self._running.items()):
             what = f"running {show_duration(now - since):>6}  #{index} {self._describe(point)}"
             rows.add_row(Text(what, style="cyan", overflow="ellipsis", no_wrap=True))
-        lines: list[Text | Table] = [*self._settled, rows, counts]
+        lines: list[Text | Table] = [*self._settled, *self._characters(), rows, counts]
         if self._best is not None and self._best.values:
             best = f"best so far: {self._describe(self._best)}"
             lines.append(Text(best, style="bold", overflow="ellipsis", no_wrap=True))
         return Group(*lines)
+
+    def _characters(self) -> list[Text]:
+        """The picture, in as many lines as leave room for the rest."""
+        if self._picture is None:
+            return []
+        options = self._console.options
+        drawn = self._picture.lines(options.max_width, ascii_only=options.ascii_only)
+        room = max(0, options.max_height - _RECENT - len(self._running) - 4)
+        return [Text(line, overflow="crop", no_wrap=True) for line in drawn[:room]]

@@ -122,7 +122,7 @@ def _facts(facts: Facts) -> Markup:
 
 
 def _is_long(value: object) -> bool:
-    return not isinstance(value, Markup) and len(str(value)) > 40
+    return not isinstance(value, Markup) and len(str(value)) > 32
 
 
 def _figure(figure: Figure, class_: str | None = None) -> Markup:

@@ -26,7 +26,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)"
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10
-_LONGEST_LINE = 2000
+_LONGEST_TEXT = 600
 ATTRIBUTION = "aorta.attribution/"
 
 Gather = Callable[[Path], dict[str, Any]]
@@ -105,7 +105,7 @@ class Reader:
 
     def _scrubbed(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         learn_document(self._scrubber, raw)
-        clean: dict[str, Any] = scrub_document(self._scrubber, raw)[0]
+        clean: dict[str, Any] = shortened(scrub_document(self._scrubber, raw)[0])
         return clean
 
 
@@ -182,7 +182,7 @@ def read_json_lines(path: Path) -> list[Document]:
 
 
 def read_tail(path: Path, most: int = _TAIL) -> list[str]:
-    """The last lines of a log, without colours, no line longer than anyone reads."""
+    """The last lines of a log, without colours."""
     try:
         with path.open("rb") as file:
             file.seek(0, 2)
@@ -196,12 +196,17 @@ def read_tail(path: Path, most: int = _TAIL) -> list[str]:
 
 
 def clean_lines(content: str) -> list[str]:
-    return [cut(line) for line in _ANSI.sub("", content).replace("\r\n", "\n").split("\n")]
+    return _ANSI.sub("", content).replace("\r\n", "\n").split("\n")
 
 
-def cut(line: str) -> str:
-    rest = len(line) - _LONGEST_LINE
-    return line if rest <= 0 else f"{line[:_LONGEST_LINE]} … ({rest} more characters)"
+def shortened(value: Any) -> Any:
+    """The same data with no text longer than anyone reads on a page."""
+    if isinstance(value, str):
+        rest = len(value) - _LONGEST_TEXT
+        return value if rest <= 0 else f"{value[:_LONGEST_TEXT]} … ({rest} more characters)"
+    if isinstance(value, Mapping):
+        return {shortened(key): shortened(inner) for key, inner in value.items()}
+    return [shortened(inner) for inner in value] if isinstance(value, list) else value
 
 
 def read_records_of(path: Path) -> list[TrialRecord]:
@@ -238,8 +243,8 @@ def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
         key=point.key,
         config=point.config_key,
         outcome=record.outcome,
-        why=cut(replaced[record.why]),
-        signature=cut(replaced[record.signature.text]) if record.signature else "",
+        why=replaced[record.why],
+        signature=replaced[record.signature.text] if record.signature else "",
         duration=record.duration,
         elapsed=record.elapsed,
         exit_code=record.exit_code,

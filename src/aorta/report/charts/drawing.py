@@ -16,6 +16,7 @@ _SHAPES = {
     "accepted": "M{x:.1f} {y:.1f}m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0",
     "rejected": "M{x:.1f} {y:.1f}m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0",
 }
+_SPOKEN = 1200  # characters that somebody may want to hear of a picture
 _MANY = 400  # beyond this a dot a mark: shapes would only hide one another
 
 
@@ -27,7 +28,7 @@ def canvas(width: int, height: float, says: str, *content: object) -> Markup:
         width=width,
         height=round(height),
         role="img",
-        aria_label=says,
+        aria_label=fitted(says, _SPOKEN * CHARACTER),
     )
 
 

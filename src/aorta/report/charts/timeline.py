@@ -11,7 +11,7 @@ from aorta.report.markup import Markup, el
 Atoms = Sequence[tuple[int, int, float]]
 """`(first candidate, one past the last, weight of each)`: candidates between the same trials share a weight."""
 
-_LANE, _RIDGE = 22, 30
+_LANE, _RIDGE = 30, 30
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def page(run: Run) -> Page:
         verb="attribute",
         title=run.name,
         answer=findings.answer(finding, decision),
-        facts=Facts(findings.facts(finding, decision)),
+        facts=Facts(findings.facts(finding)),
         picture=_picture(finding),
         sections=findings.sections(finding, decision),
         missing=[] if finding else ["finding: the document holds none"],

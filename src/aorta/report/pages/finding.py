@@ -58,9 +58,8 @@ def answer(finding: Document, decision: Document, action_taken: str = "") -> Ans
     said = _ACTIONS.get(action, action.lower())
     sentence = f"{who} {kind.replace('_', ' ')}{sure}" + (f": {said}" if said else "")
     tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if action == "STOP" else Tone.FOUND
-    more = " ".join(
-        filter(None, [words(finding, "summary"), words(decision, "reason"), action_taken])
-    )
+    said_more = (words(finding, "summary"), words(decision, "reason"), action_taken)
+    more = " ".join(f"{each.strip().rstrip('.')}." for each in said_more if each.strip())
     return Answer(sentence, tone, more)
 
 
@@ -70,7 +69,7 @@ def _who(root: Document) -> str:
     return f"Rank {rank}{where} began it:" if rank else f"It began{where}:"
 
 
-def facts(finding: Document, decision: Document) -> list[tuple[str, object]]:
+def facts(finding: Document) -> list[tuple[str, object]]:
     root = section(finding, "root")
     candidates = [
         ("Class", words(finding, "class")),
@@ -78,8 +77,6 @@ def facts(finding: Document, decision: Document) -> list[tuple[str, object]]:
         ("Node", words(root, "node")),
         ("Device", words(root, "device")),
         ("Last step", words(finding, "last_step")),
-        ("Decision", words(decision, "action")),
-        ("Rule", words(decision, "rule")),
         ("Fingerprint", words(finding, "fingerprint")),
     ]
     return [(name, value) for name, value in candidates if value]

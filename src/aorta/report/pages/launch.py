@@ -73,7 +73,7 @@ def page(run: Run) -> Page:
         verb="launch",
         title=words(last, "job_id") or run.name,
         answer=_answer(run, infos, finding, decision),
-        facts=Facts([*_facts(run, infos), *findings.facts(finding, decision)]),
+        facts=Facts([*_facts(run, infos), *findings.facts(finding)]),
         picture=_picture(lives),
         sections=[*findings.sections(finding, decision), *_cycles(infos), *_ranks(last)],
         missing=[] if infos else ["cycle_info.json: no cycle has been written down yet"],

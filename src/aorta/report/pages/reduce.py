@@ -25,7 +25,7 @@ from aorta.report.model import (
     Table,
     Tone,
 )
-from aorta.report.opening import Run, Trial, cut, read_json, read_json_lines
+from aorta.report.opening import Run, Trial, read_json, read_json_lines
 from aorta.report.pages.common import standing, trials_section, usual_facts
 from aorta.report.words import counted, factor, listed, percent, rate, seconds
 
@@ -273,7 +273,7 @@ def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: i
         at = numbers[index] if index < len(numbers) else None
         if at is not None and at > before + 1:
             lines.append(Line(f"… {counted(at - before - 1, 'line')} gone …", mark="gone"))
-        lines.append(Line("" if isinstance(item, int) else cut(str(item)), at, "kept"))
+        lines.append(Line("" if isinstance(item, int) else str(item), at, "kept"))
         before = at if at is not None else before
     if len(kept) > _MOST_LINES:
         lines.append(Line(f"… {len(kept) - _MOST_LINES} more kept …"))

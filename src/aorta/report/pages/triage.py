@@ -261,7 +261,7 @@ def _spread(cell: Document) -> Spread | None:
         middle=middle,
         q3=times[-1 - quarter] if len(times) > 3 else p90 if p90 is not None else high,
         high=high,
-        values=times if len(times) <= 60 else (),
+        values=times if len(times) <= 24 else (),
         baseline=words(cell, "call") == "(baseline)",
         note=_beside(cell),
     )

@@ -21,6 +21,7 @@ from aorta.report.watch.following import Following, whole_page
 
 LOOPBACK = "127.0.0.1"
 _HEARTBEAT = 10.0
+_GOODBYE = 2.0  # seconds a run may end later because somebody looks
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'nonce-{nonce}'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -56,8 +57,10 @@ class WatchServer:
         threading.Thread(target=self.serve, name="aorta-watch-server", daemon=True).start()
 
     def stop(self) -> None:
-        """For another thread than the serving one. Viewers are told, and keep the last picture."""
+        """For another thread than the serving one. Viewers get the last picture, and are told that it is the last."""
         self.following.refresh()
+        self.following.close()
+        self._server.wait_for_viewers(_GOODBYE)
         self._server.shutdown()
         self.close()
 
@@ -71,7 +74,18 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], watch: WatchServer) -> None:
         self.watch = watch
+        self._viewers = 0
+        self._gone = threading.Condition()
         super().__init__(address, _Handler)
+
+    def count_viewer(self, change: int) -> None:
+        with self._gone:
+            self._viewers += change
+            self._gone.notify_all()
+
+    def wait_for_viewers(self, patience: float) -> None:
+        with self._gone:
+            self._gone.wait_for(lambda: self._viewers == 0, patience)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -138,10 +152,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.OK)
         self._usual_headers("text/event-stream; charset=utf-8")
         self.end_headers()
+        self.server.count_viewer(1)
         try:
             self._tell()
         except OSError:
             return  # the viewer has gone
+        finally:
+            self.server.count_viewer(-1)
 
     def _tell(self) -> None:
         following, seen = self.server.watch.following, 0
