@@ -20,7 +20,7 @@ from aorta.reduce.spec import ReduceSpec, read_spec
 from launching import PATIENCE, Site, environment, script
 
 TRAINS = """
-    for step in range(1, int(os.environ.get("NUM_STEPS", "8")) + 1):
+    for step in range(1, int(sys.argv[2]) + 1):
         print(f"step {step} loss 0.5", flush=True)
         if step == 1:
             raise RuntimeError(f"value {step * 0.5} out of range at step {step}")
@@ -29,7 +29,7 @@ TRAINS = """
 
 def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
     job = script(site.folder, TRAINS)
-    end = site.run("--max-restarts", "3", str(job))
+    end = site.run("--max-restarts", "3", str(job), "--steps", "8")
     assert end.code == 93, end
     case = site.logs / "case"
     assert f"aorta reduce --spec {case}/aorta.yaml" in end.err
@@ -51,7 +51,7 @@ def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
     )
     assert reduced.returncode == 0, reduced.stderr
     result = json.loads(reduced.stdout)
-    assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("NUM_STEPS", 1)
+    assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("ARG_STEPS", 1)
 
 
 def drafted(
@@ -60,11 +60,12 @@ def drafted(
     note: str = "",
     finding: dict[str, object] | None = None,
     signal: int | None = None,
+    ranks: tuple[int, ...] = (0, 1),
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     ends = (RankEnd(0, None if signal else 1, signal), RankEnd(1, 0))
     start = Start("job", 3, ("here",))
-    evidence = Evidence("job", "job:3", 3, "a", "here", 0, ranks=(0, 1), ends=ends, note=note)
+    evidence = Evidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = Ending(Exit.STOP, "no hope", "job:3")
     ruling = Ruling(Verdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
     words = LastWords(ending, FailedCycle(start, (evidence,)), ruling)
@@ -106,6 +107,10 @@ def test_a_hang_is_looked_for_as_a_hang_and_a_crash_by_its_signal(tmp_path: Path
     assert crash is not None
     assert crash.kind == "regex"
     assert re.search(crash.pattern, "  exitcode  : -11 (pid: 3)")
+    alone = drafted(tmp_path, "train.py", "--steps", "9", signal=11, ranks=(0,)).oracle
+    assert alone is not None
+    assert alone.kind == "exit_code"
+    assert alone.codes == (-11, 139)
     unknown = drafted(tmp_path).oracle
     assert unknown is not None
     assert unknown.kind == "exit_code"
@@ -121,12 +126,16 @@ def test_axes_are_the_numbers_the_script_reads_and_the_ranks(
     )
     monkeypatch.setenv("BATCH", "64")
     monkeypatch.setenv("NAME", "resnet")
-    spec = drafted(tmp_path, "--nproc-per-node", "2", str(path), "--lr", "it's 1")
+    arguments = ("--lr", "it's 1", "--num-steps", "500", "--width=64", "--seed", "7")
+    spec = drafted(tmp_path, str(path), *arguments)
     assert [(axis.name, axis.kind) for axis in spec.axes] == [
         ("BATCH", "env"),
         ("DEPTH", "env"),
+        ("ARG_NUM_STEPS", "env"),
+        ("ARG_WIDTH", "env"),
         ("ranks", "world_size"),
     ]
     command = spec.workload.command
     assert isinstance(command, str)
-    assert command.endswith("--lr 'it'\"'\"'s 1'")
+    words = '--lr \'it\'"\'"\'s 1\' --num-steps "$ARG_NUM_STEPS" --width="$ARG_WIDTH" --seed 7'
+    assert command.endswith(words)
