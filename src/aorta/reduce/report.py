@@ -23,6 +23,7 @@ _STATUSES = {
     Status.DID_NOT_REPRODUCE: "did_not_reproduce",
 }
 PARTIAL = "partial"
+COPY_REPLICA = 1_000_000  # of the trials of what ships: a number that no search reaches
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,13 @@ class ReduceReport:
         return self.reduction.candidates
 
     def last_failing(self, point: Point) -> TrialRecord | None:
-        """The latest trial of this configuration that failed; of the original if nothing smaller did."""
+        """The latest trial of this configuration that failed, other than those of the copy that ships."""
         fitting = [
             record
             for record in self.records
-            if record.point.config_key == point.config_key and record.outcome is Outcome.REPRODUCED
+            if record.point.config_key == point.config_key
+            and record.point.replica != COPY_REPLICA
+            and record.outcome is Outcome.REPRODUCED
         ]
         return fitting[-1] if fitting else None
 

@@ -23,7 +23,7 @@ from aorta.reduce.files import needed_files
 from aorta.reduce.materials import settings_of
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.report import ReduceReport, Shipped
+from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
 from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.reduce.trace import FINGERPRINT_FILE, Trace, fingerprint_of
 from aorta.search.descent import Descent
@@ -32,7 +32,6 @@ from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
-_SHIPPED_REPLICA = 1_000_000  # a number that no search reaches
 _MOST_TRIALS_OF_COPY = 20
 
 
@@ -153,7 +152,7 @@ class _Run:
         """Whether what would ship fails by itself, in another directory; where it does not, it runs in the original."""
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
-        point = report.reduction.best.asked_for(Purpose.CONFIRM, _SHIPPED_REPLICA)
+        point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA)
         search = EveryPoint([point])
         question = Question(
             search=search,

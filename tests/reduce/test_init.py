@@ -1,0 +1,85 @@
+"""`aorta reduce init`: a first spec from how a command really failed."""
+
+from pathlib import Path
+
+import pytest
+
+from aorta.reduce.draft import pattern_for
+from aorta.reduce.spec import load_spec
+from aorta_cli import aorta
+from reductions import finals
+
+TRAIN = """
+import os, sys
+steps = int(os.environ.get("NUM_STEPS", "600"))
+batch = int(sys.argv[sys.argv.index("--batch") + 1])
+rows = open(sys.argv[sys.argv.index("--rows") + 1]).read().split()
+for step in range(steps):
+    if step * batch >= 2000 and "bad" in rows:
+        raise ValueError(f"loss is nan at step {step}")
+"""
+
+
+def test_the_draft_runs_as_it_is_and_finds_the_minimum(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "rows.txt").write_text("a\nb\nbad\nc\n")
+    done = aorta(
+        "reduce", "init", "--json",
+        "--", "python3", "train.py", "--batch", "64", "--rows", "rows.txt", "--seed", "7",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert done.json()["oracle"]["kind"] == "regex"
+    spec = load_spec(tmp_path / "aorta.yaml").content
+    assert {axis.name: axis.kind for axis in spec.axes} == {
+        "BATCH": "env",
+        "ROWS": "file_subset",
+        "NUM_STEPS": "env",
+    }
+    assert spec.workload.command == 'python3 train.py --batch "$BATCH" --rows "$ROWS" --seed 7'
+    text = (tmp_path / "aorta.yaml").read_text()
+    assert "# Run once, it ended with exit 1." in text
+    reduced = aorta(
+        "reduce", "--spec", "aorta.yaml", "--output", "out", "--json", "-q", cwd=tmp_path
+    )
+    assert reduced.exit_code == 0, reduced.stderr
+    found = finals(reduced.json())
+    assert found["ROWS"] == 1
+    assert (found["NUM_STEPS"] - 1) * found["BATCH"] >= 2000
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "aorta.yaml").write_text("mine")
+    done = aorta("reduce", "init", "--", "false", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "aorta.yaml: is already there" in done.stderr
+    assert (tmp_path / "aorta.yaml").read_text() == "mine"
+    assert aorta("reduce", "init", "--force", "--", "false", cwd=tmp_path).exit_code == 0
+    assert "kind: exit_code" in (tmp_path / "aorta.yaml").read_text()
+
+
+def test_a_signal_and_a_hang_become_oracles_of_their_own(tmp_path: Path) -> None:
+    aorta("reduce", "init", "-o", "a.yaml", "--", "bash", "-c", "kill -SEGV $$", cwd=tmp_path)
+    assert "codes:\n  - -11" in (tmp_path / "a.yaml").read_text()
+    aorta("reduce", "init", "-o", "b.yaml", "--timeout", "2", "--", "sleep", "600", cwd=tmp_path)
+    assert "silent_for: 1s" in (tmp_path / "b.yaml").read_text()
+
+
+def test_what_ends_well_is_said_so(tmp_path: Path) -> None:
+    done = aorta("reduce", "init", "--", "true", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "its exit was 0" in done.stderr
+    assert "nothing was found that may shrink" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "pattern"),
+    [
+        ("ValueError: loss 12.5 at 0x7f", r"ValueError: loss [-+\d.eE]+ at 0x[0-9a-fA-F]+"),
+        ("[default0]: NaN (step 3)", r"NaN \(step [-+\d.eE]+\)"),
+        ("12 34", None),
+        ("", None),
+    ],
+)
+def test_numbers_in_a_line_are_left_open(line: str, pattern: str | None) -> None:
+    assert pattern_for(line) == pattern

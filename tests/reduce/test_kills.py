@@ -1,0 +1,86 @@
+"""Killed with -9 at twenty random moments and taken up again: the same answer, and no trial twice."""
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from aorta_cli import environ
+from reductions import finals, numeric, reduce_spec, write_spec
+
+KILLS = 20
+
+# One interpreter that has everything imported forks a child a command line, so that twenty kills cost no start-ups.
+DRIVER = """
+import glob, json, os, random, signal, sys, time
+from aorta.cli.app import run
+import aorta.cli.reduce, aorta.reduce.plan, aorta.reduce.running, aorta.reduce.table, aorta.executors.choosing
+
+kills, seed, longest, *arguments = json.loads(sys.argv[1])
+draw = random.Random(seed)
+while True:
+    child = os.fork()
+    if child == 0:
+        begun = glob.glob("out/*/.aorta/journal.jsonl")
+        os.setsid()
+        log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        run(arguments + (["--resume"] if begun else []))
+    if kills:
+        time.sleep(draw.uniform(0.02, longest))
+    ended, status = os.waitpid(child, os.WNOHANG if kills else 0)
+    if ended:
+        sys.exit(os.waitstatus_to_exitcode(status))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    kills -= 1
+"""
+
+SCRIPT = (
+    'echo "begin $N $(cksum < "$F")" >> "$COUNT"; sleep 0.15\n'
+    'echo "end $N $(cksum < "$F")" >> "$COUNT"\n'
+    '[ "$N" -ge 137 ] && grep -qx c "$F" && grep -qx f "$F" && echo BOOM\n'
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_killed_twenty_times_it_answers_the_same_and_runs_no_trial_twice(
+    jobs: str, tmp_path: Path
+) -> None:
+    (tmp_path / "f.txt").write_text("a\nb\nc\nd\ne\nf\ng\n")
+    axes = [numeric("N", 5000, 50), {"name": "F", "kind": "file_subset", "initial": "f.txt"}]
+    spec = write_spec(tmp_path, SCRIPT, axes)
+    count = tmp_path / "count"
+    (tmp_path / "out").mkdir()
+    seed = random.randrange(10**6)
+    order = [KILLS, seed, 0.9, "reduce", "--spec", "aorta.yaml", "--output", "out", "-q", "--jobs", jobs]  # fmt: skip
+    driven = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(order)],
+        cwd=tmp_path, env=environ({"COUNT": str(count)}), timeout=500, check=False,
+    )  # fmt: skip
+    said = (tmp_path / "log.txt").read_text()
+    assert driven.returncode == 0, (seed, said)
+    (journal,) = (tmp_path / "out").glob("*/.aorta/journal.jsonl")
+    done = reduce_spec(spec, "--resume", journal.parent.parent)
+    report = done.json()
+    assert finals(report) == {"N": 137, "F": 2}, seed
+    assert report["axes"][1]["final_items"] == ["c", "f"]
+    assert report["resumed_trials"] == report["trials"], "a finished run ran something"
+
+    lines = count.read_text().splitlines()
+    begun = sum(line.startswith("begin") for line in lines)
+    ended = Counter(line for line in lines if line.startswith("end"))
+    kept = [json.loads(line) for line in journal.read_text().splitlines()]
+    trials = [line for line in kept if line["kind"] == "trial"]
+    keys = Counter((str(line["point"]), line["index"]) for line in trials)
+    assert max(keys.values()) == 1, "a trial is in the journal twice"
+    unused = sum(line["kind"] == "unused" for line in kept)
+    slots = int(jobs)
+    assert begun <= len(trials) + unused + KILLS * slots, seed
+    assert sum(ended.values()) <= len(trials) + unused + KILLS * slots, seed

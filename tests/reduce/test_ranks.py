@@ -1,0 +1,142 @@
+"""Distributed jobs: torchrun's options are rewritten, ranks are told apart, and a real job shrinks."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from aorta.core.oracle import ExitCodeOracle, RegexOracle
+from aorta.core.outcome import Outcome
+from aorta.core.trial import StreamEnd, TrialEnd
+from aorta.reduce.launcher import failed_ranks, is_launched, with_rank_logs, with_world_size
+from aorta.reduce.observing import RankedOracle
+from reductions import reduce_spec, run_dir_of, trace_of, write_spec
+
+JOB = """
+import os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+print(f"rank {rank} of {size} is up", flush=True)
+dist.barrier()
+if rank == 1:
+    print("BOOM on this rank", flush=True)
+    raise SystemExit(3)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_gloo_job_of_four_ranks_shrinks_to_the_two_that_the_failure_needs(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    command = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 4 job.py"
+    spec = write_spec(
+        tmp_path, "", [{"name": "world", "kind": "world_size", "initial": 4, "floor": 1}],
+        workload={"command": command},
+        oracle={"kind": "regex", "pattern": "(?m)^BOOM on this rank", "ranks": "rank 1"},
+    )  # fmt: skip
+    done = reduce_spec(spec, timeout=500, env={"OMP_NUM_THREADS": "1"})
+    assert done.exit_code == 0, done.stderr
+    report = done.json()
+    assert (report["axes"][0]["initial"], report["axes"][0]["final"]) == (4, 2)
+    run_dir = run_dir_of(report, tmp_path)
+    assert "--nproc-per-node 2 job.py" in (run_dir / "shrunken" / "run_repro.sh").read_text()
+    assert "BOOM" in (run_dir / "logs" / "rank_1.out").read_text()
+    assert "BOOM" not in (run_dir / "logs" / "rank_0.out").read_text()
+    assert "failed on rank 1 of 2" in trace_of(run_dir)[-1]["trials"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("command", "ranks", "expected"),
+    [
+        (("torchrun --nproc-per-node 8 t.py",), 2, ("torchrun --nproc-per-node 2 t.py",)),
+        (("torchrun --nproc_per_node=8 t.py",), 3, ("torchrun --nproc_per_node=3 t.py",)),
+        (("torchrun t.py",), 2, ("torchrun --nproc-per-node 2 t.py",)),
+        (
+            ("torchrun", "--nnodes", "2", "--nproc-per-node", "8", "t.py"),
+            4,
+            ("torchrun", "--nnodes", "1", "--nproc-per-node", "4", "t.py"),
+        ),
+        (
+            ("torchrun --nnodes=4 --nproc-per-node=8 t.py",),
+            16,
+            ("torchrun --nnodes=2 --nproc-per-node=8 t.py",),
+        ),
+        (
+            ("python", "-m", "torch.distributed.run", "t.py"),
+            2,
+            ("python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "t.py"),
+        ),
+        (("bash run.sh",), 2, ("bash run.sh",)),
+    ],
+)
+def test_the_number_of_ranks_is_rewritten_where_the_launcher_stands(
+    command: tuple[str, ...], ranks: int, expected: tuple[str, ...]
+) -> None:
+    assert with_world_size(command, ranks) == expected
+
+
+def test_rank_logs_are_asked_for_unless_the_command_has_its_own(tmp_path: Path) -> None:
+    place = tmp_path / "ranks"
+    assert with_rank_logs(("torchrun t.py",), place) == (
+        f"torchrun --log-dir {place} --tee 3 t.py",
+    )
+    own = ("torchrun --log-dir mine t.py",)
+    assert with_rank_logs(own, place) == own
+    assert with_rank_logs(("torchrun t.py -r 3",), place) != ("torchrun t.py -r 3",)
+    assert not is_launched(("bash torchrunner.sh",))
+
+
+def _end(tmp_path: Path, said: dict[int, str], code: int = 1, report: str = "") -> TrialEnd:
+    for rank, text in said.items():
+        folder = tmp_path / "ranks" / "run_x" / "attempt_0" / str(rank)
+        folder.mkdir(parents=True)
+        (folder / "stdout.log").write_text(text)
+        (folder / "stderr.log").write_text("")
+    return TrialEnd(
+        "t", StreamEnd(tmp_path / "stdout.log"), StreamEnd(tmp_path / "stderr.log", tail=report),
+        exit_code=code,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("which", "said", "fires"),
+    [
+        ("any", {0: "ok", 1: "BOOM"}, True),
+        ("any", {0: "ok", 1: "ok"}, False),
+        ("all", {0: "BOOM", 1: "BOOM"}, True),
+        ("all", {0: "ok", 1: "BOOM"}, False),
+        (1, {0: "ok", 1: "BOOM"}, True),
+        (0, {0: "ok", 1: "BOOM"}, False),
+    ],
+)
+def test_a_pattern_is_asked_of_any_of_all_or_of_one_rank(
+    which: str | int, said: dict[int, str], fires: bool, tmp_path: Path
+) -> None:
+    found = RankedOracle(RegexOracle(pattern="^BOOM"), which).judge_end(_end(tmp_path, said))
+    assert (found is not None and found.outcome is Outcome.REPRODUCED) is fires
+
+
+REPORT = """
+Failures:
+[1]:
+  time      : 2026-11-15_06:00:00
+  host      : vm
+  rank      : 2 (local_rank: 2)
+  exitcode  : -11 (pid: 12)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : 3 (pid: 11)
+"""
+
+
+def test_exit_codes_of_ranks_come_from_the_report_of_the_launcher(tmp_path: Path) -> None:
+    assert failed_ranks(REPORT) == {2: -11, 1: 3}
+    end = _end(tmp_path, {0: "", 1: "", 2: ""}, report=REPORT)
+    assert RankedOracle(ExitCodeOracle(), 1).judge_end(end) is not None
+    assert RankedOracle(ExitCodeOracle(codes=(-11,)), 1).judge_end(end) is None
+    assert RankedOracle(ExitCodeOracle(), "all").judge_end(end) is None
