@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from aorta.registry.documents import load_document
-from aorta.workloads.command import command_trial
 from aorta_cli import ROOT, aorta, environ
 from reductions import finals, trace_of
 
@@ -93,13 +91,15 @@ def test_the_recipe_runs_unedited_where_it_was_moved_to(
     _, run_dir = reduced
     moved = tmp_path / "moved"
     shutil.copytree(run_dir / "shrunken", moved)
-    recipe = load_document(moved / "recipe.resolved.yaml")
-    assert isinstance(recipe, dict)
-    assert (recipe["schema_version"], recipe["workload"]) == (1, "command")
-    assert [cell["mitigations"] for cell in recipe["cells"]] == [["none"]]
-    trial = command_trial(recipe["workload_config"], base=moved)
-    done = subprocess.run(trial.argv, cwd=trial.cwd, capture_output=True, text=True, check=False)
-    assert "NaN detected at step" in done.stdout
+    done = aorta(
+        "triage", "run", "--recipe", "moved/recipe.resolved.yaml", "--output-dir", "t", "--json", "-q",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    matrix = done.json()
+    assert matrix["ticket"] == "MY-TICKET"
+    (cell,) = matrix["cells"]
+    assert (cell["name"], cell["failed_count"], cell["trials"]) == ("baseline", 3, 3)
 
 
 def test_the_final_spec_reduces_again_and_finds_nothing_more(

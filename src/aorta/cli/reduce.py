@@ -7,7 +7,7 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.reduce.plan import Overrides, ReducePlan
@@ -71,24 +71,17 @@ def _reduce(given: dict[str, Any]) -> None:
 
 
 def _spec(given: dict[str, Any]) -> "SpecFile":
-    from aorta.reduce.spec import load_spec
+    from aorta.reduce.spec import load_spec, workload_spec
+    from aorta.workloads.discovery import COMMAND
 
     spec, workload = given["spec"], given["workload"]
     if (spec is None) == (workload is None):
         raise UsageError("give either --spec FILE or --workload NAME")
     if spec is not None:
         return load_spec(spec)
-    return _declared(str(workload))
-
-
-def _declared(workload: str) -> "SpecFile":
-    from aorta.reduce.spec import workload_spec
-    from aorta.workloads.discovery import COMMAND, check_workload, load_workload
-
     if workload == COMMAND:
         raise UsageError("a command declares no axes; write a spec: aorta reduce init -- COMMAND")
-    check_workload(workload)
-    return workload_spec(workload, load_workload(workload).axes)
+    return workload_spec(workload)
 
 
 def _take_up(given: dict[str, Any]) -> None:
@@ -128,7 +121,14 @@ def _overrides(given: dict[str, Any]) -> "Overrides":
         extra_env=options.variables_from(given["extra_env"]),
         scrub=[pattern for option in given["scrub"] for pattern in split_patterns(option)],
         bare=given["bare"],
+        ticket=_ticket(given),
     )
+
+
+def _ticket(given: dict[str, Any]) -> str | None:
+    """Of `--output reduce/MY-TICKET` the last part."""
+    output = Path(given["resume"]).absolute().parent if given["resume"] else given["output"]
+    return output.name or None if output else None
 
 
 def _run(plan: "ReducePlan", given: dict[str, Any]) -> "ReduceReport":
@@ -156,10 +156,6 @@ def _show(report: "ReduceReport", *, kept: bool) -> None:
 
 
 def _leave(report: "ReduceReport") -> None:
-    from aorta.engine.events import Reason
-
-    if report.ending.reason is Reason.INFRASTRUCTURE:
-        raise InfrastructureError(report.ending.detail)
     if report.resume_command:
         say(f"aorta: {report.ending.detail}; go on with: {report.resume_command}")
     raise click.exceptions.Exit(int(report.exit_code))

@@ -7,7 +7,7 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _exit_code(report: "RunReport") -> int:
 
     ending = report.ending
     if ending.reason is Reason.INFRASTRUCTURE:
-        raise InfrastructureError(ending.detail)
+        say(f"aorta: {ending.detail}")
+        return int(ending.exit_code)
     if ending.reason is not Reason.DONE:
         say(f"aorta: {ending.detail}; go on with: aorta run --resume {report.run_dir} ...")
         return int(ending.exit_code)

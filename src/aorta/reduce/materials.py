@@ -13,7 +13,7 @@ from typing import Protocol
 
 from aorta.core import axis as axes
 from aorta.core.axis import Axis, AxisKind
-from aorta.core.errors import AortaError, InfrastructureError, SpecError, UsageError
+from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.point import Point, Value
 from aorta.reduce.axis_spec import (
     AxisSpec,
@@ -25,6 +25,7 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
+from aorta.reduce.disk import writing
 from aorta.reduce.spec import SpecFile
 
 Placed = Mapping[str, str | Path]
@@ -161,16 +162,12 @@ def place_all(
     """Every axis of the point in one folder; where a name is already taken, in a folder named after the axis."""
     placed: dict[str, str | Path] = {}
     used: set[str | None] = set(taken)
-    try:
+    with writing(folder):
         for material in materials:
             name = material.file_name
             place = folder / material.axis.name if name is not None and name in used else folder
             used.add(name)
             placed.update(material.place(point[material.axis.name], place, copy=copy))
-    except OSError as wrong:
-        raise InfrastructureError(
-            f"cannot lay out the files of a trial: {wrong.strerror}", where=str(folder)
-        ) from None
     return placed
 
 

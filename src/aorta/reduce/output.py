@@ -10,6 +10,7 @@ from typing import Any
 from aorta.core.scrub import Scrubber, is_text, learn_file, scrub_file
 from aorta.engine.records import TrialRecord
 from aorta.engine.rundir import RunDir, fresh_dir, write_atomically
+from aorta.reduce.disk import writing
 from aorta.reduce.launcher import RANK_LOGS, rank_logs
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport
@@ -46,7 +47,8 @@ class Output:
 
     def append_to_trace(self, line: Mapping[str, Any]) -> None:
         scrubbed = scrub_file(self.scrubber, TRACE, _json_line(line)).data
-        with (self.run.path / TRACE).open("ab") as file:
+        place = self.run.path / TRACE
+        with writing(place), place.open("ab") as file:
             file.write(scrubbed)
 
     def finish(
@@ -92,7 +94,7 @@ class Output:
     def _reproducer(self, reproducer: Reproducer, env: Mapping[str, Any]) -> dict[str, bytes]:
         scratch = fresh_dir(self.run.private / "shrunken")
         reproducer.lay_out(scratch)
-        (scratch / ENV).write_bytes(_json_text(env))
+        write_atomically(scratch / ENV, _json_text(env))
         found = {
             f"shrunken/{path.relative_to(scratch)}": path.read_bytes()
             for path in sorted(scratch.rglob("*"))

@@ -18,10 +18,10 @@ from aorta.reduce.experiment import ReductionExperiment, patience_with
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.observing import GatedOracle, RankedOracle
-from aorta.reduce.spec import ANY_RANK, SpecFile
+from aorta.reduce.spec import ANY_RANK, SpecFile, read_spec
 from aorta.registry.environments import get_environment
 from aorta.registry.mitigations import get_mitigation
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.discovery import COMMAND, check_workload, load_workload
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 NO_MITIGATION = "none"
@@ -41,6 +41,7 @@ class Overrides:
     extra_env: Mapping[str, str] | None = None
     scrub: Sequence[str] = ()
     bare: bool = False
+    ticket: str | None = None  # where the spec names none
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class ReducePlan:
         }
 
 
-def make_plan(spec: SpecFile, overrides: Overrides) -> ReducePlan:
+def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
+    spec = _with_declared_axes(given)
     content = spec.content
     if not content.axes:
         raise SpecError(
@@ -140,7 +142,7 @@ def make_plan(spec: SpecFile, overrides: Overrides) -> ReducePlan:
         ),
         scrub=(*content.scrub, *overrides.scrub),
         bare=overrides.bare,
-        ticket=content.ticket,
+        ticket=content.ticket or overrides.ticket,
     )
     try:
         plan.scrubber()
@@ -152,6 +154,18 @@ def make_plan(spec: SpecFile, overrides: Overrides) -> ReducePlan:
             f"there is no directory {base.subject.cwd}", where=f"{spec.file}: workload.cwd"
         )
     return plan
+
+
+def _with_declared_axes(spec: SpecFile) -> SpecFile:
+    """The axes that a registered workload declares itself, where the spec has none."""
+    name = spec.content.workload.name
+    if name is None or spec.content.axes:
+        return spec
+    check_workload(name)
+    declared = load_workload(name).axes
+    axes = [dict(axis) if isinstance(axis, Mapping) else axis for axis in declared]
+    document = {**spec.document, "axes": axes}
+    return read_spec(document, file=spec.file, base=spec.base)
 
 
 def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:

@@ -18,6 +18,7 @@ from aorta.engine.records import TrialRecord
 from aorta.engine.session import Answer, Question, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
+from aorta.reduce.disk import writing
 from aorta.reduce.experiment import ReductionExperiment, clear_data
 from aorta.reduce.files import needed_files
 from aorta.reduce.materials import settings_of
@@ -200,7 +201,8 @@ class _Run:
         settings = settings_of(self.plan.materials, record.point)
         trial_dir = self.session.run.private / record.path
         fingerprint = fingerprint_of(self.env_at(record.point), settings)
-        (trial_dir / FINGERPRINT_FILE).write_text(f"{fingerprint}\n")
+        with writing(trial_dir):
+            (trial_dir / FINGERPRINT_FILE).write_text(f"{fingerprint}\n")
         clear_data(trial_dir)
 
     def _apart(self) -> list[Path]:

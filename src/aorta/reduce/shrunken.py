@@ -11,6 +11,7 @@ from pathlib import Path
 
 from aorta.core.point import Point
 from aorta.core.trial import RuntimeKind
+from aorta.reduce.disk import writing
 from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.handoff import recipe_document, spec_document
@@ -36,6 +37,10 @@ class Reproducer:
     rate: str = ""  # how often it failed, for people
 
     def lay_out(self, folder: Path) -> None:
+        with writing(folder):
+            self._lay_out(folder)
+
+    def _lay_out(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         placed = {
             name: self._renamed(value, folder) if isinstance(value, Path) else value

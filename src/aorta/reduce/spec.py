@@ -208,16 +208,9 @@ def read_spec(document: object, *, file: str, base: Path) -> SpecFile:
     )
 
 
-def workload_spec(name: str, axes: object) -> SpecFile:
-    """The spec of a registered workload that declares its own axes."""
-    document = {"workload": {"name": name}, "axes": [dict(axis) for axis in _listed(axes)]}
-    return read_spec(document, file=f"workload {name}", base=Path.cwd())
-
-
-def _listed(axes: object) -> list[Mapping[str, Any]]:
-    if not isinstance(axes, (list, tuple)):
-        raise UsageError(f"found {type(axes).__name__}, expected a list of axes")
-    return list(axes)
+def workload_spec(name: str) -> SpecFile:
+    """The spec of a registered workload, which declares its own axes."""
+    return read_spec({"workload": {"name": name}}, file=f"workload {name}", base=Path.cwd())
 
 
 def _with_ranks_apart(document: object, file: str) -> object:
