@@ -1,7 +1,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
-TEST_EXTRAS = test,mcp,scan,service
+TEST_EXTRAS = test,mcp,postgres,scan,service
 
 .PHONY: demo test packages lint types rooms check bench clean
 

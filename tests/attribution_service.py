@@ -28,7 +28,7 @@ class Service:
 
 
 @contextmanager
-def running_service(root: Path, database: Path, *options: str) -> Iterator[Service]:
+def running_service(root: Path, database: Path | str, *options: str) -> Iterator[Service]:
     command = [*COMMAND, "attrsvc", "--port", "0", "--db", str(database)]
     command += ["--allowed-root", str(root), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ())

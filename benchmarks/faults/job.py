@@ -24,10 +24,18 @@ from benchmarks.faults.injected import (
     communication,
     later,
     machine,
+    unseen,
     user_errors,
 )
 
-SORTS = (user_errors, machine, communication, code_and_data, later)  # importing them registers them
+SORTS = (
+    user_errors,
+    machine,
+    communication,
+    code_and_data,
+    later,
+    unseen,
+)  # importing them registers them
 LAST_STEP = 40
 FAULT_STEP = 6
 

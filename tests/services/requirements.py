@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from services.postgres import program
+
 
 @dataclass(frozen=True)
 class Component:
@@ -26,6 +28,7 @@ DOCKER = Component(
 )
 PODMAN = Component("podman", ("podman", "runc"), ("podman", "catatonit", "runc"), needs_root=True)
 REGISTRY = Component("an OCI registry", ("docker-registry",), ("docker-registry",))
+POSTGRES = Component("PostgreSQL", (program("postgres"),), ("postgresql",))
 BUSYBOX = Component("a static busybox", ("busybox",), ("busybox-static",))
 SLURM = Component(
     "Slurm",

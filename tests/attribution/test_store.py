@@ -1,0 +1,114 @@
+"""What the service keeps, on SQLite and on PostgreSQL alike."""
+
+import concurrent.futures
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.faults.corpus import CORPUS
+
+from aorta.attribution.service.store import CycleKey, Report, Store
+from attribution_service import running_service
+from services import requirements
+from services.postgres import Postgres, start_postgres
+
+pytestmark = pytest.mark.xdist_group("postgres")
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    requirements.demand(requirements.POSTGRES)
+    server = start_postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state.sqlite'}"
+    found: str = request.getfixturevalue("postgres").url
+    return found
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest) -> str:
+    """A job of its own for each test: they share one PostgreSQL."""
+    return str(request.node.name)[:100]
+
+
+def report(key: CycleKey, agent: str) -> Report:
+    return Report(key, agent, {"agent": agent})
+
+
+def test_a_report_is_kept_once_however_often_it_comes(url: str, job: str) -> None:
+    key, store = CycleKey(job, "0"), Store(url)
+    store.add_reports([report(key, "a"), report(key, "b"), report(key, "a")]).result(30)
+    store.add_reports([report(key, "b")]).result(30)
+    assert store.digests(key).result(30) == {"a", "b"}
+    assert [body["agent"] for body in store.reports(key).result(30)] == ["a", "b"]
+    store.close()
+
+
+def test_the_first_decision_stands_whoever_comes_second(url: str, job: str) -> None:
+    key, stores = CycleKey(job, "0"), [Store(url), Store(url)]
+    stores[0].add_reports([report(key, "a")]).result(30)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        said = list(
+            pool.map(lambda n: stores[n % 2].decide(key, {"decision": n}).result(60), range(16))
+        )
+    assert all(answer == said[0] for answer in said)
+    row = stores[1].cycle(key).result(30)
+    assert row is not None
+    assert row.answer == said[0]
+    for store in stores:
+        store.close()
+
+
+def test_what_is_undecided_is_found_again_by_a_successor(url: str, job: str) -> None:
+    first = Store(url)
+    for cycle in ("0", "1"):
+        first.add_reports([report(CycleKey(job, cycle), "a")]).result(30)
+    first.decide(CycleKey(job, "0"), {"decision": "x"}).result(30)
+    first.close()
+    second = Store(url)
+    open_cycles = {row.key for row in second.undecided().result(30)}
+    assert CycleKey(job, "1") in open_cycles
+    assert CycleKey(job, "0") not in open_cycles
+    assert [row.key.cycle_id for row in second.cycles_of(job).result(30)] == ["0", "1"]
+    second.close()
+
+
+def test_jobs_are_listed_page_by_page(url: str, job: str) -> None:
+    store = Store(url)
+    names = [f"{job}-{number}" for number in range(5)]
+    store.add_reports([report(CycleKey(name, "0"), "a") for name in names]).result(30)
+    pages = [job_row["job_id"] for job_row in store.jobs(2, names[1]).result(30)]
+    assert pages == names[2:4]
+    store.close()
+
+
+def test_a_log_keeps_its_first_owner(url: str, job: str) -> None:
+    store, key = Store(url), CycleKey(job, "0")
+    assert store.add_log(f"/{job}", key).result(30) == key
+    assert store.add_log(f"/{job}", CycleKey("other", "0")).result(30) == key
+    assert store.owner_of(f"/{job}").result(30) == key
+    assert store.owner_of("/unknown").result(30) is None
+    store.close()
+
+
+def test_a_service_on_postgresql_decides_and_remembers(postgres: Postgres, tmp_path: Path) -> None:
+    body = {
+        "job_id": "pg",
+        "cycle_id": "pg:0",
+        "agent": "a",
+        "log_paths": [str(CORPUS / "sigkill")],
+    }
+    where = "/v1/cycles/pg/pg:0/decision?wait=60"
+    with running_service(CORPUS, postgres.url) as service, service.client() as client:
+        client.post("/v1/cycles", json=body)
+        first = client.get(where).json()
+        assert first["status"] == "decided"
+        service.kill()
+    with running_service(CORPUS, postgres.url) as service, service.client() as client:
+        assert client.get(where).json() == first
