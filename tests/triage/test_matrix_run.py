@@ -183,7 +183,7 @@ def test_a_set_up_that_fails_is_no_reproduction(tmp_path: Path) -> None:
         "triage", "run", "--recipe", path, "--json", "-q", "--output-dir", tmp_path / "out",
         cwd=ROOT / "tests",
     )  # fmt: skip
-    baseline = by_name(json.loads(done.stdout.splitlines()[0]))["baseline-local"]
+    baseline = by_name(done.json())["baseline-local"]
     assert baseline["failed_count"] == 0
     assert set(baseline["exit_status_counts"]) == {"workload_setup_failed"}
     assert baseline["outcome_counts"] == {"did_not_run": 3}

@@ -114,7 +114,7 @@ def test_two_hundred_cells_end_without_growth_in_memory(tmp_path: Path) -> None:
 
     def peak_kib(cells: int) -> int:
         names = [BASELINE, *(cell(f"c{n}", extra_env={"N": str(n)}) for n in range(cells - 1))]
-        path = written(tmp_path / str(cells), document(*names, script="exit 1", trials=2))
+        path = written(tmp_path / str(cells), document(*names, script="exit 1", trials=1))
         done = aorta(
             "triage", "run", "--recipe", path, "--jobs", "2", "-q", "--json",
             cwd=path.parent, timeout=170,
@@ -122,7 +122,7 @@ def test_two_hundred_cells_end_without_growth_in_memory(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.stderr
         found = done.json()["cells"]
         assert len(found) == cells
-        assert all(entry["trials"] == 2 for entry in found)
+        assert all(entry["trials"] == 1 for entry in found)
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
     small = peak_kib(20)

@@ -8,7 +8,7 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
-from aorta.core.errors import InfrastructureError, NoAnswerError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
@@ -201,16 +201,13 @@ def _exit_code(finished: "Finished", *, strict: bool) -> int:
 
     matrix, run_dir = finished.matrix, finished.run_dir
     ending = matrix.ending
-    if ending.reason is Reason.INFRASTRUCTURE:
-        raise InfrastructureError(ending.detail)
     if ending.reason is not Reason.DONE:
         say(f"aorta: {ending.detail}; go on with: aorta triage run --resume {run_dir}")
         return int(ending.exit_code)
     if matrix.baseline.comparison.call is Call.DID_NOT_RUN:
-        raise NoAnswerError(
-            f"the baseline {matrix.baseline.name} did not run: {matrix.baseline.stats.error}",
-            where=str(run_dir),
-        )
+        name, why = matrix.baseline.name, matrix.baseline.stats.error
+        say(f"aorta: {run_dir}: the baseline {name} did not run: {why}")
+        return int(Exit.NO_ANSWER)
     if strict and matrix.did_not_run:
         say(f"aorta: did not run: {', '.join(matrix.did_not_run)}")
         return int(Exit.FAILED)

@@ -7,7 +7,6 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
-from aorta.core.errors import InfrastructureError, NoAnswerError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
@@ -15,6 +14,11 @@ if TYPE_CHECKING:
     from aorta.triage.optimize import FinishedStacks, StackPlan
     from aorta.triage.recipe import Recipe
     from aorta.triage.running import RunSettings
+
+_NO_ANSWER = {
+    "did_not_reproduce": "the failure did not show without mitigations",
+    "not_found": "no stack of these mitigations makes the failure go away",
+}
 
 
 def run(
@@ -58,17 +62,10 @@ def _exit_code(finished: "FinishedStacks") -> int:
     from aorta.engine.events import Reason
 
     ending, status = finished.optimized.ending, finished.optimized.status
-    if ending.reason is Reason.INFRASTRUCTURE:
-        raise InfrastructureError(ending.detail)
     if ending.reason is not Reason.DONE:
         say(f"aorta: {ending.detail}; go on with the same command and --resume {finished.run_dir}")
         return int(ending.exit_code)
-    if status == "did_not_reproduce":
-        raise NoAnswerError(
-            "the failure did not show without mitigations", where=str(finished.run_dir)
-        )
-    if status == "not_found":
-        raise NoAnswerError(
-            "no stack of these mitigations makes the failure go away", where=str(finished.run_dir)
-        )
+    if status in _NO_ANSWER:
+        say(f"aorta: {finished.run_dir}: {_NO_ANSWER[status]}")
+        return int(Exit.NO_ANSWER)
     return int(Exit.OK)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from aorta.core.outcome import Tally
 from aorta.triage.comparing import Caps, counted, is_settled
@@ -26,17 +27,17 @@ class Stopping:
             return events(tally, rule) < rule.events
         if cell != self.plan.baseline.name:
             return not self._is_settled(cell, tallies)
-        others = [name for name in self.plan.names if name != cell]
-        return not others or any(self.is_open(name, tallies) for name in others)
+        others = (name for name in self.plan.names if name != cell)
+        return len(self.plan.names) == 1 or any(self.is_open(name, tallies) for name in others)
 
     def _is_settled(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
-        plan = self.plan
-        caps = Caps(
-            plan.by_name[cell].trials,
-            plan.baseline.trials,
-            counted(plan.names, plan.baseline.name, plan.inert),
-        )
-        return is_settled(tallies[cell], tallies[plan.baseline.name], caps)
+        baseline = self.plan.baseline
+        caps = Caps(self.plan.by_name[cell].trials, baseline.trials, self._comparisons)
+        return is_settled(tallies[cell], tallies[baseline.name], caps)
+
+    @cached_property
+    def _comparisons(self) -> int:
+        return counted(self.plan.names, self.plan.baseline.name, self.plan.inert)
 
     def note(self, cell: str, tally: Tally) -> str:
         """Why the cell stopped where it did, if that was before its cap or by a rule; else nothing."""
