@@ -1,6 +1,7 @@
 """The way in through containers: the two days between which it broke, then the versions inside them."""
 
 import hashlib
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any
 from aorta.bisect.dated import Family, family_of
 from aorta.bisect.experiment import ContainersExperiment, ProbedCommand
 from aorta.bisect.findings import Findings, exit_code, findings_of
-from aorta.bisect.git import Repository
+from aorta.bisect.git import Repository, without_secrets
 from aorta.bisect.host import git_package, library
 from aorta.bisect.images import Base, Images
 from aorta.bisect.imaging import ImageJob
@@ -99,6 +100,9 @@ def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
     else:
         lines.append(f"containers passing {containers.passing}, failing {containers.failing}")
     lines += [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
+    if len(days) > 1:
+        most = 2 * math.ceil(math.log2(len(days))) + 1
+        lines.append(f"probes     at most {most} containers, then the versions between two of them")
     return {"days": days, "lines": lines}
 
 
@@ -256,17 +260,16 @@ def _ends(
             getattr(package, side) or (had.versions.get(package.name) if had else None)
             for side, had in contents.items()
         )
-        if good and bad:
-            ends.append((package, good, bad))
-        elif good or bad:
-            warnings.append(
-                f"package {package.name} has a version on one side only and is left out"
-            )
-        if package.is_git and package.name not in found.paths and (good or bad):
+        if not (good and bad):
+            if good or bad:
+                warnings.append(f"package {package.name} has a version on one side only: left out")
+            continue
+        if package.is_git and package.name not in found.paths:
             raise UsageError(
                 f"there is no git repository of {package.name} at {package.path}",
                 where=str(inside.environment.image),
             )
+        ends.append((package, good, bad))
     return ends
 
 
@@ -339,8 +342,6 @@ def _fetched(
         path.unlink(missing_ok=True)
     if not ended or ended[0].exit_code != 0:
         words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []
-        from aorta.bisect.git import without_secrets
-
         raise InfrastructureError(
             f"cannot fetch the commits: {without_secrets(''.join(words))}; give the package a remote",
             where=str(environment.image),

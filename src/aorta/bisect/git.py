@@ -119,6 +119,10 @@ class Repository:
         rows = (line.split() for line in answer.splitlines())
         return {sha: tuple(parents) for sha, *parents in rows}
 
+    def first_parents(self, older: str, newer: str) -> frozenset[str]:
+        """The main line of `newer` down to `older`."""
+        return frozenset(self._asked("rev-list", "--first-parent", f"{older}..{newer}").split())
+
     def commits(self, shas: Sequence[str]) -> list[Commit]:
         """In the order given."""
         if not shas:

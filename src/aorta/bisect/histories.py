@@ -5,6 +5,7 @@ one the line runs forward. Where it is not, it runs back from the good end to th
 there: going back over a commit takes it away, so a repair that only one branch has is found like any other change.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from aorta.bisect.git import Commit, Repository
@@ -37,8 +38,15 @@ class Line:
         return rank < self.turn
 
 
-def line_between(repository: Repository, good: str, bad: str, *, find_fix: bool = False) -> Line:
-    """Both ends are commits that the repository has."""
+def line_between(
+    repository: Repository,
+    good: str,
+    bad: str,
+    *,
+    find_fix: bool = False,
+    main_branch: str | None = None,
+) -> Line:
+    """Both ends are commits that the repository has. The line keeps to the main branch where one is named."""
     if good == bad:
         raise UsageError(
             f"the good and the bad end are the same commit {good[:12]}", where=repository.where
@@ -50,8 +58,9 @@ def line_between(repository: Repository, good: str, bad: str, *, find_fix: bool 
             where=repository.where,
         )
     shared = repository.merge_base(good, bad)
-    back = _way(repository, shared, good)
-    forward = _way(repository, shared, bad)
+    main = repository.first_parents(shared, main_branch) if main_branch else frozenset[str]()
+    back = _way(repository, shared, good, main)
+    forward = _way(repository, shared, bad, main)
     shas = [*reversed(back), shared, *forward]
     return Line(tuple(repository.commits(shas)), turn=len(back))
 
@@ -65,8 +74,10 @@ def merged_line(repository: Repository, merge: Commit, main: str) -> list[str]:
     return _way(repository, base, others[0])
 
 
-def _way(repository: Repository, older: str, newer: str) -> list[str]:
-    """One way from `older` (left out) to `newer`, oldest first: along first parents where they lead there."""
+def _way(repository: Repository, older: str, newer: str, main: Collection[str] = ()) -> list[str]:
+    """One way from `older` (left out) to `newer`, oldest first: along `main`, then first parents, where they lead
+    there.
+    """
     if older == newer:
         return []
     parents = repository.between(older, newer)
@@ -74,5 +85,6 @@ def _way(repository: Repository, older: str, newer: str) -> list[str]:
     here = newer
     while here != older:
         way.append(here)
-        here = next(p for p in parents[here] if p == older or p in parents)
+        leading = [parent for parent in parents[here] if parent == older or parent in parents]
+        here = next((parent for parent in leading if parent in main), leading[0])
     return way[::-1]

@@ -37,7 +37,9 @@ def git_package(
     here = spec.model_copy(update={"path": repository.where})
     if len(ends) < 2 or ends[0] == ends[1]:
         return Package(here, ((ends or [repository.resolve("HEAD")])[0],), None, repository)
-    line = line_between(repository, ends[0], ends[1], find_fix=find_fix)
+    line = line_between(
+        repository, ends[0], ends[1], find_fix=find_fix, main_branch=spec.main_branch
+    )
     return Package(here, tuple(commit.sha for commit in line.commits), line, repository)
 
 

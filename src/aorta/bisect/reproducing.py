@@ -12,13 +12,13 @@ def reproduce_inside(base: Base, command: ProbedCommand, script: str) -> str:
     environment = base.environment
     image = str(environment.image or base.image)
     whole = "\n".join(part for part in (script, shlex.join(command.command)) if part)
-    variables = [f"{name}={value}" for name, value in command.env.items()]
+    variables = list(command.env)  # by name alone: a value may be a secret
     workdir = [o for o in command.environment.options if "workdir=" in o]
     if environment.kind is RuntimeKind.PYXIS:
         words = ["srun", f"--container-image={image}", *workdir]
         if environment.mounts:
             words.append(f"--container-mounts={','.join(environment.mounts)}")
-        words += ["env", *variables] if variables else []
+        words += [f"--container-env={','.join(variables)}"] if variables else []
     else:
         words = [environment.kind.value, "run", "--rm", "--network=host", *workdir]
         words += [f"--volume={mount}" for mount in environment.mounts]

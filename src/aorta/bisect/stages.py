@@ -27,10 +27,10 @@ _VERB = "bisect"
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where and how trials run, whatever the search."""
+    """Where and how trials run, whatever the search. Each stage opens its own executor and its own view."""
 
     executor: Callable[[], Executor]
-    listeners: Sequence[Listener] = ()
+    listeners: Callable[[], Sequence[Listener]] = tuple
     budget: Budget = field(default_factory=Budget)
 
 
@@ -69,7 +69,7 @@ class Stages:
         )
         executor = self._place.executor()
         place = BuildFirst(executor, workshop) if workshop else executor
-        everyone = [*self._place.listeners, *listeners]
+        everyone = [*self._place.listeners(), *listeners]
         self.current = self.stage_path(name)
         if name == MAIN:
             answer = self.session.answer(question, place, everyone)

@@ -29,13 +29,13 @@ from aorta.executors import Executor
 
 @dataclass(frozen=True)
 class Request:
-    """Everything a run needs. `executor` opens a fresh one for each stage."""
+    """Everything a run needs. `executor` and `listeners` make fresh ones for each stage."""
 
     spec: BisectSpec
     directory: Path
     prefix: Path
     executor: Callable[[], Executor]
-    listeners: Sequence[Listener] = ()
+    listeners: Callable[[], Sequence[Listener]] = tuple
     say: Say = lambda _: None
     resume: bool = False
     cache: Path | None = None
@@ -164,15 +164,13 @@ class Run:
         self.session.run.describe(status=findings.status)
 
     def _workplace(self) -> Workplace:
-        return Workplace(
-            self.request.executor,
-            [
-                *self.request.listeners,
-                *self.logs.listeners(lambda: self.stages.current),
-                FirstFailure(lambda: self.stages.current, self.say),
-            ],
-            self.request.budget,
-        )
+        first_failure = FirstFailure(lambda: self.stages.current, self.say)
+
+        def listeners() -> list[Listener]:
+            kept = self.logs.listeners(lambda: self.stages.current)
+            return [*self.request.listeners(), *kept, first_failure]
+
+        return Workplace(self.request.executor, listeners, self.request.budget)
 
 
 def fingerprint(request: Request) -> dict[str, object]:

@@ -116,7 +116,9 @@ def _request(given: dict[str, Any]) -> "Request":
         directory=_directory(given),
         prefix=prefix,
         executor=lambda: options.executor_from(given),
-        listeners=[a_line_a_trial(p) for p in progress_for(short, quiet=quiet, verbose=verbose)],
+        listeners=lambda: [
+            a_line_a_trial(view) for view in progress_for(short, quiet=quiet, verbose=verbose)
+        ],
         say=(lambda _: None) if quiet else stderr_say,
         resume=resume,
         cache=None if given["no_cache"] else given["cache_dir"] or default_cache(),

@@ -5,6 +5,7 @@ goes, apart for each distance to the nearest broken state: where one breakage la
 each commit breaks on its own, it tries the next one.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from aorta.search.timeline import Timeline, Vector
@@ -37,6 +38,7 @@ class Testability:
         self._ran: set[Vector] = set()
         self._tries: dict[_Kind, tuple[int, int]] = {}
         self._seen: set[tuple[int, int]] = set()
+        self._placed: tuple[tuple[Timeline, int, int], list[int], set[int]] | None = None
 
     def learn(self, timeline: Timeline, vector: Vector, *, ran: bool) -> None:
         kind = self._kind(timeline, vector)
@@ -66,15 +68,24 @@ class Testability:
         here = timeline.position(vector)
         if here is None:
             return _Kind(distance=len(_PRIOR) - 1)
-        tried = {
-            position: vector in self._ran
-            for vector in (*self._ran, *self.untestable)
-            if (position := timeline.position(vector)) is not None
-        }
-        below = max((p for p in tried if p < here), default=None)
-        above = min((p for p in tried if p > here), default=None)
-        sides = [side for side in (below, above) if side is not None]
-        gap = min((abs(here - side) for side in sides if not tried[side]), default=1 << 30)
-        if not any(tried[side] for side in sides):
+        places, ran = self._tried(timeline)
+        index = bisect_left(places, here)
+        around = (
+            (places[index - 1] if index else None),
+            (places[index] if index < len(places) else None),
+        )
+        sides = [side for side in around if side is not None]
+        gap = min((abs(here - side) for side in sides if side not in ran), default=1 << 30)
+        if not any(side in ran for side in sides):
             return _Kind()
         return _Kind(edge=True, distance=min(max(gap, 1).bit_length() - 1, len(_PRIOR) - 1))
+
+    def _tried(self, timeline: Timeline) -> tuple[list[int], set[int]]:
+        """The places on this path that were tried, in order, and those among them that ran."""
+        state = (timeline, len(self._ran), len(self.untestable))
+        if self._placed is None or self._placed[0] != state:
+            ran = {timeline.position(vector) for vector in self._ran}
+            broken = {timeline.position(vector) for vector in self.untestable}
+            here = sorted(place for place in ran | broken if place is not None)
+            self._placed = (state, here, {place for place in ran if place is not None})
+        return self._placed[1], self._placed[2]
