@@ -1,24 +1,174 @@
-"""Ray."""
+"""Trials on a real Ray cluster: the contract, machines that share no files, and nodes that die."""
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.point import Point
 from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.ray import RayTasks
-from executor_contract import ExecutorContract
-from services.ray_cluster import RayCluster
+from aorta_cli import aorta, start_aorta
+from executor_contract import Bench, ExecutorContract, looking_for, pid_in
+from launched import eventually
+from processes import wait_until_gone, wait_until_no_process_has
+from searched import search_on
+from services.ray_cluster import CPUS, RayCluster
+
+pytestmark = pytest.mark.xdist_group("ray")
 
 
 @pytest.fixture
-def executor(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterExecutor]:
+def cluster(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> RayCluster:
     for name, value in ray_cluster.environ.items():
         monkeypatch.setenv(name, value)
-    ex = ClusterExecutor(RayTasks(ray_cluster.address, Resources()), jobs=2, grace=0.5)
-    yield ex
-    ex.close()
+    return ray_cluster
 
 
-class TestRay(ExecutorContract):
-    pass
+def opened(
+    cluster: RayCluster, resources: Resources | None = None, jobs: int | None = 2
+) -> ClusterExecutor:
+    wanted = resources or Resources()
+    return ClusterExecutor(
+        RayTasks(cluster.address, wanted), jobs=jobs, resources=wanted, grace=0.5
+    )
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[list[ClusterExecutor]]:
+    """One executor for as many tests as leave it open: Ray takes seconds to start a driver and its first worker."""
+    executors: list[ClusterExecutor] = []
+    yield executors
+    for executor in executors:
+        executor.close()
+
+
+class TestTasks(ExecutorContract):
+    @pytest.fixture
+    def executor(self, cluster: RayCluster, executors: list[ClusterExecutor]) -> ClusterExecutor:
+        if not executors or not executors[-1]._switchboard.is_alive():
+            executors.append(opened(cluster))
+        return executors[-1]
+
+
+def test_slots_are_what_fits_on_the_nodes_that_live(cluster: RayCluster) -> None:
+    executor = opened(cluster, jobs=None)
+    try:
+        assert executor.slots == len(cluster.nodes) * CPUS
+        extra = cluster.add_node(cpus=3)
+        assert eventually(lambda: executor.slots == 2 * CPUS + 3)
+        cluster.kill_node(extra)
+        assert eventually(lambda: executor.slots == 2 * CPUS)
+    finally:
+        executor.close()
+
+
+def test_a_worker_that_sees_none_of_our_files_gets_them_and_sends_its_own_back(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "data").mkdir(parents=True)
+    (work / "data" / "shard.txt").write_text("forty-two")
+    (work / "results" / ".aorta").mkdir(parents=True)
+    (work / "results" / "old.log").write_text("of no interest")
+    node = cluster.add_node(cpus=2 * CPUS, hides=tmp_path)
+    executor = opened(cluster, Resources(cpus=2 * CPUS), jobs=1)
+    try:
+        bench = Bench(executor, tmp_path)
+        script = (
+            "cat data/shard.txt; ls results 2>/dev/null; ls $0 >&2; "
+            'echo \'{"failure_count": 1}\' > "$AORTA_TRIAL_DIR/result.json"; mkdir $AORTA_TRIAL_DIR/deep; '
+            'echo kept > "$AORTA_TRIAL_DIR/deep/file"; echo done; sleep 300'
+        )
+        place = str(work / "data")
+        end = bench.run("bash", "-c", script, place, cwd=work, watch=looking_for("done"))
+    finally:
+        executor.close()
+        cluster.remove_node(node)
+    assert end.stdout.path.read_text() == "forty-twodone\n"
+    assert end.stderr.path.read_text() == "shard.txt\n"
+    assert (end.result, [m.line for m in end.matches]) == ({"failure_count": 1}, ["forty-twodone"])
+    assert (end.stdout.path.parent / "deep" / "file").read_text() == "kept\n"
+
+
+def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    killed: list[str] = []
+
+    def running_on() -> list[str]:
+        return [path.read_text().strip() for path in tmp_path.rglob("node")]
+
+    def kill_a_node() -> None:
+        if eventually(lambda: bool(running_on())):
+            where = running_on()[-1]
+            node = next(node for node in cluster.nodes if str(node.directory) == where)
+            killed.append(where)
+            cluster.kill_node(node)
+
+    killer = threading.Thread(target=kill_a_node)
+    killer.start()
+    try:
+        found = search_on(opened(cluster, jobs=3), tmp_path, threshold=37, seconds=1.0)
+    finally:
+        killer.join()
+        if killed:
+            cluster.add_node()
+    assert killed
+    assert found.errors
+    assert found.answer == Point.of({"N": 37})
+
+
+def test_stdout_is_one_document_though_a_node_dies(cluster: RayCluster, tmp_path: Path) -> None:
+    node = cluster.add_node(cpus=2 * CPUS)
+    script = f"echo $$ > {tmp_path}/pid; [ -e {tmp_path}/again ] || sleep 300"
+    process = start_aorta(
+        "run", "--executor", "ray", "--ray-address", cluster.address, "--cpus-per-task", str(2 * CPUS),
+        "--trials", "1", "--json", "--", "bash", "-c", script, cwd=tmp_path,
+    )  # fmt: skip
+    pid_in(tmp_path / "pid")
+    (tmp_path / "again").touch()
+    replacement = cluster.add_node(cpus=2 * CPUS)
+    cluster.kill_node(node)
+    out, err = process.communicate(timeout=150)
+    cluster.remove_node(replacement)
+    assert out.count(b"\n") == 1, out
+    assert process.returncode == 1, (out, err)
+    assert b'"error": 1' in out or b'"error":1' in out
+
+
+def test_killing_the_owner_ends_its_trials(cluster: RayCluster, tmp_path: Path) -> None:
+    script = f"setsid sleep 300 & echo $! > {tmp_path}/pid; wait"
+    process = start_aorta(
+        "run", "--executor", "ray", "--ray-address", cluster.address, "--", "bash", "-c", script,
+        cwd=tmp_path,
+    )  # fmt: skip
+    runaway = pid_in(tmp_path / "pid")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait_until_gone(runaway)
+
+
+def test_without_an_address_ray_is_started_here_and_gone_afterwards(tmp_path: Path) -> None:
+    mark = {"AORTA_TEST_MARK": str(tmp_path), "RAY_AUTH_MODE": "disabled"}
+    done = aorta(
+        "run", "--executor", "ray", "--trials", "2", "--json", "--", "true", cwd=tmp_path, env=mark
+    )
+    assert done.exit_code == 0, done.stderr
+    assert done.json()["counts"]["clean"] == 2
+    wait_until_no_process_has(f"AORTA_TEST_MARK={tmp_path}")
+
+
+def test_more_than_any_node_has_is_one_line(cluster: RayCluster) -> None:
+    with pytest.raises(InfrastructureError, match="99 CPUs and 0 GPUs, and no node of Ray"):
+        RayTasks(cluster.address, Resources(cpus=99))
+
+
+def test_ranks_are_left_to_the_command(cluster: RayCluster) -> None:
+    with pytest.raises(UsageError, match="a task of Ray runs on one node"):
+        RayTasks(cluster.address, Resources(nodes=2))

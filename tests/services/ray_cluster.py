@@ -20,6 +20,7 @@ _QUIET = (
     "RAY_USAGE_STATS_ENABLED=0",
     "RAY_prestart_worker_first_driver=0",
 )
+_SOON = ("RAY_health_check_period_ms=1000", "RAY_health_check_failure_threshold=8")
 _NODE_MARK = "AORTA_TEST_RAY_NODE"
 
 
@@ -32,10 +33,10 @@ class RayCluster:
     head: Guarded
     nodes: list[Guarded] = field(default_factory=list)
 
-    def add_node(self, hides: Path | None = None) -> Guarded:
-        """A node of two CPUs; with `hides`, one on which that directory is empty, as on another machine."""
+    def add_node(self, cpus: int = CPUS, hides: Path | None = None) -> Guarded:
+        """With `hides`, a node on which that directory is empty, as it is on another machine."""
         directory = private_directory("raynode")
-        start = (*_RAY, f"--address={self.address}", f"--num-cpus={CPUS}", "--num-gpus=0")
+        start = (*_RAY, f"--address={self.address}", f"--num-cpus={cpus}", "--num-gpus=0")
         marks = (*_assignments(self.environ), f"{_NODE_MARK}={directory}")
         command = (*_QUIET, *marks, *start)
         if hides is not None:
@@ -74,7 +75,7 @@ def start_ray() -> RayCluster:
     token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32))
     environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-    head = Guarded(directory, (*_QUIET, *_assignments(environ), *start))
+    head = Guarded(directory, (*_QUIET, *_SOON, *_assignments(environ), *start))
     head.wait_until(lambda: "Ray runtime started" in head.log, "ray")
     return RayCluster(f"127.0.0.1:{port}", environ, head)
 

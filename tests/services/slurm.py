@@ -105,7 +105,7 @@ class SlurmCluster:
         return {row.partition("|")[0] for row in rows if row.endswith("|idle")}
 
     def wait_until_idle(self) -> None:
-        self.controller.wait_until(lambda: self.idle_nodes() == set(NODES), "slurm")
+        self.controller.wait_until(lambda: set(NODES) == self.idle_nodes(), "slurm")
 
     def queue(self) -> list[str]:
         """Every job that is not over."""
@@ -125,7 +125,7 @@ def start_slurm() -> SlurmCluster:
     munge_place = Path(f"{directory}-munge")
     munge_place.mkdir()
     munge = Guarded(munge_place, _munged(directory))
-    munge.wait_until(lambda: (directory / "munge.sock").exists(), "munged")
+    munge.wait_until((directory / "munge.sock").exists, "munged")
     slurm_conf = f"SLURM_CONF={directory / 'slurm.conf'}"
     controller = Guarded(directory, ("env", slurm_conf, "slurmctld", "-D"))
     cluster = SlurmCluster(directory, munge, controller)
