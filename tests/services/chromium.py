@@ -53,12 +53,13 @@ class Chromium:
         os.write(self._write, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
-            for answer in self._messages():
+            arrived = self._messages()
+            self.events += [message for message in arrived if "id" not in message]
+            for answer in arrived:
                 if answer.get("id") == self._number:
                     assert "error" not in answer, answer
                     result: dict[str, Any] = answer["result"]
                     return result
-                self.events.append(answer)
         raise AssertionError(f"no answer to {method}")
 
     def wait_for(self, method: str, session: str) -> dict[str, Any]:

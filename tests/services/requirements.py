@@ -36,6 +36,7 @@ SLURM = Component(
     ("munge", "slurm-client", "slurmctld", "slurmd"),
     needs_root=True,
 )
+CHROMIUM = Component("a browser", ("chromium",), ("chromium",))
 PYTHON = Component("Debian's python3", ("/usr/bin/python3",), ("python3",))
 
 

@@ -37,7 +37,8 @@ def _answer(run: Run, found: Document) -> Answer:
         failed, of = _counts(best)
         below = number(best, "rate_below")
         sure = f": the rate is below {percent(below)} (95 % sure)" if below is not None else ""
-        sentence = f"{listed(names)} makes it stop: {failed} of {of} fresh trials failed{sure}"
+        who = f"Together, {listed(names)} make" if len(names) > 1 else f"{listed(names)} makes"
+        sentence = f"{who} it stop: {failed} of {of} fresh trials failed{sure}"
         return Answer(sentence, Tone.FOUND, f"Without mitigations {without} failed.")
     sentence = {
         "did_not_reproduce": f"The failure did not show without mitigations: {without}",

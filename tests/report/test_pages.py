@@ -1,0 +1,160 @@
+"""What pages say: the one sentence of each answer, and what is missing when something is."""
+
+import json
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aorta.report.building import page_of, reader_of
+from aorta.report.charts.scales import linear_scale, log_scale
+from aorta.report.html import document
+from aorta.report.markup import el
+from aorta.report.model import Page, Tone
+from aorta.runtimes.owner import Owner
+from report_runs import MAKERS, bisect_dir, private, reduce_dir, run_dir, triage_dir, trial, write
+
+SENTENCES = {
+    "run": "half_nan fails in 8 of 31 trials (26 %, 95 % interval 14 to 43 %)",
+    "reduce": "It still fails with NUM_STEPS 5000 → 137, BATCH_SIZE 2048 → 16 and SHAPES_FILE 240 → 3: "
+    "confirmed 10 of 10 times; it fails at least 72 % of the time",
+    "triage": "hsa_no_sdma-local makes it stop: 0 of 12 failed, against 9 of 12 of the baseline; "
+    "luck would do this with probability 0.0004",
+    "optimize": "Together, hsa_no_sdma and xnack make it stop: 0 of 24 fresh trials failed: "
+    "the rate is below 12 % (95 % sure)",
+    "bisect": "jax at 62887481156a “Fuse the scatter into the reduction” brings the failure (probability 98 %)",
+    "launch": "Rank 3 on <HOST:2> began it: hardware fault (probability 94 %): stop",
+    "attribution": "Rank 2 began it: hang (probability 81 %): restart",
+}
+
+
+def page(run: Path) -> Page:
+    return page_of(reader_of(run).open())
+
+
+@pytest.mark.parametrize("verb", MAKERS)
+def test_a_page_begins_with_its_answer_and_its_probability(verb: str, tmp_path: Path) -> None:
+    assert page(MAKERS[verb](tmp_path, "")).answer.sentence == SENTENCES[verb]
+
+
+@pytest.mark.parametrize("verb", MAKERS)
+def test_every_document_may_be_missing_empty_or_of_another_shape(verb: str, tmp_path: Path) -> None:
+    run = MAKERS[verb](tmp_path, "")
+    documents = [p for p in run.rglob("*.json*") if ".aorta" not in p.parts]
+    for spoiled in (
+        "[]",
+        "{}",
+        '{"axes": 3, "cells": [1], "culprits": {}, "finding": [], "ranks": "x"}',
+        "{",
+    ):
+        for file in documents:
+            schema = {"schema": MAKERS_SCHEMA.get(verb, "")} if spoiled.endswith("}") else {}
+            file.write_text(json.dumps({**json.loads(spoiled), **schema}) if schema else spoiled)
+        private(run, {"optimize": "triage", "attribution": "launch"}.get(verb, verb))
+        text = document(page(run))
+        assert "<h1>" in text
+
+
+MAKERS_SCHEMA = {"launch": "aorta.cycle/1", "attribution": "aorta.attribution/1"}
+
+
+def test_a_reduction_never_shows_the_lines_it_took_away(tmp_path: Path) -> None:
+    """The original file beside the run is not read: what was removed is what nobody wanted to share."""
+    run = reduce_dir(tmp_path)
+    text = document(page(run))
+    assert "tower.wide 128x4096" in text
+    assert "… 16 lines gone …" in text
+    assert "3 of 240 kept, 237 gone" in text
+
+
+def test_a_bisection_without_its_timeline_says_so_and_shows_the_rest(tmp_path: Path) -> None:
+    found = page(bisect_dir(tmp_path, timeline=False))
+    assert found.picture is None
+    assert any("timeline.json" in line for line in found.missing)
+    assert found.answer.sentence == SENTENCES["bisect"]
+
+
+def test_the_two_sides_of_a_bisection_are_aligned_and_differences_marked(tmp_path: Path) -> None:
+    section = next(s for s in page(bisect_dir(tmp_path)).sections if s.title == "The two sides")
+    beside = section.blocks[0]
+    left, right = beside.left.lines, beside.right.lines  # type: ignore[union-attr] # a Beside, by the line above
+    assert len(left) == len(right)
+    assert [line.text for line in right if line.mark == "only"] == [
+        "Traceback (most recent call last):",
+        "FloatingPointError: loss is nan",
+    ]
+
+
+def test_a_matrix_that_is_still_filling_shows_what_it_has(tmp_path: Path) -> None:
+    run = triage_dir(tmp_path)
+    (run / "matrix.json").unlink()
+    records = [trial(n, {"cell": f"c{n % 3}"}, "clean", "", 1.0, replica=n) for n in range(7)]
+    private(run, "triage", records, state="")
+    (run / ".aorta" / "lock").write_text(Owner.of_this_process().label)
+    found = page(run)
+    assert found.answer.tone is Tone.RUNNING
+    assert found.picture is not None
+    assert "c2 in failure rate: 0 of 2 failed" in found.picture.says
+
+
+def test_a_run_whose_process_is_gone_is_not_called_running(tmp_path: Path) -> None:
+    run = run_dir(tmp_path)
+    private(run, "run", [], state="")
+    gone = Owner.of_this_process().label.rsplit("/", 2)[0] + f"/{os.getpid()}/1"
+    (run / ".aorta" / "lock").write_text(gone)
+    assert dict(page(run).facts.rows)["State"] == "its process is gone without a result"
+
+
+def test_a_lock_of_another_host_means_running(tmp_path: Path) -> None:
+    """The directory is shared; whether that process lives cannot be seen from here."""
+    run = run_dir(tmp_path)
+    private(run, "run", [trial(0, {}, "clean", "", 1.0)], state="")
+    (run / ".aorta" / "lock").write_text("another-host/boot/4026/77/12345")
+    assert page(run).answer.tone is not Tone.FAILED
+    assert dict(page(run).facts.rows)["State"] == "running"
+
+
+def test_a_value_keeps_its_placeholder_over_the_whole_page(tmp_path: Path) -> None:
+    run = tmp_path / "x"
+    records = [trial(n, {}, "reproduced", f"cannot open /home/alice77/data/{n % 2}.bin", 1.0, replica=n) for n in range(4)]  # fmt: skip
+    write(run / "result.json", {"schema": "aorta.run/1", "workload": "w"})
+    text = document(page(private(run, "run", records)))
+    assert "alice77" not in text
+    assert text.count("&lt;PATH:1&gt;") == text.count("&lt;PATH:2&gt;") > 0
+
+
+class _Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.opened.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+@given(st.text(), st.text())
+def test_no_text_opens_an_element_or_leaves_an_attribute(inside: str, attribute: str) -> None:
+    parsed = _Elements()
+    parsed.feed(el("p", inside, title=attribute))
+    parsed.close()
+    assert parsed.opened == ["p"]
+    assert all(c in parsed.words for c in inside if c.isalnum())
+
+
+POSITIVE = st.floats(1e-6, 1e9)
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=30))
+def test_scales_keep_order_and_stay_in_the_picture(values: list[float]) -> None:
+    for scale in (log_scale(values, 200, 10), linear_scale(values, 200, 10)):
+        places = [scale(value) for value in sorted(values)]
+        assert all(10 - 1e-6 <= place <= 200 + 1e-6 for place in places)
+        assert places == sorted(places, reverse=True)
+        assert 1 <= len(scale.ticks()) <= 12
