@@ -119,7 +119,7 @@ def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(si
         (("--ft-attribution-aggregation", "most", "x.py"), "aggregation"),
         (("--nproc-per-node", "0", "x.py"), "above 0"),
         (("--rdzv-conf", "join_timeout=soon", "x.py"), "expected seconds"),
-        (("--rdzv-conf", "nonsense", "x.py"), "configuration string"),
+        (("--rdzv-conf", "nonsense", "x.py"), "must have a value"),
         (("-r", "7", "x.py"), "does not match"),
         (("--max-restarts", "-1", "x.py"), "max_restarts"),
     ],
