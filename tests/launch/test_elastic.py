@@ -1,7 +1,5 @@
 """Several agents of one job: meeting, growing, shrinking, talking gloo."""
 
-import time
-
 from launching import Site, script, wait_until
 
 NO_OPINION = ("--ft-attribution-dry-run", "--ft-max-no-progress-cycles", "0")
@@ -60,10 +58,8 @@ def test_the_restart_budget_is_the_job_s_and_not_each_agent_s(site: Site) -> Non
 
 def test_four_agents_stop_together(site: Site) -> None:
     job = script(site.folder, "import surely_not_installed")
-    began = time.monotonic()
     ends = site.run_nodes(4, "--max-restarts", "3", str(job))
     assert [end.code for end in ends] == [93] * 4, ends
-    assert time.monotonic() - began < 100
     assert site.cycles() == ["cycle_0"]
     assert site.cycle(0)["finding"]["class"] == "import_error"
 

@@ -13,6 +13,7 @@ from aorta.launch.nouns import Action, Start, Verdict
 from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
 from aorta.launch.sources.local import LocalSource
 from aorta.launch.sources.panel import Panel
+from launching import PATIENCE
 
 FAILED = FailedCycle(Start("job", 0, ("node",)), ())
 ANSWERS = ["STOP", "RESTART", "UNKNOWN", "unreachable", "silent"]
@@ -21,9 +22,8 @@ ANSWERS = ["STOP", "RESTART", "UNKNOWN", "unreachable", "silent"]
 class Says:
     """A source that answers one thing."""
 
-    def __init__(self, answer: str, delay: float = 0.0) -> None:
+    def __init__(self, answer: str) -> None:
         self._answer = answer
-        self._delay = delay
         self.triggers = 0
 
     @property
@@ -36,7 +36,6 @@ class Says:
 
     def read(self, failed: FailedCycle, decide_within: float) -> Verdict | None:
         del failed, decide_within
-        time.sleep(self._delay)
         if self._answer == "unreachable":
             raise SourceError("no route")
         if self._answer == "silent":
@@ -60,18 +59,31 @@ def test_all_stops_exactly_when_every_opinion_is_stop_and_there_is_one(answers: 
     assert (verdict(answers, "all") is Action.STOP) == (opinions == {"STOP"})
 
 
+class Blocked(Says):
+    """Answers when the test lets it."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(answer)
+        self.released = threading.Event()
+
+    def read(self, failed: FailedCycle, decide_within: float) -> Verdict | None:
+        self.released.wait(PATIENCE)
+        return super().read(failed, decide_within)
+
+
 def test_a_stop_is_not_kept_waiting_by_a_slow_source() -> None:
-    panel = Panel([Says("RESTART", delay=20), Says("STOP")], "any")
-    began = time.monotonic()
-    assert panel.read(FAILED, 15).action is Action.STOP
-    assert time.monotonic() - began < 10
+    slow = Blocked("RESTART")
+    assert Panel([slow, Says("STOP")], "any").read(FAILED, 2 * PATIENCE).action is Action.STOP
+    assert not slow.released.is_set()
+    slow.released.set()
 
 
 def test_time_is_bounded_and_a_stop_that_comes_later_is_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    panel = Panel([Says("STOP", delay=1.0)], "any")
-    assert panel.read(FAILED, 0.1).action is Action.UNKNOWN
+    late = Blocked("STOP")
+    assert Panel([late], "any").read(FAILED, 0.1).action is Action.UNKNOWN
+    late.released.set()
     deadline = time.monotonic() + 30
     while "late STOP" not in caplog.text and time.monotonic() < deadline:
         time.sleep(0.05)

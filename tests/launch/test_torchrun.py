@@ -117,6 +117,11 @@ def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(si
         (("--nproc-per-node", "some", "x.py"), "nproc_per_node"),
         ((), "training_script"),
         (("--ft-attribution-aggregation", "most", "x.py"), "aggregation"),
+        (("--nproc-per-node", "0", "x.py"), "above 0"),
+        (("--rdzv-conf", "join_timeout=soon", "x.py"), "expected seconds"),
+        (("--rdzv-conf", "nonsense", "x.py"), "must have a value"),
+        (("-r", "7", "x.py"), "does not match"),
+        (("--max-restarts", "-1", "x.py"), "max_restarts"),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_anything_runs(

@@ -23,7 +23,9 @@ from torch.distributed.elastic.agent.server.api import (
     WorkerState,
 )
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing.api import PContext
 
+from aorta.core.exits import Exit
 from aorta.launch.console import Follower
 from aorta.launch.cycles import write_cycle_info
 from aorta.launch.evidence import gather
@@ -33,7 +35,7 @@ from aorta.launch.nouns import HANG, Evidence, RankEnd, Start
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources import FailedCycle
 from aorta.launch.sources.panel import Panel
-from aorta.launch.workers import kill_leftovers, set_aside_if_broken, statuses
+from aorta.launch.workers import kill_process_groups, set_aside_if_broken, statuses
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +93,7 @@ class DecidingAgent(LocalElasticAgent):
         self._hang_timeout = hang_timeout
         self._cycle: _Cycle | None = None
         self._shutting_down = False
+        self._swept: PContext | None = None
 
     def _invoke_run(self, role: str = DEFAULT_ROLE) -> RunResult:
         group = self._worker_group
@@ -123,7 +126,7 @@ class DecidingAgent(LocalElasticAgent):
         cycle = self._current()
         board = self._handler.board
         ending = board.ending()
-        if ending is not None:
+        if ending is not None and ending.exit_code != Exit.OK:
             raise JobEndedError(ending)
         hang = cycle.hang_watch.found(self._running_ranks()) if cycle.hang_watch else None
         if hang is not None:
@@ -274,12 +277,11 @@ class DecidingAgent(LocalElasticAgent):
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
         if self._shutting_down and self._pcontext is not None:  # a second signal: no more patience
-            kill_leftovers(self._pcontext)
+            kill_process_groups(self._pcontext)
         self._shutting_down = True
         super()._shutdown(death_sig, timeout)
         self._shutting_down = False
-        if self._pcontext is not None and self._worker_group.state is not WorkerState.SUCCEEDED:
-            kill_leftovers(self._pcontext)
+        self.kill_leftovers()
         self._show_the_rest()
 
     def _show_the_rest(self) -> None:
@@ -295,7 +297,8 @@ class DecidingAgent(LocalElasticAgent):
             self._handler.board.announce_failure(self._cycle.start.cycle, what)
         self._handler.withdraw()
 
-    def kill_everything(self) -> None:
-        """The last resort of a launcher that is leaving: nothing it started stays."""
-        if self._pcontext is not None:
-            kill_leftovers(self._pcontext)
+    def kill_leftovers(self) -> None:
+        """Nothing that the ranks started stays. Once per cycle: later their process ids may be somebody else's."""
+        if self._pcontext is not None and self._pcontext is not self._swept:
+            kill_process_groups(self._pcontext)
+            self._swept = self._pcontext

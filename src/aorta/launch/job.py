@@ -78,7 +78,7 @@ def launch(arguments: Sequence[str]) -> int:
         ) from lost
     finally:
         _ignore_signals()
-        agent.kill_everything()
+        agent.kill_leftovers()
     _say(ending)
     return ending.exit_code
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
@@ -77,7 +78,7 @@ def parse(arguments: Sequence[str]) -> Options:
         log_dir=Path(given.log_dir).absolute() if given.log_dir else None,
         shown=_shown(given),
         fixed_rank=given.node_rank if static else None,
-        master=(given.master_addr, given.master_port) if static else None,
+        master=_master(torch_config) if static else None,
         command=_user_command(given),
     )
 
@@ -119,15 +120,31 @@ def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | 
         **{**vars(given), "log_dir": os.devnull}
     )  # it would make a directory of its own
     try:
-        return torchrun.config_from_args(without_logs)
+        config, entrypoint, arguments = torchrun.config_from_args(without_logs)
     except (AssertionError, ValueError, RuntimeError, OSError) as wrong:
         raise UsageError(str(wrong)) from None
+    if config.nproc_per_node <= 0 or config.monitor_interval <= 0:
+        raise UsageError("--nproc-per-node and --monitor-interval must be above 0")
+    return config, entrypoint, arguments
+
+
+def _master(config: LaunchConfig) -> tuple[str, int]:
+    """Where the workers of a static rendezvous meet."""
+    try:
+        host, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=_STATIC_PORT)
+    except ValueError as wrong:
+        raise UsageError(str(wrong)) from None
+    return host, port
 
 
 def _check_timeouts(settings: FaultTolerance, config: LaunchConfig) -> None:
     """A leader that decides longer than the others wait would lose them, and with them the overlap."""
     decision = settings.attribution.decision_timeout_seconds
-    join = float(config.rdzv_configs.get("join_timeout", DEFAULT_JOIN_TIMEOUT))
+    told = config.rdzv_configs.get("join_timeout", DEFAULT_JOIN_TIMEOUT)
+    try:
+        join = float(told)
+    except ValueError:
+        raise UsageError(f"--rdzv-conf join_timeout={told}: expected seconds") from None
     if decision >= join:
         raise UsageError(
             f"the decision timeout ({decision:g} s) must be smaller than the rendezvous join timeout ({join:g} s); "

@@ -38,7 +38,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     _RendezvousStateHolder,
 )
 
-from aorta.core.errors import InfrastructureError
+from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.exits import Exit
 from aorta.launch.board import Board, StoreLostError
 from aorta.launch.nouns import Ending, Start
@@ -272,13 +272,20 @@ class DecidingRendezvous(DynamicRendezvousHandler):
 def create_rendezvous(parameters: RendezvousParameters) -> DecidingRendezvous:
     """Torch's `create_handler`, for our class."""
     try:
+        settings = _settings(parameters)
         backend, store = create_backend(parameters)
+    except ValueError as wrong:
+        raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
     except RendezvousConnectionError as unreachable:
         raise StoreLostError(
             f"no rendezvous store at {parameters.endpoint}; start the agent that hosts it, "
             "or correct --rdzv-endpoint (or --master-addr and --master-port)"
         ) from unreachable
-    settings = RendezvousSettings(
+    return DecidingRendezvous.on(store, backend, settings, parameters.local_addr)
+
+
+def _settings(parameters: RendezvousParameters) -> RendezvousSettings:
+    return RendezvousSettings(
         run_id=parameters.run_id,
         min_nodes=parameters.min_nodes,
         max_nodes=parameters.max_nodes,
@@ -286,7 +293,6 @@ def create_rendezvous(parameters: RendezvousParameters) -> DecidingRendezvous:
         keep_alive_interval=timedelta(seconds=parameters.get_as_int("keep_alive_interval") or 5),
         keep_alive_max_attempt=parameters.get_as_int("keep_alive_max_attempt") or 3,
     )
-    return DecidingRendezvous.on(store, backend, settings, parameters.local_addr)
 
 
 def _timeouts(parameters: RendezvousParameters) -> dict[str, Any]:

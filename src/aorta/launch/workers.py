@@ -27,7 +27,7 @@ def statuses(context: PContext) -> dict[int, int | None]:
     return {}
 
 
-def kill_leftovers(context: PContext) -> None:
+def kill_process_groups(context: PContext) -> None:
     """What ranks started and left behind would hold on to devices and ports."""
     for pid in context.pids().values():
         with suppress(ProcessLookupError, PermissionError):
