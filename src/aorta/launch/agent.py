@@ -31,7 +31,7 @@ from aorta.launch.cycles import write_cycle_info
 from aorta.launch.evidence import gather
 from aorta.launch.hang import HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.logs import CycleDir, CycleLogs
-from aorta.launch.nouns import HANG, Evidence, RankEnd, Start
+from aorta.launch.nouns import HANG, Ending, Evidence, RankEnd, Start
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources import FailedCycle
 from aorta.launch.sources.panel import Panel
@@ -91,11 +91,20 @@ class DecidingAgent(LocalElasticAgent):
         self._panel = panel
         self._log_dir = Path(logs.root_log_dir)
         self._hang_timeout = hang_timeout
+        self.ending: Ending | None = None
         self._cycle: _Cycle | None = None
         self._shutting_down = False
         self._swept: PContext | None = None
 
     def _invoke_run(self, role: str = DEFAULT_ROLE) -> RunResult:
+        """Torch's `run` knows that the job ended, but not how."""
+        try:
+            return self._go_through_cycles()
+        except JobEndedError as ended:
+            self.ending = ended.ending
+            raise
+
+    def _go_through_cycles(self) -> RunResult:
         group = self._worker_group
         self._initialize_workers(group)
         while True:
@@ -153,7 +162,7 @@ class DecidingAgent(LocalElasticAgent):
             time.sleep(self._worker_group.spec.monitor_interval)
         if cycle.is_leader:
             write_cycle_info(self._log_dir, cycle.start, board.evidence(cycle.start))
-        self._handler.succeed(cycle.start)
+        self.ending = self._handler.succeed(cycle.start)
         return True
 
     def _recover(self, group: WorkerGroup) -> None:

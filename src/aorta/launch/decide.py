@@ -72,12 +72,11 @@ class LeaderDecides:
     def outcome(self, board: Board, round_number: int, nodes: tuple[str, ...]) -> Start | Ending:
         previous = board.last_start(round_number)
         if previous is None:
-            return self._first(round_number, nodes)
+            return self._first(nodes)
         coming = replace(
             previous,
             cycle=previous.cycle + 1,
             nodes=nodes,
-            round=round_number,
             started=time.time(),
         )
         if board.failure_of(previous.cycle) is None:
@@ -102,7 +101,7 @@ class LeaderDecides:
         assert judged.ending is not None, "a cycle without restarts left always ends the job"
         return judged.ending
 
-    def _first(self, round_number: int, nodes: tuple[str, ...]) -> Start:
+    def _first(self, nodes: tuple[str, ...]) -> Start:
         first = next_cycle(self._log_dir)
         return Start(
             job_id=self._job_id,
@@ -111,7 +110,6 @@ class LeaderDecides:
             max_restarts=self._max_restarts,
             first_cycle=first,
             started=time.time(),
-            round=round_number,
         )
 
     def _judge(self, board: Board, start: Start) -> "_Judged":

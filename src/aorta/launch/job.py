@@ -26,7 +26,7 @@ from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.board import StoreLostError
 from aorta.launch.case import write_case
-from aorta.launch.decide import LeaderDecides
+from aorta.launch.decide import LastWords, LeaderDecides
 from aorta.launch.logs import CycleLogs
 from aorta.launch.nouns import Ending
 from aorta.launch.options import Options, parse, rendezvous_parameters
@@ -59,13 +59,13 @@ def launch(arguments: Sequence[str]) -> int:
     agent = _agent(options, rendezvous, panel, log_dir)
     _raise_on_signals(options.torch.signals_to_handle)
     try:
-        ending = _run(agent, rendezvous)
-        rendezvous.board.leave()
-        if decider.last_words is not None:
-            case = write_case(log_dir, decider.last_words, options)
-            log.info("the case is in %s; next: aorta reduce --spec %s/aorta.yaml", case, case)
-        if _hosts_the_store(parameters):
-            rendezvous.linger()
+        agent.run()
+        assert agent.ending is not None, "an agent returns only after the job has ended"
+        with suppress(StoreLostError, RendezvousConnectionError):  # how it ended is known by now
+            rendezvous.board.leave()
+            _write_case(log_dir, decider.last_words, options)
+            if _hosts_the_store(parameters):
+                rendezvous.linger()
     except SignalException as interrupted:
         with suppress(StoreLostError, RendezvousConnectionError):
             agent.say_goodbye(interrupted.sigval)
@@ -79,16 +79,20 @@ def launch(arguments: Sequence[str]) -> int:
     finally:
         _ignore_signals()
         agent.kill_leftovers()
-    _say(ending)
-    return ending.exit_code
+    _say(agent.ending)
+    return agent.ending.exit_code
 
 
-def _run(agent: DecidingAgent, rendezvous: DecidingRendezvous) -> Ending:
-    """Every ordinary end, good or bad, is written on the board before the agent returns."""
-    agent.run()
-    ending = rendezvous.board.ending()
-    assert ending is not None, "an agent returns only after the job has ended"
-    return ending
+def _write_case(log_dir: Path, words: LastWords | None, options: Options) -> None:
+    """Written by the agent that decided; a full disk must not change how the job ends."""
+    if words is None:
+        return
+    try:
+        case = write_case(log_dir, words, options)
+    except OSError as full:
+        log.warning("the case could not be written: %s", full.strerror)
+    else:
+        log.info("the case is in %s; next: aorta reduce --spec %s/aorta.yaml", case, case)
 
 
 def _say(ending: Ending) -> None:

@@ -31,7 +31,6 @@ class Start:
     best_step: int | None = None
     idle_cycles: int = 0  # cycles in a row that made no progress
     started: float = 0.0  # seconds since the epoch
-    round: int = 0
     history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
 
     @property
