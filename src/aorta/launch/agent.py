@@ -5,6 +5,7 @@ noticed everywhere through the board; evidence is collected and attribution trig
 the job ends only by what the board says. How processes are started, watched and stopped is torch's business.
 """
 
+import inspect
 import logging
 import os
 import signal
@@ -39,6 +40,8 @@ from aorta.launch.workers import kill_process_groups, set_aside_if_broken, statu
 
 log = logging.getLogger(__name__)
 
+_PATIENCE = 30  # seconds that workers have to end; before 2.13 torch knows no other
+_TAKES_PATIENCE = "timeout" in inspect.signature(LocalElasticAgent._shutdown).parameters  # noqa: SLF001 - its subclass asks
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LOST_FOR = 2.0  # a node between two rounds is away for a moment; a lost one stays away
 
@@ -282,13 +285,15 @@ class DecidingAgent(LocalElasticAgent):
         return ids
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
-        self._shutdown(timeout=self._shutdown_timeout)
+        self._shutdown(timeout=getattr(self, "_shutdown_timeout", _PATIENCE))
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+    def _shutdown(
+        self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = _PATIENCE
+    ) -> None:
         if self._shutting_down and self._pcontext is not None:  # a second signal: no more patience
             kill_process_groups(self._pcontext)
         self._shutting_down = True
-        super()._shutdown(death_sig, timeout)
+        super()._shutdown(death_sig, **({"timeout": timeout} if _TAKES_PATIENCE else {}))
         self._shutting_down = False
         self.kill_leftovers()
         self._show_the_rest()

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.multiprocessing.api import (
@@ -19,6 +20,7 @@ from torch.distributed.elastic.rendezvous.utils import (
     _matches_machine_hostname,
     parse_rendezvous_endpoint,
 )
+from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
@@ -142,8 +144,14 @@ def _agent(
         settings.hang_timeout_seconds,
         start_method=config.start_method,
         log_line_prefix_template=config.log_line_prefix_template,
-        shutdown_timeout=config.shutdown_timeout,
+        **_shutdown_patience(config),
     )
+
+
+def _shutdown_patience(config: LaunchConfig) -> dict[str, Any]:
+    """How long workers may take to end; torch before 2.13 has no say in it."""
+    given = getattr(config, "shutdown_timeout", None)
+    return {} if given is None else {"shutdown_timeout": given}
 
 
 def _log_dir(options: Options) -> Path:
