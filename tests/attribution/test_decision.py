@@ -1,5 +1,7 @@
 """The rules from a finding to a decision: the table of the contracts, and promises for every history."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,11 @@ def test_the_contracts_name_these_and_no_others_as_stopping_at_once() -> None:
     named = "import_error syntax_error bad_arguments bad_config shape_mismatch checkpoint_mismatch missing_file"
     named += " permission_denied disk_full checkpoint_corrupt time_limit cancelled"
     assert set(named.split()) == STOPPED_AT_FIRST
+
+
+def test_without_the_stream_that_steps_are_written_to_nothing_counts_as_before_the_first() -> None:
+    blind = replace(finding(FailureClass.DEVICE_OOM, last_step=None), steps_would_show=False)
+    assert decide(blind).action is Action.RESTART
 
 
 def test_device_memory_stops_before_the_first_step_and_restarts_after_it() -> None:

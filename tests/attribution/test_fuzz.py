@@ -62,7 +62,7 @@ def test_a_restarted_failure_stays_restarted_when_its_log_breaks_off(seed: int) 
         for log in case.evidence().logs:
             text = log.path.read_bytes()
             torn = text[: chance.randrange(len(text) + 1)].decode("utf-8", "replace")
-            result = attribute(Evidence(tails=(LogTail(torn, log.rank),)))
+            result = attribute(Evidence(tails=(LogTail(torn, log.rank, name=log.path.name),)))
             assert result.decision.action is not Action.STOP, (case.name, result.decision.reason)
 
 

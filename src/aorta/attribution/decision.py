@@ -101,7 +101,8 @@ def decide(
 
 
 def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
-    before_first_step = rule.policy is Policy.STARTUP and finding.last_step is None
+    no_step = finding.last_step is None and finding.steps_would_show
+    before_first_step = rule.policy is Policy.STARTUP and no_step
     if rule.policy is not Policy.STOP and not before_first_step:
         return None
     if finding.confidence < SURE or _is_one_node_only(finding):

@@ -34,6 +34,7 @@ def conclude(facts: Facts) -> Finding:
         cascade=_cascades(facts, set(suspects)),
         advice=_advice(cause),
         one_node_of=_one_node_of(suspects, facts),
+        steps_would_show=facts.progress.would_show,
     )
 
 

@@ -26,24 +26,27 @@ _RESUMING = re.compile(r"load|resum|restor|checkpoint found|max_|total", re.IGNO
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?|0x[0-9a-fA-F]+|\d+\.\d+\S*")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,12}(?![\w.])")
 _ENOUGH_LINES = 5
+_ERROR_STREAMS = (".err", ".err.gz", "stderr.log")
 
 
 @dataclass(frozen=True)
 class Progress:
     first: int | None = None
     last: int | None = None
+    would_show: bool = True  # whether any log was one that steps are written to
 
 
 def progress_of(sources: Iterable[Source]) -> Progress:
     """The first and the furthest step any of these logs tells of."""
-    firsts, lasts = [], []
+    firsts, lasts, would_show = [], [], False
     for source in sources:
+        would_show |= not source.name.endswith(_ERROR_STREAMS)
         if source.size:
             head, tail = ends_of(source, HEAD, TAIL)
             begun, ended = steps_in(head), steps_in(tail)
             firsts += begun[:1] or ended[:1]
             lasts += [max(ended)] if ended else begun[-1:]
-    return Progress(min(firsts, default=None), max(lasts, default=None))
+    return Progress(min(firsts, default=None), max(lasts, default=None), would_show)
 
 
 def steps_in(text: str) -> list[int]:
