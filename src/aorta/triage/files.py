@@ -19,8 +19,6 @@ from aorta.triage.markdown import matrix_markdown
 from aorta.triage.matrix import SCHEMA, Matrix
 from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml
-from aorta.triage.stacks import SCHEMA as OPTIMIZE_SCHEMA
-from aorta.triage.stacks import Optimized, optimize_markdown
 
 RESOLVED_RECIPE = "recipe.resolved.yaml"
 SIDECARS = "sidecars"
@@ -90,10 +88,6 @@ class RunFiles:
     def write_matrix(self, matrix: Matrix) -> None:
         write_json(self.path / "matrix.json", SCHEMA, matrix.to_json())
         write_atomically(self.path / "matrix.md", matrix_markdown(matrix))
-
-    def write_optimized(self, found: Optimized) -> None:
-        write_json(self.path / "optimize.json", OPTIMIZE_SCHEMA, found.to_json())
-        write_atomically(self.path / "optimize.md", optimize_markdown(found))
 
 
 def _warnings(scope: str, snapshot: Mapping[str, Any]) -> list[str]:
