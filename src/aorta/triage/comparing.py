@@ -155,10 +155,9 @@ def _compared(cell: Tally, base: Tally, p_holm: float, comparisons: int) -> Comp
         return Comparison(Call.WORKS, p, p_holm)
     if base.reproduced == 0 and cell.reproduced == 0:
         return Comparison(Call.OPEN, p, p_holm, why="the baseline never failed")
-    needed = trials_needed(cell, base, comparisons)
     if rate(cell) >= rate(base) and base.reproduced:
         return Comparison(Call.NO_EFFECT, p, p_holm)
-    return Comparison(Call.OPEN, p, p_holm, needed)
+    return Comparison(Call.OPEN, p, p_holm, trials_needed(cell, base, comparisons))
 
 
 def _can_settle(caps: Caps) -> bool:
