@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,18 @@ import pytest
 
 from aorta.core.errors import RegistryError, SpecError
 from aorta.registry.documents import dump_yaml
-from aorta.triage.recipe import InlineImage, load_recipe, resolved_yaml
+from aorta.triage.recipe import (
+    Cell,
+    Confound,
+    Control,
+    InlineImage,
+    Order,
+    RecipeFile,
+    StopAfter,
+    load_recipe,
+    resolved_yaml,
+)
+from aorta_cli import ROOT
 from triage_runs import BASELINE, FIXED, cell, document, loaded, written
 
 
@@ -237,3 +249,11 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
     path.write_text(json.dumps([1]))
     with pytest.raises(SpecError, match="expected a mapping"):
         load_recipe(path)
+
+
+def test_the_reference_names_every_key() -> None:
+    reference = (ROOT / "examples/triage/README.md").read_text()
+    for model in (RecipeFile, Cell, StopAfter, Order, Control, Confound):
+        for key in model.model_fields:
+            assert f"`{key}`" in reference or re.search(rf"[{{,\s]{key}[:,}}]", reference), key
+    assert "keeps names as names" in reference

@@ -4,8 +4,10 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,24 @@ def test_an_environment_that_cannot_be_had_is_that_cells_misfortune(tmp_path: Pa
     calls = {row.name: row.comparison.call.value for row in finished.matrix.rows}
     assert calls == {"baseline-local": "(baseline)", "boxed": "did not run"}
     assert finished.matrix.did_not_run == ["boxed"]
+
+
+def test_a_full_disk_is_exit_5_and_one_line(tmp_path: Path, small_disk: Path) -> None:
+    script = f"dd if=/dev/zero of={small_disk}/fill bs=4096 2>/dev/null; exit 1"
+    path = written(tmp_path, document(script=script, trials=2))
+    done = aorta(
+        "triage", "run", "--recipe", path, "--output-dir", small_disk / "out", "-q", cwd=tmp_path
+    )
+    assert done.exit_code == 5
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)

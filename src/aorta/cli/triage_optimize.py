@@ -11,9 +11,10 @@ from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
     from aorta.engine.events import Listener
-    from aorta.triage.optimize import FinishedStacks, StackPlan
+    from aorta.triage.optimize import FinishedStacks
     from aorta.triage.recipe import Recipe
     from aorta.triage.running import RunSettings
+    from aorta.triage.stack_plan import StackPlan
 
 _NO_ANSWER = {
     "did_not_reproduce": "the failure did not show without mitigations",
@@ -27,7 +28,8 @@ def run(
     given: dict[str, Any],
     listeners: "Sequence[Listener]",
 ) -> None:
-    from aorta.triage.optimize import Goal, optimize, plan_stacks
+    from aorta.triage.optimize import optimize
+    from aorta.triage.stack_plan import Goal, plan_stacks
 
     goal = Goal(given["sets"], given["max_rate"])
     if given["dry_run"]:

@@ -6,7 +6,7 @@ or when it is significant far beyond the level (Haybittle and Peto's rule), whic
 """
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -67,17 +67,19 @@ def rate(tally: Tally) -> float:
 
 
 def is_settled(cell: Tally, baseline: Tally, caps: Caps) -> bool:
-    """Whether further trials of this cell could no longer change what is said of it."""
-    left = caps.cell - cell.evidence
-    if left <= 0:
-        return True
+    """Whether the cell has all its trials, or further ones could no longer change what is said of it."""
+    return cell.evidence >= caps.cell or is_decided(cell, baseline, caps)
+
+
+def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
+    """Whether no outcome of the trials that are left, the baseline's among them, could change the answer."""
     if not _can_settle(caps):
         return False  # so few trials settle nothing; they still measure a rate
     if _p_of(cell, baseline) * caps.comparisons <= INTERIM_ALPHA:
         return True
-    for_it = p_value(
-        cell.reproduced, caps.cell, baseline.reproduced + _left(baseline, caps), caps.baseline
-    )
+    left = max(0, caps.cell - cell.evidence)
+    base_left = max(0, caps.baseline - baseline.evidence)
+    for_it = p_value(cell.reproduced, caps.cell, baseline.reproduced + base_left, caps.baseline)
     against_it = p_value(cell.reproduced + left, caps.cell, baseline.reproduced, caps.baseline)
     if for_it > ALPHA and against_it > ALPHA:
         return True
@@ -137,11 +139,6 @@ def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | N
     return next(more for more in range(enough // 2, enough + 1) if settles(more))
 
 
-def counted(names: Collection[str], baseline: str, inert: Collection[str]) -> int:
-    """How many cells are compared with the baseline."""
-    return max(1, sum(name != baseline and name not in inert for name in names))
-
-
 def _compared(cell: Tally, base: Tally, p_holm: float, comparisons: int) -> Comparison:
     p = _p_of(cell, base)
     if cell.other and cell.other == cell.evidence:
@@ -158,19 +155,14 @@ def _compared(cell: Tally, base: Tally, p_holm: float, comparisons: int) -> Comp
         return Comparison(Call.WORKS, p, p_holm)
     if base.reproduced == 0 and cell.reproduced == 0:
         return Comparison(Call.OPEN, p, p_holm, why="the baseline never failed")
-    needed = trials_needed(cell, base, comparisons)
     if rate(cell) >= rate(base) and base.reproduced:
         return Comparison(Call.NO_EFFECT, p, p_holm)
-    return Comparison(Call.OPEN, p, p_holm, needed)
+    return Comparison(Call.OPEN, p, p_holm, trials_needed(cell, base, comparisons))
 
 
 def _can_settle(caps: Caps) -> bool:
     """Whether the clearest outcome there is would be significant: 3 of 3 against 0 of 3 is not."""
     return p_value(0, caps.cell, caps.baseline, caps.baseline) <= ALPHA
-
-
-def _left(baseline: Tally, caps: Caps) -> int:
-    return max(0, caps.baseline - baseline.evidence)
 
 
 def _p_of(cell: Tally, baseline: Tally) -> float:

@@ -19,8 +19,6 @@ from aorta.triage.markdown import matrix_markdown
 from aorta.triage.matrix import SCHEMA, Matrix
 from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import InlineImage, Recipe, resolved_yaml
-from aorta.triage.stacks import SCHEMA as OPTIMIZE_SCHEMA
-from aorta.triage.stacks import Optimized, optimize_markdown
 
 RESOLVED_RECIPE = "recipe.resolved.yaml"
 SIDECARS = "sidecars"
@@ -61,14 +59,14 @@ class RunFiles:
     def take_snapshots(self, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
         """The host's once and that of each environment once, before any trial; what is missing in them, as warnings."""
         host = self._once(self.path / "host_env.json", host_snapshot)
-        warnings = _warnings("host", host)
+        said = {"host": _missing_in(host)}
         taken: dict[str, dict[str, Any]] = {}
         for environment in plan.environments.values():
             path = self.path / "environments" / slug(environment.name) / "env.json"
             snapshot = self._once(path, partial(self._inside, environment, executor))
-            warnings += _warnings(f"environment:{environment.name}", snapshot)
+            said[f"environment:{environment.name}"] = _missing_in(snapshot)
             taken[environment.name] = snapshot
-        return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
+        return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), _by_scope(said)
 
     def _inside(self, environment: Environment, executor: Executor) -> dict[str, Any]:
         scratch = self.run.private / "snapshots" / slug(environment.name)
@@ -78,7 +76,7 @@ class RunFiles:
     def _once(self, path: Path, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         with suppress(OSError, ValueError):
             earlier = json.loads(path.read_bytes())
-            if isinstance(earlier, dict):
+            if isinstance(earlier, dict) and is_captured(earlier):
                 return earlier
         snapshot = take()
         write_atomically(path, json.dumps(snapshot, indent=2, ensure_ascii=False) + "\n")
@@ -91,18 +89,23 @@ class RunFiles:
         write_json(self.path / "matrix.json", SCHEMA, matrix.to_json())
         write_atomically(self.path / "matrix.md", matrix_markdown(matrix))
 
-    def write_optimized(self, found: Optimized) -> None:
-        write_json(self.path / "optimize.json", OPTIMIZE_SCHEMA, found.to_json())
-        write_atomically(self.path / "optimize.md", optimize_markdown(found))
 
-
-def _warnings(scope: str, snapshot: Mapping[str, Any]) -> list[str]:
+def _missing_in(snapshot: Mapping[str, Any]) -> str:
     if not is_captured(snapshot):
-        return [f"{scope}: no snapshot: {snapshot['skip_reason']}"]
+        return f"no snapshot: {snapshot['skip_reason']}"
     reasons = snapshot.get("partial_reasons") or []
     if not snapshot.get("partial"):
-        return []
-    return [f"{scope}: the snapshot is partial: {'; '.join(str(reason) for reason in reasons)}"]
+        return ""
+    return f"the snapshot is partial: {'; '.join(str(reason) for reason in reasons)}"
+
+
+def _by_scope(said: Mapping[str, str]) -> list[str]:
+    """One line for each thing that is missing, naming every scope in which it is."""
+    scopes: dict[str, list[str]] = {}
+    for scope, missing in said.items():
+        if missing:
+            scopes.setdefault(missing, []).append(scope)
+    return [f"{', '.join(names)}: {missing}" for missing, names in scopes.items()]
 
 
 def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:

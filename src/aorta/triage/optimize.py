@@ -1,12 +1,10 @@
 """`--mode optimize`: the smallest stack of mitigations that makes the failure go away, in one environment."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Classified, Oracle
 from aorta.core.point import Point
@@ -15,83 +13,26 @@ from aorta.engine import events
 from aorta.engine.drive import Budget, Keep
 from aorta.engine.events import Event, Listener
 from aorta.engine.records import TrialRecord
-from aorta.engine.rundir import write_atomically
+from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Question
 from aorta.executors import Executor
-from aorta.probe.platform import platform_here
-from aorta.registry.mitigation import Mitigation, why_inert
-from aorta.registry.mitigations import load_mitigations
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.files import RunFiles, SnapshotFor
 from aorta.triage.gone import GoneJudges
-from aorta.triage.plan import NONE, Plan, PlannedCell
 from aorta.triage.recipe import Recipe, with_timeout
 from aorta.triage.running import RunSettings, check_recipe, open_session
-from aorta.triage.stacks import Optimized, build_optimized
+from aorta.triage.stack_plan import Goal, StackPlan, plan_stacks, stack_plan
+from aorta.triage.stacks import SCHEMA, Optimized, build_optimized
+from aorta.triage.stacks_markdown import optimize_markdown
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
-
-_LONGEST_NAME = 80
-
-
-@dataclass(frozen=True)
-class Goal:
-    """How many sets to look for, and how often a mended run may still fail."""
-
-    sets: int = 1
-    max_rate: float = 0.0
-
-
-@dataclass(frozen=True)
-class StackPlan:
-    """The original, and the mitigations that may be stacked on it; `left_out` says why others may not."""
-
-    plan: Plan
-    candidates: tuple[Mitigation, ...]
-    left_out: Mapping[str, str]
-    goal: Goal
-
-    @property
-    def original(self) -> PlannedCell:
-        return self.plan.baseline
-
-    @property
-    def fingerprint(self) -> Mapping[str, object]:
-        chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
-        return {
-            **self.plan.fingerprint,
-            "candidates": chosen,
-            "goal": [self.goal.sets, self.goal.max_rate],
-        }
-
-    def stack(self, point: Point) -> tuple[Mitigation, ...]:
-        value = point[AXIS]
-        if not isinstance(value, tuple):
-            raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
-        return tuple(self.candidates[index] for index in value)
-
-    def stack_name(self, point: Point) -> str:
-        """`a+b`, or how many of how many where that would be too long."""
-        stack = self.stack(point)
-        joined = "+".join(entry.name for entry in stack)
-        if len(joined) <= _LONGEST_NAME:
-            return joined or NONE
-        return f"{len(stack)}_of_{len(self.candidates)}_{point.config_key[:8]}"
 
 
 @dataclass(frozen=True)
 class FinishedStacks:
     optimized: Optimized
     run_dir: Path
-
-
-def plan_stacks(recipe: Recipe, settings: RunSettings, goal: Goal) -> StackPlan:
-    """Every check before the first trial, and the choice of what can act here at all."""
-    if not 0 <= goal.max_rate < 1:
-        raise UsageError(f"--max-rate: found {goal.max_rate}, expected a rate from 0 to below 1")
-    plan = check_recipe(recipe, settings)
-    return _stack_plan(plan, goal)
 
 
 def optimize(
@@ -109,7 +50,7 @@ def optimize(
     with session, closing(executor):
         files = RunFiles(session.run)
         resolved = files.adopt(recipe)
-        plan = _stack_plan(check_recipe(resolved, settings), goal)
+        plan = stack_plan(check_recipe(resolved, settings), goal)
         snapshots, warnings = files.take_snapshots(plan.plan, executor)
         run = _StackRun(plan, files)
         question = Question(
@@ -122,57 +63,13 @@ def optimize(
         )
         words = [_in_words(listener, plan) for listener in listeners]
         answer = session.answer(question, executor, words)
-        found = build_optimized(
-            plan.plan,
-            [entry.name for entry in plan.candidates],
-            run.search,
-            run.judges,
-            run.stats,
-            answer.ending,
+        optimized = build_optimized(
+            plan, run.search, run.judges, run.stats, answer.ending, session.run.about()["created"]
         )
-        optimized = replace(
-            found,
-            environments={entry.name: dict(entry.env) for entry in plan.candidates},
-            left_out=dict(plan.left_out),
-            warnings=warnings,
-            created=session.run.about()["created"],
-        )
-        files.write_optimized(optimized)
+        optimized = replace(optimized, warnings=warnings)
+        write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
+        write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
         return FinishedStacks(optimized, session.path)
-
-
-def _stack_plan(plan: Plan, goal: Goal) -> StackPlan:
-    left_out: dict[str, str] = {}
-    chosen: list[Mitigation] = []
-    owner: dict[str, Mitigation] = {}
-    named = _named(plan)
-    for entry in named or load_mitigations(plan.recipe.sidecars).values():
-        reason = _why_not(entry, plan, owner)
-        if reason is None:
-            chosen.append(entry)
-            owner |= dict.fromkeys(entry.env, entry)
-        elif named or reason.startswith("sets"):
-            left_out[entry.name] = reason
-    if not chosen:
-        said = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise SpecError(f"no mitigation can act here: {said}", where=plan.recipe.file)
-    return StackPlan(plan, tuple(chosen), left_out, goal)
-
-
-def _named(plan: Plan) -> list[Mitigation]:
-    """The mitigations that the recipe names, each once; none means: all there are."""
-    known = load_mitigations(plan.recipe.sidecars)
-    names = dict.fromkeys(name for cell in plan.cells for name in cell.cell.mitigations)
-    return [known[name] for name in names if known[name].env]
-
-
-def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> str | None:
-    for name, value in entry.env.items():
-        if name in owner and owner[name].env[name] != value:
-            return f"sets {name} otherwise than {owner[name].name}"
-    environment = plan.baseline.environment
-    inherited: Mapping[str, str] = {} if environment.isolated else os.environ
-    return why_inert(entry, platform_here(), {**inherited, **plan.baseline.env})
 
 
 class _StackRun:

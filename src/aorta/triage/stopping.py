@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from aorta.core.outcome import Tally
-from aorta.triage.comparing import Caps, counted, is_settled
+from aorta.triage.comparing import Caps, is_decided, is_settled
 from aorta.triage.plan import Plan
 from aorta.triage.recipe import StopAfter
 
@@ -26,18 +26,29 @@ class Stopping:
         if rule is not None:
             return events(tally, rule) < rule.events
         if cell != self.plan.baseline.name:
-            return not self._is_settled(cell, tallies)
-        others = (name for name in self.plan.names if name != cell)
-        return len(self.plan.names) == 1 or any(self.is_open(name, tallies) for name in others)
+            return not is_settled(tally, tallies[self.plan.baseline.name], self._caps(cell))
+        return self._baseline_is_needed(tallies)
 
-    def _is_settled(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
-        baseline = self.plan.baseline
-        caps = Caps(self.plan.by_name[cell].trials, baseline.trials, self._comparisons)
-        return is_settled(tallies[cell], tallies[baseline.name], caps)
+    def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:
+        """A cell that has all its trials is still open while the baseline's could tip the scales."""
+        baseline = tallies[self.plan.baseline.name]
+        compared = [name for name in self._compared if not is_hopeless(tallies[name])]
+        return not compared or any(
+            not is_decided(tallies[name], baseline, self._caps(name)) for name in compared
+        )
+
+    def _caps(self, cell: str) -> Caps:
+        plan = self.plan
+        comparisons = max(1, len(self._compared))
+        return Caps(plan.by_name[cell].trials, plan.baseline.trials, comparisons)
 
     @cached_property
-    def _comparisons(self) -> int:
-        return counted(self.plan.names, self.plan.baseline.name, self.plan.inert)
+    def _compared(self) -> tuple[str, ...]:
+        """The cells that are hypotheses: not the baseline, and not those that cannot differ from it."""
+        plan = self.plan
+        return tuple(
+            name for name in plan.names if name != plan.baseline.name and name not in plan.inert
+        )
 
     def note(self, cell: str, tally: Tally) -> str:
         """Why the cell stopped where it did, if that was before its cap or by a rule; else nothing."""

@@ -1,0 +1,105 @@
+"""What may be stacked: the mitigations that a recipe names, or all, less those that cannot act or contradict others."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aorta.core.errors import SpecError, UsageError
+from aorta.core.point import Point
+from aorta.probe.platform import platform_here
+from aorta.registry.mitigation import Mitigation, why_inert
+from aorta.registry.mitigations import load_mitigations
+from aorta.search.cure import AXIS
+from aorta.triage.plan import NONE, Plan, PlannedCell
+from aorta.triage.recipe import Recipe
+from aorta.triage.running import RunSettings, check_recipe
+
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How many sets to look for, and how often a mended run may still fail."""
+
+    sets: int = 1
+    max_rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class StackPlan:
+    """The original, and the mitigations that may be stacked on it; `left_out` says why others may not."""
+
+    plan: Plan
+    candidates: tuple[Mitigation, ...]
+    left_out: Mapping[str, str]
+    goal: Goal
+
+    @property
+    def original(self) -> PlannedCell:
+        return self.plan.baseline
+
+    @property
+    def fingerprint(self) -> Mapping[str, object]:
+        chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
+        return {
+            **self.plan.fingerprint,
+            "candidates": chosen,
+            "goal": [self.goal.sets, self.goal.max_rate],
+        }
+
+    def stack(self, point: Point) -> tuple[Mitigation, ...]:
+        value = point[AXIS]
+        if not isinstance(value, tuple):
+            raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
+        return tuple(self.candidates[index] for index in value)
+
+    def stack_name(self, point: Point) -> str:
+        """`a+b`, or how many of how many where that would be too long."""
+        stack = self.stack(point)
+        joined = "+".join(entry.name for entry in stack)
+        if len(joined) <= _LONGEST_NAME:
+            return joined or NONE
+        return f"{len(stack)}_of_{len(self.candidates)}_{point.config_key[:8]}"
+
+
+def plan_stacks(recipe: Recipe, settings: RunSettings, goal: Goal) -> StackPlan:
+    """Every check before the first trial, and the choice of what can act here at all."""
+    if not 0 <= goal.max_rate < 1:
+        raise UsageError(f"--max-rate: found {goal.max_rate}, expected a rate from 0 to below 1")
+    plan = check_recipe(recipe, settings)
+    return stack_plan(plan, goal)
+
+
+def stack_plan(plan: Plan, goal: Goal) -> StackPlan:
+    """Chooses what may be stacked on the baseline of this plan."""
+    left_out: dict[str, str] = {}
+    chosen: list[Mitigation] = []
+    owner: dict[str, Mitigation] = {}
+    named = _named(plan)
+    for entry in named or load_mitigations(plan.recipe.sidecars).values():
+        reason = _why_not(entry, plan, owner)
+        if reason is None:
+            chosen.append(entry)
+            owner |= dict.fromkeys(entry.env, entry)
+        elif named or reason.startswith("sets"):
+            left_out[entry.name] = reason
+    if not chosen:
+        said = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise SpecError(f"no mitigation can act here: {said}", where=plan.recipe.file)
+    return StackPlan(plan, tuple(chosen), left_out, goal)
+
+
+def _named(plan: Plan) -> list[Mitigation]:
+    """The mitigations that the recipe names, each once; none means: all there are."""
+    known = load_mitigations(plan.recipe.sidecars)
+    names = dict.fromkeys(name for cell in plan.cells for name in cell.cell.mitigations)
+    return [known[name] for name in names if known[name].env]
+
+
+def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> str | None:
+    for name, value in entry.env.items():
+        if name in owner and owner[name].env[name] != value:
+            return f"sets {name} otherwise than {owner[name].name}"
+    environment = plan.baseline.environment
+    inherited: Mapping[str, str] = {} if environment.isolated else os.environ
+    return why_inert(entry, platform_here(), {**inherited, **plan.baseline.env})
