@@ -14,7 +14,7 @@ from aorta.search.timeline import Timeline, Vector
 STEADY_BAD, STEADY_GOOD = 4, 1  # trials of an end that always says the same
 TWICE = 2  # trials of a good end that always fails, before that is believed
 UNSTEADY = 6  # trials of an end that does not
-RARE = 10  # trials of a bad end that fails so rarely that its rate would stay unknown otherwise
+RARE = 8  # trials of a bad end that fails so rarely that its rate would stay unknown otherwise
 _HITS = 3
 SILENT = 16  # trials of a bad end that never fails, before that is believed
 _SAME = math.log(20)  # how much likelier one common rate must be before the ends count as alike
