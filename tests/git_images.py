@@ -1,5 +1,6 @@
 """Tiny images with git and repositories in them, for tests of what happens inside containers."""
 
+import io
 import shutil
 import subprocess
 import tarfile
@@ -11,8 +12,13 @@ from services.images import Rootfs
 _GIT = Path("/usr/bin/git")
 
 
-def with_git(base: Rootfs, directory: Path, repositories: Mapping[str, Path]) -> Rootfs:
-    """`base` with git itself and these repositories: path inside -> path here."""
+def with_git(
+    base: Rootfs,
+    directory: Path,
+    repositories: Mapping[str, Path],
+    scripts: Mapping[str, str] | None = None,
+) -> Rootfs:
+    """`base` with git itself, these repositories (path inside -> path here) and shell scripts (path -> text)."""
     directory.mkdir(parents=True, exist_ok=True)
     tarball = directory / "rootfs.tar"
     shutil.copyfile(base.tarball, tarball)
@@ -23,6 +29,8 @@ def with_git(base: Rootfs, directory: Path, repositories: Mapping[str, Path]) ->
             archive.add(Path(library).resolve(), library[1:])
         for inside, path in repositories.items():
             archive.add(path, inside.lstrip("/"))
+        for inside, text in (scripts or {}).items():
+            _script(archive, inside.lstrip("/"), f"#!/bin/sh\n{text}\n".encode())
     return Rootfs(tarball)
 
 
@@ -31,6 +39,12 @@ def _link(archive: tarfile.TarFile, name: str, target: str) -> None:
     link.type = tarfile.SYMTYPE
     link.linkname = target
     archive.addfile(link)
+
+
+def _script(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    script = tarfile.TarInfo(name)
+    script.mode, script.size = 0o755, len(content)
+    archive.addfile(script, io.BytesIO(content))
 
 
 def _libraries(binary: Path) -> list[str]:

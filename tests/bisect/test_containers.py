@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import subprocess
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -18,9 +19,13 @@ from services.engines import DockerEngine, Engine, PodmanEngine
 from services.images import Rootfs
 from services.registry import Registry
 
-DAYS = 24
-BROKEN_ON = 15  # the first day whose container fails
+DAYS = 12
+BROKEN_ON = 7  # the first day whose container fails
 COMMITS = 8  # of each package between two days
+
+
+BUILD = "cp /opt/jax/broken /installed"
+TEST = "mkdir -p /triage-tool-output; cp /installed /triage-tool-output/kept; grep -q no /installed || { echo Error: nn_test; exit 1; }"
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,11 @@ def world(busybox: Rootfs, tmp_path_factory: pytest.TempPathFactory) -> World:
         for name, repository in repositories.items():
             repository.git("checkout", "--quiet", "--detach", shas[name][commit])
         here = {f"/opt/{name}": repository.path for name, repository in repositories.items()}
-        images[side] = with_git(busybox, root / side, here)
+        scripts = {"/usr/bin/build-jax.sh": BUILD, "/usr/bin/test-jax.sh": TEST}
+        images[side] = with_git(busybox, root / side, here, scripts)
     return World(shas["jax"], shas["xla"], shas["jax"][5], images)
 
 
-BUILD = "cp /opt/jax/broken /installed"
-TEST = "cp /installed /triage-tool-output/kept; grep -q no /installed || { echo Error: nn_test; exit 1; }"
 PACKAGES = [
     {"name": "xla", "path": "/opt/xla"},
     {"name": "jax", "path": "/opt/jax", "build": BUILD},
@@ -128,14 +132,21 @@ def test_from_dated_containers_to_the_commit(
         docker_engine("push", "--quiet", reference)
         docker_engine("rmi", reference)
     template = f"{oci_registry.address}/nightly/jax:{{container}}-{{date}}"
-    done = bisect(
-        tmp_path,
-        {},
-        docker_engine,
+    done = aorta(  # without a spec: the preset knows the packages of these images
+        "bisect",
         "--container",
         "jax",
         "--container-url-template",
         template,
+        "--output-prefix",
+        tmp_path / "out",
+        "--json",
+        "--no-cache",
+        "--",
+        "test-jax.sh",
+        "//tests:nn_test_gpu",
+        cwd=tmp_path,
+        env=docker_engine.environ,
     )
     result = done.json()
     assert result["status"] == "found", done.stderr
@@ -150,10 +161,8 @@ def test_from_dated_containers_to_the_commit(
     assert docker_engine.containers() == []
     assert "aorta-bisect" not in docker_engine("images").stdout
     environ = {**os.environ, **docker_engine.environ}
-    import subprocess
-
     for side, code in (("good", 0), ("bad", 1)):
-        command = result["reproduce"][side].replace("cp /installed /triage-tool-output/kept;", "")
+        command = result["reproduce"][side]
         shown = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, check=False)
         assert shown.returncode == code, shown.stderr
 

@@ -4,7 +4,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from aorta.bisect.dated import Family, family_of
 from aorta.bisect.experiment import ContainersExperiment, ProbedCommand
 from aorta.bisect.findings import Findings, exit_code, findings_of
 from aorta.bisect.git import Repository, without_secrets
+from aorta.bisect.hidden import Sides, differences_of, explain_hidden_variable
 from aorta.bisect.host import git_package, library
 from aorta.bisect.images import Base, Images
 from aorta.bisect.imaging import ImageJob
@@ -25,8 +26,6 @@ from aorta.bisect.verb import Request, Run
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.engine.rundir import PRIVATE
-from aorta.engine.snapshots import is_captured, snapshot_of
-from aorta.probe.difference import differences
 from aorta.runtimes import sweep
 from aorta.runtimes.containers import ENGINES
 from aorta.runtimes.engine import client_of, image_named
@@ -42,16 +41,6 @@ _VERDICTS = {
     GallopVerdict.NEVER_GOOD: ("never_good", "every container that exists fails"),
     GallopVerdict.OPEN: ("partial", "stopped while looking for a container that passes"),
 }
-
-
-@dataclass(frozen=True)
-class Sides:
-    """The containers on both sides of the break; one may be unknown where versions are given instead."""
-
-    passing: str | None
-    failing: str | None
-    confidence: float | None = None
-    names: tuple[str, str] | None = None
 
 
 def bisect_in_containers(request: Request) -> Findings:
@@ -232,7 +221,7 @@ def _in_base(
     findings.warnings = [*warnings, *findings.warnings]
     findings.containers = {"last_good": sides.passing, "first_bad": sides.failing}
     if findings.status in {"inconsistent", "did_not_reproduce"}:
-        _explain_hidden_variable(run, findings, base.environment, sides, root)
+        explain_hidden_variable(run, findings, base.environment, sides, root)
     shown = outcome.inner or outcome.main
     script = images(shown.packages).script
     findings.reproduce = {
@@ -363,9 +352,6 @@ def _inside(command: ProbedCommand, environment: Environment, path: str | None) 
     return replace(command, environment=replace(environment, options=options, image="unset"))
 
 
-# -- what no version explains -------------------------------------------------------------------------------------
-
-
 def _only_containers(
     run: Run, environment: Environment, sides: Sides, warnings: list[str], root: Path
 ) -> Findings:
@@ -389,58 +375,12 @@ def _only_containers(
         builds=len({record.point.config_key for record in records}),
         tests=len(records),
     )
-    findings.differences = _differences(run, environment, sides, root)
+    findings.differences = differences_of(run, environment, sides, root)
     command = _inside(run.command(), environment, None)
     for side, image in (("good", sides.passing), ("bad", sides.failing)):
         place = Base(environment, str(image), "", {})
         findings.reproduce[side] = reproduce_inside(place, command, "")
     return findings
-
-
-def _explain_hidden_variable(
-    run: Run, findings: Findings, environment: Environment, sides: Sides, root: Path
-) -> None:
-    if not sides.passing or not sides.failing:
-        return
-    findings.differences = _differences(run, environment, sides, root)
-    findings.warnings.append(
-        "a hidden variable: no listed version explains the difference of the two containers; "
-        f"their environments differ in {len(findings.differences)} places"
-    )
-    findings.culprits = []
-
-
-def _differences(
-    run: Run, environment: Environment, sides: Sides, root: Path
-) -> list[dict[str, Any]]:
-    """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their variables."""
-    snapshots: dict[str, dict[str, Any]] = {}
-    for side, image in (("good", sides.passing), ("bad", sides.failing)):
-        place = replace(environment, image=image)
-        scratch = root / f"snapshot-{side}"
-        scratch.mkdir(parents=True, exist_ok=True)
-        executor = run.request.executor()
-        try:
-            taken = snapshot_of(place, {}, executor, scratch, scratch)
-        finally:
-            executor.close()
-        snapshots[side] = taken if is_captured(taken) else _variables_in(Inside(place, scratch))
-    return [
-        {"field": difference.path, "good": difference.before, "bad": difference.after}
-        for difference in differences(snapshots["good"], snapshots["bad"])
-    ]
-
-
-def _variables_in(inside: Inside) -> dict[str, Any]:
-    lines = inside.run("env").stdout.splitlines()
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {
-        name: value
-        for name, _, value in pairs
-        if not any(
-            word in name.upper() for word in ("TOKEN", "SECRET", "PASSWORD", "KEY", "AORTA_")
-        )
-    }
 
 
 def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:

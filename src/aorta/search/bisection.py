@@ -24,7 +24,7 @@ from aorta.search.testable import Testability
 from aorta.search.timeline import Timeline, Vector
 
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
-_NEARLY = 0.98  # of the information of the best state, from one that needs no build
+_NEARLY = 0.99  # of the information of the best state, from one that needs no build
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
 _SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
 

@@ -14,6 +14,8 @@ from aorta.search.timeline import Timeline, Vector
 STEADY_BAD, STEADY_GOOD = 4, 1  # trials of an end that always says the same
 TWICE = 2  # trials of a good end that always fails, before that is believed
 UNSTEADY = 6  # trials of an end that does not
+RARE = 8  # trials of a bad end that fails so rarely that its rate would stay unknown otherwise
+_HITS = 3
 SILENT = 16  # trials of a bad end that never fails, before that is believed
 _SAME = math.log(20)  # how much likelier one common rate must be before the ends count as alike
 
@@ -65,7 +67,9 @@ class Ends:
         hits, misses = counts
         if misses == 0:
             return STEADY_BAD
-        return UNSTEADY if hits else self._silent
+        if hits == 0:
+            return self._silent
+        return UNSTEADY if hits >= _HITS else RARE
 
     def _alike(self, good: Counts, bad: Counts) -> bool:
         if not good[0] or sum(good) < (TWICE if good[1] == 0 else UNSTEADY):

@@ -45,7 +45,7 @@ class BetaMixture:
 BAD_RATE = BetaMixture(((0.6, 1.0, 1.0), (0.4, 40.0, 0.5)))
 """P(fails | bad): anything, but one that always fires is common."""
 
-GOOD_RATE = BetaMixture(((0.40, 0.5, 200.0), (0.55, 1.0, 50.0), (0.05, 1.0, 4.0)))
+GOOD_RATE = BetaMixture(((0.40, 0.5, 200.0), (0.50, 1.0, 50.0), (0.10, 1.0, 4.0)))
 """P(fails | good): nearly always almost nothing; sometimes a machine that flakes; seldom a noisy measure."""
 
 ANY_RATE = BetaMixture(((1.0, 1.0, 1.0),))
