@@ -56,6 +56,9 @@ class _Case:
     search: Callable[[], Search]
     reproduces: Callable[[Point], bool]
 
+    def rate(self, point: Point) -> float:
+        return float(self.reproduces(point))
+
 
 def _cases() -> list[_Case]:
     axis = subset("lines", tuple(map(str, range(ITEMS))))
@@ -100,9 +103,7 @@ def _searches(scratch: Path) -> None:
     for case in _cases():
         one_slot = 0.0
         for slots in SLOTS:
-            rounds = drive(
-                case.search(), lambda p, c=case: float(c.reproduces(p)), slots=slots
-            ).rounds  # type: ignore[misc]
+            rounds = drive(case.search(), case.rate, slots=slots).rounds
             where = scratch / case.name.replace(" ", "-") / str(slots)
             wall = _wall(case, slots, where)
             one_slot = one_slot or wall
@@ -139,9 +140,8 @@ def _local() -> Iterator[Executor]:
 @contextmanager
 def _slurm() -> Iterator[Executor]:
     sys.path.insert(0, _TESTS)
-    from services.slurm import start_slurm
-
     from aorta.executors.slurm import SlurmJobs
+    from services.slurm import start_slurm
 
     cluster = start_slurm()
     os.environ.update(cluster.environ)
@@ -154,9 +154,8 @@ def _slurm() -> Iterator[Executor]:
 @contextmanager
 def _ray() -> Iterator[Executor]:
     sys.path.insert(0, _TESTS)
-    from services.ray_cluster import start_ray
-
     from aorta.executors.ray import RayTasks
+    from services.ray_cluster import start_ray
 
     cluster = start_ray()
     os.environ.update(cluster.environ)
