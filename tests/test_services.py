@@ -36,16 +36,31 @@ def test_a_stopped_service_leaves_no_process_and_no_directory() -> None:
     assert not directory.exists()
 
 
-@pytest.mark.xdist_group("docker")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_an_engine_dies_with_the_process_that_started_it(number: signal.Signals) -> None:
-    requirements.demand(requirements.DOCKER)
+STARTS = {
+    "docker": "from services.engines import start_docker as start\n",
+    "slurm": "from services.slurm import start_slurm as start\n",
+    "ray": "from services.ray_cluster import start_ray as start\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("service", "number"),
+    [
+        *(
+            pytest.param("docker", number, marks=pytest.mark.xdist_group("docker"))
+            for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+        ),
+        pytest.param("slurm", signal.SIGKILL, marks=pytest.mark.xdist_group("slurm")),
+        pytest.param("ray", signal.SIGKILL, marks=pytest.mark.xdist_group("ray")),
+    ],
+)
+def test_a_service_dies_with_the_process_that_started_it(
+    service: str, number: signal.Signals
+) -> None:
+    needed = {"docker": [requirements.DOCKER], "slurm": [requirements.SLURM]}
+    requirements.demand(*needed.get(service, []))
     program = (
-        "import time\n"
-        "from services.engines import start_docker\n"
-        "engine = start_docker()\n"
-        "print(engine.directory, flush=True)\n"
-        "time.sleep(600)\n"
+        f"import time\n{STARTS[service]}print(start().directory, flush=True)\ntime.sleep(600)\n"
     )
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
     with subprocess.Popen(

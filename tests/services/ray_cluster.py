@@ -33,6 +33,10 @@ class RayCluster:
     head: Guarded
     nodes: list[Guarded] = field(default_factory=list)
 
+    @property
+    def directory(self) -> Path:
+        return self.head.directory
+
     def add_node(self, cpus: int = CPUS, hides: Path | None = None) -> Guarded:
         """With `hides`, a node on which that directory is empty, as it is on another machine."""
         directory = private_directory("raynode")

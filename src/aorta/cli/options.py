@@ -67,18 +67,13 @@ def running_trials(command: Command) -> Command:
             default=0,
             help="Give each trial this many devices of its own (on each of its nodes).",
         ),
-        _of_a_cluster("--cpus-per-task", type=click.IntRange(1), default=1),
-        _of_a_cluster("--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."),
-        _of_a_cluster("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
-        _of_a_cluster("--partition", help="slurm."),
-        _of_a_cluster("--account", help="slurm."),
-        _of_a_cluster("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
+        click.option("--cpus-per-task", type=click.IntRange(1), default=1, help="slurm, ray."),
+        click.option("--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."),
+        click.option("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
+        click.option("--partition", help="slurm."),
+        click.option("--account", help="slurm."),
+        click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
     )(command)
-
-
-def _of_a_cluster(name: str, **about: Any) -> Callable[[Command], Command]:
-    """An option that only a scheduler understands, or one whose default fits every machine."""
-    return click.option(name, **about)
 
 
 def watchable(command: Command) -> Command:

@@ -82,7 +82,7 @@ def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[
                 open_ends.discard(end)
             for target in targets[end]:
                 with suppress(OSError):  # a full disk or a closed srun must not end the copying
-                    os.write(target, data)
+                    _write_all(target, data)
         if status is None:
             status = tree.reap().get(pid)
         elif not ready:
@@ -90,10 +90,17 @@ def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[
     return int(signal.SIGTERM)
 
 
+def _write_all(target: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+
+
 def _end_as(status: int) -> None:
     """As the command ended: srun tells a signal from an exit code."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     sys.exit(os.WEXITSTATUS(status))

@@ -19,7 +19,7 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialSpec
-from aorta.executors.outpost import TICKET_VARIABLE
+from aorta.executors.outpost import NODE_VARIABLE, PARENT_VARIABLE, TICKET_VARIABLE
 from aorta.executors.placement import Batch, fitting
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
@@ -84,6 +84,7 @@ class RayTasks:
                 gpus=batch.resources.gpus,
                 avoid=self._excluded(batch.resources),
                 variables={**variables, TICKET_VARIABLE: ticket},
+                names={"node": NODE_VARIABLE, "parent": PARENT_VARIABLE},
             )
 
     def withdraw(self, tickets: Collection[str]) -> None:

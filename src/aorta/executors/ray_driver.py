@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -28,24 +29,31 @@ _NODES_EVERY = 1.0
 _TICK = 0.2
 
 
-def hold_place(archive: bytes, digest: str, variables: Mapping[str, str]) -> str:
+def hold_place(
+    archive: bytes, digest: str, variables: Mapping[str, str], names: Mapping[str, str]
+) -> str:
     """On a worker: become the parent of an outpost, from an archive of Aorta's own source, until it ends."""
     private = Path(tempfile.gettempdir()) / f"aorta-{os.getuid()}"
     private.mkdir(mode=0o700, exist_ok=True)
     about = private.lstat()
     if about.st_uid != os.getuid() or about.st_mode & 0o077:  # somebody else's
         private = Path(tempfile.mkdtemp(prefix="aorta-"))
-    source = private / f"{digest}.zip"
-    if not source.exists():
+    source = private / digest
+    if (
+        not source.exists()
+    ):  # unpacked, because Python keeps no compiled files for what it imports from an archive
         unfinished = private / f"{digest}.{os.getpid()}"
-        unfinished.write_bytes(archive)
-        unfinished.replace(source)
+        zipfile.ZipFile(BytesIO(archive)).extractall(unfinished)
+        try:
+            unfinished.rename(source)
+        except OSError:  # another worker was first
+            shutil.rmtree(unfinished)
     program = (
         f"import sys; sys.path.insert(0, {str(source)!r}); "
         "from aorta.executors.outpost import main; main()"
     )
     node = ray.get_runtime_context().get_node_id()
-    mine = {**variables, "AORTA_NODE": node, "AORTA_DIES_WITH": str(os.getpid())}
+    mine = {**variables, names["node"]: node, names["parent"]: str(os.getpid())}
     outpost = subprocess.Popen(
         [sys.executable, "-S", "-E", "-s", "-c", program],
         env={**os.environ, **mine},
@@ -103,7 +111,7 @@ class Driver:
                 max_retries=0,  # the engine tries again, and counts it
                 label_selector=selector,
                 name="aorta trial",
-            ).remote(self._archive, self._digest, command["variables"])
+            ).remote(self._archive, self._digest, command["variables"], command["names"])
             self._tasks[task] = command["ticket"]
         else:
             for task, ticket in self._tasks.items():

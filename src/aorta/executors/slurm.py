@@ -1,7 +1,8 @@
 """Slurm: inside an allocation each trial is a step of it, outside one each trial is a task of a job array.
 
 The working directory, the trial's directory and this installation must lie on a file system that the nodes share, as is
-usual with Slurm; a node that cannot see them loses the trial and says so.
+usual with Slurm; a node that cannot see them loses the trial and says so. Slurm's own commands are used as they are:
+submitit sends pickled functions and polls files for their results, and a trial needs a keeper that can be told to stop.
 """
 
 import math
@@ -73,7 +74,7 @@ class SlurmJobs(_Slurm):
         self._tasks: dict[str, str] = {}  # ticket -> JOB_INDEX
         self._looked_at = self._look_cost = 0.0
         self._answered_at = time.monotonic()
-        self._slots: tuple[float, int] | None = None
+        self._slots, self._counted_at = 1, -math.inf
         self._check_that_it_can_ever_run()
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
         self._farewell = subprocess.Popen(
@@ -86,10 +87,13 @@ class SlurmJobs(_Slurm):
 
     def slots(self) -> int:
         now = time.monotonic()
-        if self._slots is None or now - self._slots[0] > _SLOTS_EVERY:
-            fits = fitting(self._places(), self._resources)
-            self._slots = (now, max(1, fits))
-        return self._slots[1]
+        if now - self._counted_at > _SLOTS_EVERY:
+            self._counted_at = now
+            with suppress(
+                InfrastructureError
+            ):  # a controller that restarts: what was true may still be
+                self._slots = max(1, fitting(self._places(), self._resources))
+        return self._slots
 
     def submit(self, batch: Batch, variables: Mapping[str, str]) -> None:
         for first in range(0, len(batch.trials), _LARGEST_ARRAY):
@@ -122,7 +126,9 @@ class SlurmJobs(_Slurm):
     def withdraw(self, tickets: Collection[str]) -> None:
         tasks = [self._tasks.pop(ticket) for ticket in tickets if ticket in self._tasks]
         if tasks:
-            slurm.ask("scancel", "--quiet", *tasks)
+            # One that is over already cannot be cancelled, and one that still starts is sent away at our door.
+            with suppress(InfrastructureError):
+                slurm.ask("scancel", "--quiet", *tasks)
 
     def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
         pause = 0.0 if doubtful else max(_LOOK_EVERY, _LOOK_SHARE * self._look_cost)

@@ -29,7 +29,7 @@ from aorta.executors.wired import end_from_wire, trial_to_wire
 
 _TOGETHER = 0.02  # trials started within this time are asked for together
 _LOOK_EVERY = 0.5
-_EXPLANATION_SECONDS = 8.0  # how long a scheduler may take to say why a line broke
+_EXPLANATION_SECONDS = 5.0  # how long a scheduler may take to say why a line broke
 _STRANGER_SECONDS = 30.0
 _CLOSE_PATIENCE = 20.0
 
