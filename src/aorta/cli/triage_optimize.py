@@ -1,6 +1,5 @@
 """The `--mode optimize` of `aorta triage run`."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,24 +10,20 @@ from aorta.core.errors import InfrastructureError, NoAnswerError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
-    from aorta.engine.events import Listener
     from aorta.triage.optimize import FinishedStacks, StackPlan
     from aorta.triage.recipe import Recipe
     from aorta.triage.running import RunSettings
 
 
-def run(
-    recipe: "Recipe",
-    settings: "RunSettings",
-    given: dict[str, Any],
-    listeners: "Sequence[Listener]",
-) -> None:
+def run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> None:
+    from aorta.engine.pictures import StacksPicture
     from aorta.triage.optimize import Goal, optimize, plan_stacks
 
     goal = Goal(given["sets"], given["max_rate"])
     if given["dry_run"]:
         _say_plan(plan_stacks(recipe, settings, goal))
         return
+    listeners = options.views(given, StacksPicture())
     finished = optimize(recipe, settings, goal, lambda: options.executor_from(given), listeners)
     _show(finished, as_json=given["as_json"])
     raise click.exceptions.Exit(_exit_code(finished))
