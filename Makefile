@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 TEST_EXTRAS = test,mcp,postgres,scan,service
 
-.PHONY: demo test packages lint types rooms check bench clean
+.PHONY: demo test packages lint types rooms check bench docs clean
 
 demo: $(VENV)/.base
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -30,6 +30,9 @@ rooms: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks
+
+docs: packages $(VENV)/.test
+	PYTHONPATH=src:tests $(BIN)/python tools/screenshots.py
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -1,37 +1,14 @@
 """What `aorta run` shows on a terminal, and in a container."""
 
 import json
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from aorta_cli import COMMAND, aorta, environ
+from aorta_cli import aorta
 from services.engines import DockerEngine
 from services.images import Rootfs
-
-
-def on_terminal(arguments: list[str], cwd: Path, columns: int) -> tuple[str, int]:
-    """Everything a terminal of this width would receive."""
-    leader, follower = pty.openpty()
-    env = environ({"TERM": "xterm", "COLUMNS": str(columns), "LINES": "24"})
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], cwd=cwd, env=env, stdin=follower, stdout=follower, stderr=follower
-    )
-    os.close(follower)
-    received = b""
-    while True:
-        try:
-            data = os.read(leader, 65536)
-        except OSError:  # the last process closed it
-            break
-        if not data:
-            break
-        received += data
-    os.close(leader)
-    return received.decode("utf-8", "replace"), process.wait(30)
+from terminals import on_terminal
 
 
 @pytest.mark.parametrize("columns", [20, 80, 300])

@@ -23,8 +23,10 @@ from aorta.core.point import Point
 from aorta.core.trial import LOCAL
 from aorta.engine.drive import Budget
 from aorta.engine.events import Listener
+from aorta.engine.pictures import Weights
 from aorta.engine.rundir import PRIVATE, write_atomically, write_json
 from aorta.executors import Executor
+from aorta.search.bisection import TimelineBisection
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Request:
     cache: Path | None = None
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
+    on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
 
 
 def bisect(request: Request) -> Findings:
@@ -136,8 +139,16 @@ class Run:
             request.spec.confidence,
             check_ends=not request.spec.skip_precondition_checks,
             checks=request.checks,
-            on_search=lambda search: [StepsLeft(search, self.say)],
+            on_search=self._show_search,
         )
+
+    def _show_search(self, search: TimelineBisection) -> list[Listener]:
+        """The first search is over the whole timeline; later ones look closer at a part of it."""
+        place = self.stages.path / "timeline.json"
+        if not place.exists():
+            write_json(place, "aorta.timeline/1", search.timeline.to_json())
+        self.request.on_belief(lambda: list(search.belief.atoms()))
+        return [StepsLeft(search, self.say)]
 
     def write(self, findings: Findings, outcome: Outcome | None) -> None:
         """The artifacts; also of a run that was cut short."""

@@ -86,6 +86,7 @@ LAYOUTS: tuple[Layout, ...] = (
         schemas=("aorta.bisect/",),
         documents=("result.json",),
         files=(
+            "timeline.json",
             "info.log",
             "debug.log",
             "first-known-bad",

@@ -69,6 +69,7 @@ class _MountsOrVerbose(click.Command):
     "--no-checks", is_flag=True, help="No trials beyond the answer: partner, older break."
 )
 @options.resumable
+@options.watchable
 @click.option("--dry-run", is_flag=True, help="Print the plan, and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--verbose", is_flag=True, help="Also -v. Every event, one line each.")
@@ -107,23 +108,22 @@ def _request(given: dict[str, Any]) -> "Request":
     from aorta.bisect.verb import Request
     from aorta.bisect.watching import a_line_a_trial, short, stderr_say
     from aorta.engine.drive import Budget
-    from aorta.engine.progress import progress_for
+    from aorta.engine.pictures import BeliefPicture
 
     prefix, resume = _prefix(given)
-    quiet, verbose = given["quiet"], given["verbose"]
+    picture = BeliefPicture()
     return Request(
         spec=_spec(given),
         directory=_directory(given),
         prefix=prefix,
         executor=lambda: options.executor_from(given),
-        listeners=lambda: [
-            a_line_a_trial(view) for view in progress_for(short, quiet=quiet, verbose=verbose)
-        ],
-        say=(lambda _: None) if quiet else stderr_say,
+        listeners=lambda: options.views(given, picture, describe=short, each=a_line_a_trial),
+        say=(lambda _: None) if given["quiet"] else stderr_say,
         resume=resume,
         cache=None if given["no_cache"] else given["cache_dir"] or default_cache(),
         checks=not given["no_checks"],
         budget=Budget(given["max_trials"], given["max_time"]),
+        on_belief=picture.follow,
     )
 
 

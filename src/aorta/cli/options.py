@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # pydantic costs more than all of click: not for a help text
     from aorta.core.oracle import Oracle
     from aorta.engine.events import Listener
     from aorta.engine.pictures import Picture
+    from aorta.engine.progress import Describe
     from aorta.executors import Executor
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -82,16 +83,28 @@ def watchable(command: Command) -> Command:
     )(command)
 
 
-def views(given: dict[str, Any], picture: "Picture | None" = None) -> "list[Listener]":
-    """Everything that shows a run while it goes on, as `talking` and `watchable` ask for."""
-    from aorta.engine.progress import progress_for
+def views(
+    given: dict[str, Any],
+    picture: "Picture | None" = None,
+    *,
+    describe: "Describe | None" = None,
+    each: "Callable[[Listener], Listener]" = lambda view: view,
+) -> "list[Listener]":
+    """Everything that shows a run while it goes on, as `talking` and `watchable` ask for. `each` may wrap a view."""
+    from aorta.engine.progress import describe_values, progress_for
 
-    shown = progress_for(picture=picture, quiet=given["quiet"], verbose=given["verbose"])
+    shown = progress_for(
+        describe or describe_values,
+        picture=picture,
+        quiet=given["quiet"],
+        verbose=given["verbose"],
+    )
+    wrapped = [each(view) for view in shown]
     if not given["watch"]:
-        return shown
+        return wrapped
     from aorta.report.watch.beside import WatchBeside
 
-    beside = WatchBeside(shown, lambda words: click.echo(words, err=True))
+    beside = WatchBeside(wrapped, lambda words: click.echo(words, err=True))
     click.get_current_context().call_on_close(beside.close)
     return [beside]
 

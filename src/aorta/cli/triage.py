@@ -12,7 +12,6 @@ from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
-    from aorta.engine.events import Listener
     from aorta.triage.recipe import Recipe
     from aorta.triage.running import Finished, RunSettings
 
@@ -58,6 +57,7 @@ def command() -> None:
 @options.running_trials
 @click.option("--output-dir", type=click.Path(path_type=Path), default=Path("triage_results"))
 @options.resumable
+@options.watchable
 @click.option("--strict", is_flag=True, help="Exit 1 if a cell did not run.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.talking
@@ -89,7 +89,7 @@ def run(**given: Any) -> None:
     if given["mode"] == "optimize":
         from aorta.cli import triage_optimize
 
-        triage_optimize.run(recipe, settings, given, _listeners(given))
+        triage_optimize.run(recipe, settings, given)
         return
     if given["dry_run"]:
         _say_plan(recipe, settings, given["jobs"] or 1)
@@ -156,16 +156,11 @@ def _recipe(given: dict[str, Any]) -> "Recipe":
     return commandline.from_flags(given, wrapped)
 
 
-def _listeners(given: dict[str, Any]) -> "Sequence[Listener]":
-    from aorta.engine.progress import progress_for
-
-    return progress_for(quiet=given["quiet"], verbose=given["verbose"])
-
-
 def _run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> "Finished":
+    from aorta.engine.pictures import CellsPicture
     from aorta.triage.running import run_recipe, without_single_verdicts
 
-    listeners = [without_single_verdicts(listener) for listener in _listeners(given)]
+    listeners = options.views(given, CellsPicture(), each=without_single_verdicts)
     return run_recipe(recipe, settings, lambda: options.executor_from(given), listeners)
 
 

@@ -1,6 +1,5 @@
 """The `--mode optimize` of `aorta triage run`."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,6 @@ from aorta.cli.printing import print_json, say
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
-    from aorta.engine.events import Listener
     from aorta.triage.optimize import FinishedStacks
     from aorta.triage.recipe import Recipe
     from aorta.triage.running import RunSettings
@@ -22,12 +20,8 @@ _NO_ANSWER = {
 }
 
 
-def run(
-    recipe: "Recipe",
-    settings: "RunSettings",
-    given: dict[str, Any],
-    listeners: "Sequence[Listener]",
-) -> None:
+def run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> None:
+    from aorta.engine.pictures import StacksPicture
     from aorta.triage.optimize import optimize
     from aorta.triage.stack_plan import Goal, plan_stacks
 
@@ -35,6 +29,7 @@ def run(
     if given["dry_run"]:
         _say_plan(plan_stacks(recipe, settings, goal))
         return
+    listeners = options.views(given, StacksPicture())
     finished = optimize(recipe, settings, goal, lambda: options.executor_from(given), listeners)
     _show(finished, as_json=given["as_json"])
     raise click.exceptions.Exit(_exit_code(finished))

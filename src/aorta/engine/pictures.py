@@ -110,6 +110,28 @@ class CellsPicture:
         return found
 
 
+class StacksPicture:
+    """A search for the smallest stack: for each size that was tried, how many were and how many of them work."""
+
+    def __init__(self) -> None:
+        self._judged: dict[int, list[bool | None]] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, events.PointSettled):
+            size = sum(len(value) for _, value in event.point.values if isinstance(value, tuple))
+            if size:  # without any it is the original
+                self._judged.setdefault(size, []).append(event.verdict.reproduces)
+
+    def lines(self, width: int, *, ascii_only: bool) -> list[str]:
+        marks = (
+            {True: "+", False: "-", None: "?"} if ascii_only else {True: "●", False: "○", None: "?"}
+        )
+        return [
+            fitted(f"{size:>3} together {''.join(marks[works] for works in judged)}", width)
+            for size, judged in sorted(self._judged.items())[:_MOST_ROWS]
+        ]
+
+
 Weights = Callable[[], Sequence[tuple[int, int, float]]]
 """What is believed now: `(first candidate, one past the last, weight of each)`."""
 

@@ -61,7 +61,7 @@ def content(page: Page) -> Markup:
             ),
             el(
                 "div",
-                el("h1", answer.sentence),
+                el("h1", answer.sentence.replace(" %", "\N{NO-BREAK SPACE}%")),
                 el("p", answer.more, class_="more") if answer.more else None,
                 class_=f"answer {answer.tone.value}",
             ),
@@ -164,13 +164,17 @@ def _table(table: Table) -> Markup:
         el("th", head, scope="col", class_="number" if index in table.numeric else None)
         for index, head in enumerate(table.heads)
     ]
-    shown = list(table.rows)
-    left_out = len(shown) - MOST_ROWS
-    body = [_row(row, table) for row in shown]
+    left_out = len(table.rows) - MOST_ROWS
+    half = MOST_ROWS // 2
     if left_out > 0:
-        half = MOST_ROWS // 2
         gap = el("tr", el("td", f"… {left_out} more …", class_="gap", colspan=len(table.heads)))
-        body = [*body[:half], gap, *body[len(body) - half :]]
+        ends = (
+            [_row(row, table) for row in end] for end in (table.rows[:half], table.rows[-half:])
+        )
+        first, last = ends
+        body = [*first, gap, *last]
+    else:
+        body = [_row(row, table) for row in table.rows]
     return el(
         "div",
         el(

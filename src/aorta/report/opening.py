@@ -90,10 +90,12 @@ class Reader:
             "name": _name_of(self.path.resolve()),
             "about": RunDir(self.path).about(),
             "material": self._gather(self.path),
-            "texts": sorted({text for record in records for text in _texts_of(record)}),
         }
-        clean = self._scrubbed(raw)
-        replaced = dict(zip(raw["texts"], clean["texts"], strict=True))
+        texts = sorted({text for record in records for text in _texts_of(record)})
+        learn_document(self._scrubber, raw)
+        self._scrubber.learn("\n".join(texts))
+        clean = shortened(scrub_document(self._scrubber, raw)[0])
+        replaced = dict(zip(texts, shortened(self._scrubbed_lines(texts)), strict=True))
         return Run(
             name=clean["name"],
             verb=self.verb,
@@ -103,10 +105,12 @@ class Reader:
             trials=[_trial(record, replaced) for record in records],
         )
 
-    def _scrubbed(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        learn_document(self._scrubber, raw)
-        clean: dict[str, Any] = shortened(scrub_document(self._scrubber, raw)[0])
-        return clean
+    def _scrubbed_lines(self, texts: Sequence[str]) -> list[str]:
+        """As one text, which is several times faster; one by one where a line break is part of what was taken out."""
+        together = self._scrubber.text("\n".join(texts)).text.split("\n")
+        if len(together) == len(texts) and not any("\n" in text for text in texts):
+            return together
+        return [self._scrubber.text(text).text for text in texts]
 
 
 def _name_of(path: Path) -> str:
@@ -191,7 +195,7 @@ def read_tail(path: Path, most: int = _TAIL) -> list[str]:
             data = file.read(most)
     except OSError:
         return []
-    lines = clean_lines(data.decode("utf-8", "replace"))
+    lines = clean_lines(data.decode("utf-8", "replace").rstrip())
     return lines[1:] if size > most else lines
 
 

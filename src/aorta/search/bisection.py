@@ -149,6 +149,11 @@ class TimelineBisection:
         return self._ends_known and self._group.mass >= self.settings.confidence
 
     @property
+    def belief(self) -> Belief:
+        """Where the change is thought to be now."""
+        return self._belief
+
+    @property
     def rates(self) -> tuple[float, float]:
         return self._belief.expected_rates()
 

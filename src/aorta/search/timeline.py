@@ -46,6 +46,11 @@ class Timeline:
     def changes(self) -> int:
         return len(self.order)
 
+    def to_json(self) -> dict[str, object]:
+        """What draws this timeline again without the repositories."""
+        histories = [{"package": h.package, "versions": list(h.versions)} for h in self.histories]
+        return {"histories": histories, "order": list(self.order)}
+
     @cached_property
     def path(self) -> tuple[Change, ...]:
         seen = [0] * len(self.histories)

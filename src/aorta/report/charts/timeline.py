@@ -126,4 +126,4 @@ def _spaced(beliefs: Sequence[Atoms], most: int) -> list[tuple[int, Atoms]]:
         chosen = list(range(len(beliefs)))
     else:
         chosen = sorted({round(i * last / (most - 1)) for i in range(most)})
-    return [(index, beliefs[index]) for index in chosen]
+    return [(index + 1, beliefs[index]) for index in chosen]

@@ -32,7 +32,7 @@ from aorta.report.pages.common import (
     values_of,
 )
 from aorta.report.sharpening import Sharpening, sharpened, timeline_of
-from aorta.report.words import counted, listed, percent, seconds
+from aorta.report.words import counted, listed, moment, percent, seconds
 
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 _MOST_LOG_LINES = 300
@@ -228,7 +228,8 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
         ("Merge", "merge"),
         ("Address", "url"),
     )
-    return [(name, value) for name, key in names if (value := words(culprit, key))]
+    said = [(name, words(culprit, key)) for name, key in names]
+    return [(name, moment(value) if name == "Date" else value) for name, value in said if value]
 
 
 def _logs(run: Run) -> list[Section]:

@@ -34,7 +34,7 @@ def usual_facts(run: Run) -> list[tuple[str, object]]:
         if value := words(about, key):
             facts.append((name, value))
     if begun := words(about, "created"):
-        facts.append(("Begun", moment(begun)))
+        facts.append(("Started", moment(begun)))
     if run.trials:
         facts.append(("Trials", f"{len(run.trials)} in {seconds(run.trials[-1].elapsed)}"))
     return facts

@@ -19,17 +19,21 @@ _ACTIONS = {"STOP": "stop", "RESTART": "restart", "UNKNOWN": "not known; acts as
 
 def with_context(finding: Document, folders: Sequence[Path]) -> dict[str, Any]:
     """The finding with the lines around each line of evidence, where the log can still be read."""
-    evidence = [
-        {**line, "context": _context(line, folders)}
-        for line in rows(finding, "evidence")[:_MOST_EXCERPTS]
-    ]
+    evidence = [_with_its_log(line, folders) for line in rows(finding, "evidence")[:_MOST_EXCERPTS]]
     return {**finding, "evidence": evidence} if finding else {}
 
 
-def _context(line: Document, folders: Sequence[Path]) -> list[dict[str, Any]]:
-    at, name = count(line, "line"), Path(words(line, "file")).name
+def _with_its_log(line: Document, folders: Sequence[Path]) -> dict[str, Any]:
+    """A log that lies in the run is called by its name alone."""
+    name = Path(words(line, "file")).name
     path = next((f / name for f in folders if name and (f / name).is_file()), None)
-    if path is None or not 0 < at < _MOST_LINES:
+    if path is None:
+        return dict(line)
+    return {**line, "file": name, "context": _context(path, count(line, "line"))}
+
+
+def _context(path: Path, at: int) -> list[dict[str, Any]]:
+    if not 0 < at < _MOST_LINES:
         return []
     first = max(1, at - _AROUND)
     opened = gzip.open if path.suffix == ".gz" else open
@@ -58,8 +62,9 @@ def answer(finding: Document, decision: Document, action_taken: str = "") -> Ans
     said = _ACTIONS.get(action, action.lower())
     sentence = f"{who} {kind.replace('_', ' ')}{sure}" + (f": {said}" if said else "")
     tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if action == "STOP" else Tone.FOUND
-    said_more = (words(finding, "summary"), words(decision, "reason"), action_taken)
-    more = " ".join(f"{each.strip().rstrip('.')}." for each in said_more if each.strip())
+    told = [words(finding, "summary"), words(decision, "reason"), action_taken]
+    unique = [t for i, t in enumerate(told) if t and not any(t in other for other in told[i + 1 :])]
+    more = " ".join(f"{each.strip().rstrip('.')}." for each in unique)
     return Answer(sentence, tone, more)
 
 

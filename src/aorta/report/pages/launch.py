@@ -86,7 +86,10 @@ def _answer(run: Run, infos: Sequence[Document], finding: Document, decision: Do
     )
     lives = counted(len(infos), "cycle")
     if finding:
-        return findings.answer(finding, decision, f"After {lives}. {ending}".strip())
+        why = words(decision, "reason")
+        return findings.answer(
+            finding, decision, f"After {lives}" + ("" if why in ending else f". {ending}")
+        )
     if run.running:
         return Answer(f"Running, in its {_ordinal(len(infos))} cycle", Tone.RUNNING)
     last = infos[-1] if infos else {}
