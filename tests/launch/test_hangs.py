@@ -22,11 +22,18 @@ BEATS = """
                 beat(8)
 """
 GLOO = """
+    import threading
+    meets = threading.Event()
+    def talk():
+        while not meets.wait(1):
+            print("starting", flush=True)
+    threading.Thread(target=talk, daemon=True).start()
     import torch, torch.distributed as dist
     dist.init_process_group("gloo")
     dist.all_reduce(torch.ones(2))
     print("step 1 loss 0.5", flush=True)
     if attempt == 0:
+        meets.set()
         if rank == 1:
             time.sleep(600)
         dist.all_reduce(torch.ones(4))
@@ -37,7 +44,7 @@ GLOO = """
 def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: Site) -> None:
     job = script(site.folder, SILENT_HANG)
     end = site.run(
-        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "3"), str(job)
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "5"), str(job)
     )
     assert end.code == 0, end
     assert "Error in sitecustomize" not in end.err
@@ -47,13 +54,14 @@ def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: S
     info = site.cycle(0)
     assert info["finding"]["class"] == "hang", info
     assert info["decision"]["action"] == "RESTART"
-    assert info["notes"] == ["hang: no output and no progress for 3 s"]
+    (note,) = info["notes"]
+    assert note.startswith("hang: no output and no progress for")
 
 
 def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
     job = script(site.folder, BEATS)
     end = site.run(
-        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "3"), str(job)
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "5"), str(job)
     )
     assert end.code == 0, end
     assert "rank 1 gave no heartbeat" in end.err

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _PATIENCE = 30  # seconds that workers have to end; before 2.13 torch knows no other
 _TAKES_PATIENCE = "timeout" in inspect.signature(LocalElasticAgent._shutdown).parameters  # noqa: SLF001 - its subclass asks
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
+_LAST_WORDS = 1.0  # how long a leaving agent waits for its trigger to arrive
 _LOST_FOR = 2.0  # a node between two rounds is away for a moment; a lost one stays away
 
 
@@ -96,6 +97,7 @@ class DecidingAgent(LocalElasticAgent):
         self._hang_timeout = hang_timeout
         self.ending: Ending | None = None
         self._cycle: _Cycle | None = None
+        self._telling: threading.Thread | None = None
         self._shutting_down = False
         self._swept: PContext | None = None
 
@@ -200,7 +202,8 @@ class DecidingAgent(LocalElasticAgent):
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
-            threading.Thread(target=self._tell_panel, args=(cycle,), daemon=True).start()
+            self._telling = threading.Thread(target=self._tell_panel, args=(cycle,), daemon=True)
+            self._telling.start()
 
     def _tell_panel(self, cycle: _Cycle) -> None:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
@@ -302,6 +305,12 @@ class DecidingAgent(LocalElasticAgent):
         if self._cycle is not None and self._cycle.follower is not None:
             self._cycle.follower.stop()
             self._cycle.follower = None
+
+    def finish_telling(self) -> None:
+        """A service that keeps the history of a job should hear of its last cycle too."""
+        if self._telling is not None:
+            self._telling.join(_LAST_WORDS)
+            self._panel.finish_telling(_LAST_WORDS)
 
     def say_goodbye(self, why: signal.Signals) -> None:
         """Leave so that the others need not wait until this agent is missed."""

@@ -62,6 +62,7 @@ def launch(arguments: Sequence[str]) -> int:
     _raise_on_signals(options.torch.signals_to_handle)
     try:
         agent.run()
+        agent.finish_telling()
         assert agent.ending is not None, "an agent returns only after the job has ended"
         with suppress(StoreLostError, RendezvousConnectionError):  # how it ended is known by now
             rendezvous.board.leave()

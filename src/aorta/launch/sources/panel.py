@@ -25,13 +25,24 @@ class Panel:
     def __init__(self, sources: Sequence[DecisionSource], aggregation: Aggregation) -> None:
         self._sources = tuple(sources)
         self._aggregation = aggregation
+        self._telling: list[threading.Thread] = []
 
     def trigger(self, failed: FailedCycle) -> None:
         """Tell every source, without waiting for any."""
-        for source in self._sources:
+        self._telling = [
             threading.Thread(
                 target=_tell, args=(source, failed), name=f"tell-{source.name}", daemon=True
-            ).start()
+            )
+            for source in self._sources
+        ]
+        for thread in self._telling:
+            thread.start()
+
+    def finish_telling(self, timeout: float) -> None:
+        """Before a process leaves: let what is being told arrive, but not for long."""
+        deadline = time.monotonic() + timeout
+        for thread in self._telling:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def read(self, failed: FailedCycle, timeout: float) -> Verdict:
         """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout` seconds."""
