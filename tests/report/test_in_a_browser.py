@@ -6,7 +6,7 @@ import pytest
 
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import document
-from report_runs import HOSTILE, LONG, MAKERS, run_dir
+from report_runs import HOSTILE, LONG, MAKERS, reduce_dir, run_dir
 from services.chromium import Chromium, tab
 
 pytestmark = pytest.mark.xdist_group("chromium")
@@ -78,6 +78,24 @@ def test_a_page_follows_the_light_and_the_dark(tmp_path: Path, browser: Chromium
             page.open(file.as_uri())
             seen.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(set(seen)) == 2
+
+
+def test_on_paper_it_is_light_whole_and_not_the_phone_s(tmp_path: Path, browser: Chromium) -> None:
+    file = page_file(reduce_dir(tmp_path))
+    with tab(browser, 700, dark=True, media="print") as page:
+        page.open(file.as_uri())
+        assert (
+            page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        )
+        assert page.evaluate("getComputedStyle(document.querySelector('.log')).maxHeight") == "none"
+        assert page.evaluate("document.querySelector('.wide').checkVisibility()")
+        assert not page.evaluate("document.querySelector('.narrow').checkVisibility()")
+        assert (
+            page.evaluate(
+                "document.querySelector('#page > details table').getBoundingClientRect().height"
+            )
+            > 100
+        )
 
 
 def test_outcomes_differ_without_colour(tmp_path: Path, browser: Chromium) -> None:

@@ -13,7 +13,7 @@ from aorta.report.building import page_of, reader_of
 from aorta.report.charts.scales import linear_scale, log_scale
 from aorta.report.html import document
 from aorta.report.markup import el
-from aorta.report.model import Page, Tone
+from aorta.report.model import Beside, Page, Tone
 from aorta.runtimes.owner import Owner
 from report_runs import MAKERS, bisect_dir, private, reduce_dir, run_dir, triage_dir, trial, write
 
@@ -80,7 +80,8 @@ def test_a_bisection_without_its_timeline_says_so_and_shows_the_rest(tmp_path: P
 def test_the_two_sides_of_a_bisection_are_aligned_and_differences_marked(tmp_path: Path) -> None:
     section = next(s for s in page(bisect_dir(tmp_path)).sections if s.title == "The two sides")
     beside = section.blocks[0]
-    left, right = beside.left.lines, beside.right.lines  # type: ignore[union-attr] # a Beside, by the line above
+    assert isinstance(beside, Beside)
+    left, right = beside.left.lines, beside.right.lines
     assert len(left) == len(right)
     assert [line.text for line in right if line.mark == "only"] == [
         "Traceback (most recent call last):",

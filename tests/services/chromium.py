@@ -103,7 +103,9 @@ class Chromium:
 class Tab:
     """One page at one width, with everything it said and asked for."""
 
-    def __init__(self, browser: Chromium, width: int, height: int, *, dark: bool) -> None:
+    def __init__(
+        self, browser: Chromium, width: int, height: int, *, dark: bool, media: str
+    ) -> None:
         self._browser = browser
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self._target = target
@@ -114,7 +116,7 @@ class Tab:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 720}
         self._call("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        self._call("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def open(self, address: str) -> "Tab":
         self._call("Page.navigate", url=address)
@@ -168,8 +170,10 @@ class Tab:
 
 
 @contextmanager
-def tab(browser: Chromium, width: int, *, height: int = 900, dark: bool = False) -> Iterator[Tab]:
-    opened = Tab(browser, width, height, dark=dark)
+def tab(
+    browser: Chromium, width: int, *, height: int = 900, dark: bool = False, media: str = ""
+) -> Iterator[Tab]:
+    opened = Tab(browser, width, height, dark=dark, media=media)
     try:
         yield opened
     finally:

@@ -65,8 +65,12 @@ class TerminalProgress:
 
     def _drawn(self) -> Group:
         now = time.monotonic()
+        trials = self._outcomes.total()
+        noun = "trial" if trials == 1 else "trials"
         counts = Text(
-            f"{sum(self._outcomes.values())} trials in {show_duration(now - self._began)}"
+            f"{trials} {noun} in {show_duration(now - self._began)}",
+            overflow="ellipsis",
+            no_wrap=True,
         )
         for outcome, count in self._outcomes.items():
             counts.append(f"   {count} {outcome}", style=_COLOURS[outcome])
