@@ -1,12 +1,14 @@
 """`aorta report` as a user runs it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 import run_dirs
 from aorta_cli import aorta
+from report_runs import launch_dir
 
 FLAKY = 'n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; [ $((n%2)) = 0 ] || { echo "Error: loss is nan" >&2; exit 1; }'
 
@@ -95,3 +97,22 @@ def test_a_run_cut_short_still_has_a_page(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     assert "fails in 3 of 3 trials" in done.stdout
     assert "its process is gone without a result" in (run / "report.html").read_text("utf-8")
+
+
+def test_what_was_shipped_has_the_same_answer(tmp_path: Path) -> None:
+    """A bundle holds no private state: no journal, no lock, no word of how the run stands."""
+    ran = aorta("run", "--trials", "4", "-q", "--", "bash", "-c", FLAKY, cwd=tmp_path)
+    assert ran.exit_code == 1, ran.stderr
+    before = aorta("report", "results/command", cwd=tmp_path).stdout.splitlines()[0]
+    shutil.rmtree(tmp_path / "results/command/.aorta")
+    after = aorta("report", "results/command", cwd=tmp_path).stdout.splitlines()[0]
+    assert after == before
+    assert "finished" in (tmp_path / "results/command/report.html").read_text("utf-8")
+
+
+def test_a_case_and_a_single_cycle_have_pages_of_their_own(tmp_path: Path) -> None:
+    logs = launch_dir(tmp_path)
+    for place in ("case", "cycle_1"):
+        done = aorta("report", logs / place)
+        assert done.exit_code == 0, done.stderr
+        assert "hardware fault (probability 94 %)" in done.stdout

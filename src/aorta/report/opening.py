@@ -147,6 +147,8 @@ def attribution_in(path: Path) -> Document | None:
 def state_of(path: Path, verb: str) -> str:
     """A run whose process is gone without a last word has died, whatever host it ran on, as far as can be seen here."""
     run = RunDir(path)
+    if not run.private.is_dir() and verb not in {"launch", "attribution"}:
+        return "done"  # what was shipped has no private state, and nothing runs in it
     said = words(run.about(), "state")
     if verb in {"launch", "attribution"} and not said:
         infos = [read_json(file) for file in path.glob("cycle_*/cycle_info.json")]

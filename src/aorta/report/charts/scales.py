@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_TINY = 1e-9  # nothing that is drawn is smaller and not 0
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -22,7 +24,7 @@ class Scale:
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
     def _of(self, value: float) -> float:
-        return math.log10(max(value, self.low, 1e-12)) if self.log else value
+        return math.log10(max(value, self.low, _TINY / 10)) if self.log else value
 
     def ticks(self, most: int = 5) -> list[float]:
         return _decades(self.low, self.high, most) if self.log else _round_steps(self, most)
@@ -30,9 +32,9 @@ class Scale:
 
 def log_scale(values: Sequence[float], start: float, end: float) -> Scale:
     """From the smallest positive value; a 0 is drawn half a decade below it."""
-    positive = [value for value in values if value > 0] or [1.0]
+    positive = [value for value in values if value > _TINY] or [1.0]
     low, high = min(positive), max(positive)
-    if min(values, default=1.0) <= 0:
+    if min(values, default=1.0) <= _TINY:
         low /= 3
     if high <= low:
         low, high = low / 2, high * 2
@@ -41,7 +43,8 @@ def log_scale(values: Sequence[float], start: float, end: float) -> Scale:
 
 def linear_scale(values: Sequence[float], start: float, end: float) -> Scale:
     """From 0, so that lengths can be compared."""
-    return Scale(min(0.0, min(values, default=0.0)), max(values, default=1.0) or 1.0, start, end)
+    high = max(values, default=1.0)
+    return Scale(min((0.0, *values)), high if high > _TINY else 1.0, start, end)
 
 
 def short(value: float) -> str:

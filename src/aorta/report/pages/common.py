@@ -36,7 +36,8 @@ def usual_facts(run: Run) -> list[tuple[str, object]]:
     if begun := words(about, "created"):
         facts.append(("Started", moment(begun)))
     if run.trials:
-        facts.append(("Trials", f"{len(run.trials)} in {seconds(run.trials[-1].elapsed)}"))
+        spent = run.trials[-1].elapsed
+        facts.append(("Trials", f"{len(run.trials)}" + (f" in {seconds(spent)}" if spent else "")))
     return facts
 
 

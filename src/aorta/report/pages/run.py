@@ -1,25 +1,59 @@
 """`aorta run`: how often does it fail, how fast?"""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.outcome import Tally
+from aorta.core.outcome import Outcome, Tally
+from aorta.engine.rundir import RunDir
 from aorta.report.charts.trials import Ended, draw_rate, draw_trials
-from aorta.report.documents import number, section, words
+from aorta.report.documents import number as number_of
+from aorta.report.documents import rows, section, words
 from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone
-from aorta.report.opening import Run, read_json
+from aorta.report.opening import Run, Trial, read_json
 from aorta.report.pages.common import seen_outcomes, standing, trials_section, usual_facts
 from aorta.report.words import counted, rate
 
 
 def gather(root: Path) -> dict[str, Any]:
     result = dict(read_json(root / "result.json"))
-    result.pop("trials", None)  # the journal has them
+    if RunDir(root).journal.is_file():
+        result.pop("trials", None)  # the journal has them
     return {"result": result}
 
 
+def _with_shipped_trials(run: Run) -> Run:
+    """What was shipped has no journal; its result still tells every trial."""
+    told = rows(section(run.material, "result"), "trials")
+    if run.trials or not told:
+        return run
+    known = {outcome.value for outcome in Outcome}
+    return replace(
+        run,
+        trials=[
+            Trial(
+                seq=number,
+                values={},
+                purpose="",
+                key="",
+                config="",
+                outcome=Outcome(words(row, "outcome")),
+                why=words(row, "why"),
+                signature="",
+                duration=number_of(row, "duration_sec") or 0.0,
+                elapsed=0.0,
+                exit_code=None,
+                signal=None,
+            )
+            for number, row in enumerate(told)
+            if words(row, "outcome") in known
+        ],
+    )
+
+
 def page(run: Run) -> Page:
+    run = _with_shipped_trials(run)
     result = section(run.material, "result")
     name = words(result, "workload") or words(run.about, "workload") or run.name
     return Page(
@@ -85,13 +119,14 @@ def _failures(run: Run) -> list[Section]:
     )
     if not seen:
         return []
-    rows = [[outcome, said, count] for (outcome, said), count in seen.most_common()]
-    return [Section("What failed", [Table(["outcome", "failure", "trials"], rows, frozenset({2}))])]
+    table_rows = [[outcome, said, count] for (outcome, said), count in seen.most_common()]
+    table = Table(["outcome", "failure", "trials"], table_rows, frozenset({2}))
+    return [Section("What failed", [table])]
 
 
 def _step_times(run: Run) -> list[tuple[str, object]]:
     times = section(run.material, "result", "step_time_ms")
-    median, p90 = number(times, "median"), number(times, "p90")
+    median, p90 = number_of(times, "median"), number_of(times, "p90")
     if median is None:
         return []
     more = f", 90 % under {p90:.4g} ms" if p90 is not None else ""

@@ -49,6 +49,7 @@ class Following:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._reader: Reader | None = None
+        self._reading = threading.Lock()  # its scrubber learns while it reads
         self._changed = threading.Condition()
         self._closed = False
         self._stamp: Stamp | None = None
@@ -67,8 +68,9 @@ class Following:
     def page(self) -> Page:
         """The page now; of a directory that cannot be read yet, the reason."""
         try:
-            self._reader = self._reader or reader_of(self.path)
-            return page_of(self._reader.open())
+            with self._reading:
+                self._reader = self._reader or reader_of(self.path)
+                return page_of(self._reader.open())
         except AortaError as wrong:
             return Page("watch", self.path.name, Answer(wrong.message, Tone.UNSURE), Facts([]))
 
