@@ -125,7 +125,7 @@ _ANNOUNCED = [
     _secret(
         "pip index login",
         "__token__:" + _draw(30),
-        "pip install -i https://{}@pypi.org/simple x",
+        "pip install -i https://{}@python.org/simple x",
         alone=False,
     ),
     _secret("bearer header", _draw(40), "Authorization: Bearer {}", alone=False),
@@ -136,14 +136,14 @@ _ANNOUNCED = [
         alone=False,
     ),
     _secret("cookie header", "sid=" + _draw(24), "Cookie: {}", alone=False),
-    _secret("curl login", "svc:" + _draw(10), "curl -s -u {} https://pypi.org/", alone=False),
+    _secret("curl login", "svc:" + _draw(10), "curl -s -u {} https://python.org/", alone=False),
     _secret("sshpass", _draw(10), "sshpass -p {} ssh worker", alone=False),
-    _secret("netrc", _draw(14), "machine pypi.org login svc password {}", alone=False),
+    _secret("netrc", _draw(14), "machine python.org login svc password {}", alone=False),
     _secret("dense key", _draw(32), "comet key: {}", alone=False),
     _secret("yaml passphrase", _draw(12), "passphrase: {}", alone=False),
     _secret("python keyword", _draw(20), "login(token='{}')", alone=False),
     _secret("python dict", _draw(20), "{{'api_key': '{}'}}", alone=False),
-    _secret("query token", _draw(24), "GET https://pypi.org/x?access_token={}&page=2", alone=False),
+    _secret("query token", _draw(24), "GET https://python.org/x?access_token={}&page=2", alone=False),
 ]
 _IDENTITIES = [
     Planted(

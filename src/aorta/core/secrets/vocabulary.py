@@ -41,8 +41,8 @@ DOMAINS_WITH_A_DASH = words(
 )
 MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
 PUBLIC_DOMAINS = words(
-    "github.com githubusercontent.com gitlab.com pytorch.org pypi.org pythonhosted.org python.org huggingface.co "
-    "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org debian.org ubuntu.com google.com "
+    "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co "
+    "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com google.com "
     "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org example.net schedmd.com "
     "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org gnu.org w3.org "
     "json-schema.org slack.com discord.com discordapp.com office.com"
