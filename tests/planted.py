@@ -143,7 +143,9 @@ _ANNOUNCED = [
     _secret("yaml passphrase", _draw(12), "passphrase: {}", alone=False),
     _secret("python keyword", _draw(20), "login(token='{}')", alone=False),
     _secret("python dict", _draw(20), "{{'api_key': '{}'}}", alone=False),
-    _secret("query token", _draw(24), "GET https://python.org/x?access_token={}&page=2", alone=False),
+    _secret(
+        "query token", _draw(24), "GET https://python.org/x?access_token={}&page=2", alone=False
+    ),
 ]
 _IDENTITIES = [
     Planted(

@@ -326,8 +326,9 @@ def test_outcomes_are_shared_between_runs_until_the_script_changes(tmp_path: Pat
     repository, shas = numbered(tmp_path / "repo", 17)
     script = tmp_path / "check.sh"
     script.write_text("test $(cat number) -lt 9\n")
-    first = bisect(repository, tmp_path / "one", "--good", shas[0], "--", "sh", script).json()
-    second = bisect(repository, tmp_path / "two", "--good", shas[0], "--", "sh", script).json()
+    words = ("--good", shas[0], "--", "sh", script)
+    first = bisect(repository, tmp_path / "one", *words, jobs=1).json()
+    second = bisect(repository, tmp_path / "two", *words, jobs=1).json()
     assert second["culprits"] == first["culprits"]
     assert second["tests"] == 0
     assert second["cached"] >= first["builds"]

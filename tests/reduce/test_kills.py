@@ -25,12 +25,13 @@ draw = random.Random(seed)
 while True:
     child = os.fork()
     if child == 0:
-        begun = glob.glob("out/*/.aorta/journal.jsonl")
+        begun = [path.split("/.aorta")[0] for path in glob.glob("out/*/.aorta/journal.jsonl")]
         os.setsid()
         log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        run(arguments + (["--resume"] if begun else []))
+        # By name: the last kill may have come after the results were written, when nothing is unfinished.
+        run(arguments + (["--resume", *begun] if begun else []))
     if kills:
         time.sleep(draw.uniform(0.02, longest))
     ended, status = os.waitpid(child, os.WNOHANG if kills else 0)

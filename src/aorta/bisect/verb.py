@@ -99,13 +99,13 @@ class Run:
         self.session.__enter__()
         try:
             self.stages.check_question()
-        except BaseException:
-            self.__exit__()
+        except BaseException as wrong:
+            self.__exit__(type(wrong))
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.session.__exit__()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.session.__exit__(kind)
         self.logs.close()
 
     def say(self, text: str) -> None:

@@ -54,6 +54,7 @@ class Session:
         self.run = run
         self.resumed = resumed
         self._lock = RunLock(run.lock)
+        self._ending: Ending | None = None
 
     @classmethod
     def fresh(cls, parent: Path, verb: str, *, name: str | None = None, **about: Any) -> "Session":
@@ -73,13 +74,20 @@ class Session:
             sweep()  # a machine that went down with the run may have left containers
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Only a run whose results are written is over: killed or failing before that, it can be taken up again."""
+        try:
+            if kind is None and self._ending is not None:
+                ended = self._ending
+                state = "done" if ended.reason is Reason.DONE else ended.reason.value
+                self.run.describe(state=state, trials=ended.trials)
+        finally:
+            self._lock.release()
 
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
-        """Drive the question to its end; the run directory then says how it stands."""
+        """Drive the question to its end. How the run stands is written down when the session is left."""
         journal = self._journal(question.fingerprint)
         engine = Engine(
             question.search,
@@ -93,10 +101,8 @@ class Session:
             guard_signature=question.guard_signature,
             keep=question.keep,
         )
-        ending = engine.run()
-        state = "done" if ending.reason is Reason.DONE else ending.reason.value
-        self.run.describe(state=state, trials=ending.trials)
-        return Answer(ending, engine.records, engine.expected)
+        self._ending = engine.run()
+        return Answer(self._ending, engine.records, engine.expected)
 
     def _journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
