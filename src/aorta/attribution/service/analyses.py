@@ -66,6 +66,8 @@ class Analyses:
     def __init__(self, store: Store, jail: PathJail, metrics: Metrics, rules: worker.Rules) -> None:
         self._store, self._jail, self._metrics, self._rules = store, jail, metrics, rules
         self._pool = self._new_pool()
+        # One at a time: a hundred cycles that settle together must not take the interpreter from the answers.
+        self._gathering = asyncio.Lock()
         self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
         self._unkept: list[tuple[Report, asyncio.Future[None]]] = []
         self._keeping: asyncio.Task[None] | None = None
@@ -190,7 +192,8 @@ class Analyses:
             await asyncio.sleep(min(wake - now, SETTLE / 3))
 
     async def _analyse(self, key: CycleKey) -> dict[str, Any]:
-        evidence = await self._evidence(key)
+        async with self._gathering:
+            evidence = await self._evidence(key)
         loop = asyncio.get_running_loop()
         for _ in range(_ATTEMPTS):
             self._metrics.analyses.inc()
@@ -204,18 +207,18 @@ class Analyses:
 
     async def _evidence(self, key: CycleKey) -> Evidence:
         bodies = await asyncio.wrap_future(self._store.reports(key))
-        reports = [CycleReport.model_validate(body) for body in bodies]
         history = await self._history(key)
-        return await asyncio.to_thread(self._gathered, reports, history)
+        return await asyncio.to_thread(self._gathered, bodies, history)
 
-    def _gathered(self, reports: list[CycleReport], history: tuple[PastCycle, ...]) -> Evidence:
+    def _gathered(self, bodies: list[dict[str, Any]], history: tuple[PastCycle, ...]) -> Evidence:
         """All reports as one. Paths are held against the jail again: files change between two looks."""
+        reports = [CycleReport.model_validate(body) for body in bodies]
         failures = {f.rank: self._failure(f) for r in reports for f in r.failures}
         nodes: dict[int | None, str | None] = {
             rank: failure.node for rank, failure in failures.items()
         }
-        paths = {path for r in reports for path in r.log_paths if self._jail.allows(path)}
-        real = [self._jail.admit(path) for path in sorted(paths)]
+        paths = sorted({path for r in reports for path in r.log_paths})
+        real = [self._jail.admit(path) for path in paths if self._jail.allows(path)]
         logs = find_logs([path for path in real if path.exists()])
         at_hand = {log.rank for log in logs if log.rank is not None}
         tails = [
