@@ -1,7 +1,6 @@
 """The engine: what it runs, what it never runs twice, and how it ends."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.outcome import Verdict
 from aorta.core.point import Point
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
@@ -19,43 +17,10 @@ from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
 from aorta.search.ranked import RankedSearch
 from aorta.search.repeated import EveryPoint
+from searched import SmallestNumber
 from simulated import Answer, SimulatedExecutor, ValueExperiment
 
 PARTS = {"spec": 1}
-
-
-@dataclass
-class SmallestNumber(RankedSearch):
-    """Bisects 0..top for the smallest reproducing number, and speculates on both halves."""
-
-    top: int
-    told: dict[int, bool] = field(default_factory=dict)
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        low = max((n for n, reproduces in self.told.items() if not reproduces), default=-1)
-        high = min((n for n, reproduces in self.told.items() if reproduces), default=self.top)
-        return low, high
-
-    def ranked(self, n: int) -> list[Point]:
-        spans: list[tuple[int, int]] = [self.bounds]
-        found: list[Point] = []
-        while spans and len(found) < n:
-            low, high = spans.pop(0)
-            if high - low > 1:
-                middle = (low + high) // 2
-                found.append(Point.of({"N": middle}))
-                spans += [(low, middle), (middle, high)]
-        return found
-
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        number = point["N"]
-        assert isinstance(number, int)
-        self.told[number] = bool(verdict.reproduces)
-
-    @property
-    def best(self) -> Point | None:
-        return Point.of({"N": self.bounds[1]})
 
 
 def fails_from(threshold: int) -> Answer:
