@@ -122,7 +122,8 @@ def test_every_rank_of_a_trial_on_two_nodes_has_its_own_logs(
         request.getfixturevalue("allocation")
     executor = opened(Resources(nodes=2, tasks_per_node=2), jobs=1)
     try:
-        script = 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME"; echo oops >&2; exit $SLURM_PROCID'
+        # All ranks speak before one ends: srun stops the others at the first bad exit.
+        script = 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME"; echo oops >&2; sleep 3; exit $SLURM_PROCID'
         end = Bench(executor, tmp_path).shell(script)
     finally:
         executor.close()
