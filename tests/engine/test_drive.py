@@ -176,21 +176,25 @@ def test_trouble_under_the_executor_ends_the_run_with_its_words(tmp_path: Path) 
     assert (ending.reason, ending.detail) == (Reason.INFRASTRUCTURE, "no docker engine")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     threshold=st.integers(0, 64),
     slots=st.integers(1, 6),
-    seed=st.integers(0, 99),
+    kills=st.lists(st.integers(0, 6), max_size=6),
     judge=st.sampled_from([KOfN(1, 1), KOfN(2, 3), KOfN(3, 5), EveryTrial(2)]),
 )
-def test_a_finished_run_resumed_with_as_many_slots_executes_nothing(
-    threshold: int, slots: int, seed: int, judge: Judge, tmp_path_factory: pytest.TempPathFactory
+def test_a_finished_run_resumed_with_as_many_slots_executes_nothing_however_often_it_was_killed(
+    threshold: int,
+    slots: int,
+    kills: list[int],
+    judge: Judge,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     where = tmp_path_factory.mktemp("run")
-    first, _ = drive(
-        SmallestNumber(65), SimulatedExecutor(fails_from(threshold), slots, seed), where, judge
-    )
-    again = SimulatedExecutor(fails_from(threshold), slots, seed + 1)
+    for attempt, kill in enumerate([*kills, None]):
+        executor = SimulatedExecutor(fails_from(threshold), slots, attempt, die_after=kill)
+        first, _ = drive(SmallestNumber(65), executor, where, judge)
+    again = SimulatedExecutor(fails_from(threshold), slots, len(kills) + 1)
     second, _ = drive(SmallestNumber(65), again, where, judge)
     assert again.started == []
     assert second.resumed_trials == second.trials == first.trials

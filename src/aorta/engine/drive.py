@@ -190,11 +190,16 @@ class Engine:
         self.executor.start(replace(trial, id=trial_id))
 
     def _go_live(self) -> None:
-        """The journal is played: what was running when it ends is started, what was being cancelled is gone."""
+        """The journal is played: what was running when it ends is started, what was being cancelled is gone.
+
+        That a cancelled trial gave its slot back here is written down, so that the next replay frees it here too.
+        """
         self._live = True
         for trial_id, cancelled in self._held.items():
             if cancelled:
-                del self._trial_points[trial_id]
+                point, index, _ = self._trial_points[trial_id]
+                heappush(self._replaying, (self.journal.written, trial_id))
+                self.journal.append_unused(point.key, index)
             else:
                 self._launch(trial_id)
         self._held.clear()
