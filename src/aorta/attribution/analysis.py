@@ -12,7 +12,7 @@ from aorta.attribution.progress import progress_of
 from aorta.attribution.reading import Source
 from aorta.attribution.registry import Registry, built_in
 from aorta.attribution.signs import Reading, read_ends, read_whole
-from aorta.attribution.sources import kernel_sources, readable_sources, with_times
+from aorta.attribution.sources import failures_with_times, kernel_sources, readable_sources
 
 
 def attribute(
@@ -41,7 +41,7 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
 
 
 def _facts(evidence: Evidence, logs: list[Source], reading: Reading) -> Facts:
-    failures = with_times(evidence.failures)
+    failures = failures_with_times(evidence)
     ranks = {failure.rank for failure in failures}
     ranks |= {log.rank for log in logs if log.rank is not None}
     ranks |= {sign.rank for sign in reading.signs if sign.rank is not None}

@@ -1,10 +1,19 @@
-"""Which files may be read on behalf of others. A refusal never repeats the path."""
+"""Which files may be read on behalf of others, and how. A refusal never repeats the path.
+
+A path is looked at when it is told and opened much later; between the two anybody who may write there can put a link in
+its place. So the first look only refuses early: what keeps others' files closed is that `open_straight` follows no link.
+"""
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from aorta.core.errors import UsageError
+
+_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not hold us up
 
 
 class PathRefusedError(UsageError):
@@ -24,7 +33,7 @@ class PathJail:
         given = [str(root.absolute()).rstrip("/") for root in roots]
         real = [os.path.realpath(root).rstrip("/") for root in roots]
         # A root may itself be a link, its owner chose it: both of its names open the same files.
-        self._roots = {*zip(real, given, strict=True), *zip(real, real, strict=True)}
+        self._roots = tuple({*zip(given, real, strict=True), *zip(real, real, strict=True)})
 
     def admit(self, text: str) -> Path:
         """The path, if it is absolute, holds no `..` and no link, and lies under a root."""
@@ -32,18 +41,11 @@ class PathJail:
             raise PathRefusedError(
                 "invalid_path", "a log path must be absolute and hold no '..' and no NUL"
             )
-        path = str(Path(text))
-        real = os.path.realpath(path)
-        if not any(_lies_under(real, root) for root, _ in self._roots):
-            raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
-        straight = {
-            root + path.removeprefix(given)
-            for root, given in self._roots
-            if _lies_under(path, given)
-        }
-        if real not in straight:
-            raise PathRefusedError("outside_root", "a log path may not lead through a link")
-        return Path(real)
+        path = os.path.normpath(text)
+        for given, real in self._roots:
+            if path == given or path.startswith(given + "/"):
+                return Path(_without_links(real, path[len(given) + 1 :]))
+        raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
 
     def allows(self, text: str) -> bool:
         try:
@@ -53,5 +55,34 @@ class PathJail:
         return True
 
 
-def _lies_under(path: str, root: str) -> bool:
-    return path == root or path.startswith(root + "/")
+def open_straight(path: Path) -> BinaryIO:
+    """Open a regular file without following a link anywhere in its path. Raises OSError for whatever else is there."""
+    *parents, name = path.parts[1:]
+    directory = os.open("/", _WALK)
+    try:
+        for parent in parents:
+            inner = os.open(parent, _WALK, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        descriptor = os.open(name, _READ, dir_fd=directory)
+    finally:
+        os.close(directory)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError("not a regular file")
+    return file
+
+
+def _without_links(root: str, inside: str) -> str:
+    """`root/inside`, if no part of it is a link. What is not there yet cannot be one."""
+    path = root
+    for part in inside.split("/") if inside else ():
+        path = f"{path}/{part}"
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            return f"{root}/{inside}"
+        if stat.S_ISLNK(mode):
+            raise PathRefusedError("outside_root", "a log path may not lead through a link")
+    return path or "/"

@@ -59,6 +59,7 @@ class Evidence:
     kernel_logs: tuple[LogSource, ...] = ()
     flight_recorder: tuple[Path, ...] = ()  # dump files, one a rank
     history: tuple[PastCycle, ...] = ()
+    follow_links: bool = True  # False: others named the paths, and a link among them is not opened
 
 
 @dataclass(frozen=True)

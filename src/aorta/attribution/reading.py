@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from aorta.attribution.jail import open_straight
+
 PIECE = 1 << 20
 MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
 LONGEST_LINE = 4000
@@ -40,6 +42,7 @@ class Source:
     node: str | None = None
     path: Path | None = None
     text: bytes = b""
+    follow_links: bool = True
 
     @property
     def size(self) -> int:
@@ -53,21 +56,23 @@ class Source:
 
     @property
     def is_compressed(self) -> bool:
-        if self.path is None:
-            return False
-        with self.path.open("rb") as file:
-            return file.read(2) == _GZIP
+        with self._file() as file:
+            return self.path is not None and file.read(2) == _GZIP
 
     @contextmanager
     def opened(self) -> Iterator[Readable]:
+        packed = self.is_compressed
+        with self._file() as file:
+            yield _Unpacked(file) if packed else file
+
+    def _file(self) -> BinaryIO:
+        """Empty where the file is gone or closed to us: what the other ranks wrote is worth reading all the same."""
         if self.path is None:
-            yield io.BytesIO(self.text)
-        elif self.is_compressed:
-            with self.path.open("rb") as file:
-                yield _Unpacked(file)
-        else:
-            with self.path.open("rb") as file:
-                yield file
+            return io.BytesIO(self.text)
+        try:
+            return self.path.open("rb") if self.follow_links else open_straight(self.path)
+        except OSError:
+            return io.BytesIO()
 
 
 class _Unpacked:

@@ -1,7 +1,7 @@
 """Everything in the evidence that can be read as a log, and the paths and dumps a user names, found and sorted."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,35 @@ _MOST_ERROR_FILE = 1 << 20
 
 def readable_sources(evidence: Evidence) -> list[Source]:
     """The logs of the ranks; kernel logs are read beside them but tell nothing about progress."""
-    files = [Source(str(log.path), log.rank, log.node, log.path) for log in evidence.logs]
+    files = [_of_file(log, evidence.follow_links) for log in evidence.logs]
     tails = [
         Source(tail.name, tail.rank, tail.node, text=tail.text.encode()) for tail in evidence.tails
     ]
-    reports = [source for failure in evidence.failures for source in _error_report(failure)]
+    reports = [
+        source
+        for failure in evidence.failures
+        for source in _error_report(failure, evidence.follow_links)
+    ]
     return [*files, *tails, *reports]
 
 
 def kernel_sources(evidence: Evidence) -> list[Source]:
-    return [Source(str(log.path), None, log.node, log.path) for log in evidence.kernel_logs]
+    return [
+        _of_file(replace(log, rank=None), evidence.follow_links) for log in evidence.kernel_logs
+    ]
 
 
-def with_times(failures: Iterable[RankFailure]) -> tuple[RankFailure, ...]:
+def _of_file(log: LogSource, follow_links: bool) -> Source:
+    return Source(str(log.path), log.rank, log.node, log.path, follow_links=follow_links)
+
+
+def failures_with_times(evidence: Evidence) -> tuple[RankFailure, ...]:
     """Failures with the moment their error file tells, where the launcher did not know it."""
     return tuple(
-        failure if failure.time is not None else replace(failure, time=_reported_time(failure))
-        for failure in failures
+        failure
+        if failure.time is not None
+        else replace(failure, time=_reported_time(failure, evidence.follow_links))
+        for failure in evidence.failures
     )
 
 
@@ -100,31 +112,36 @@ def _logs_in(directory: Path) -> list[Path]:
     return [path for path in chosen if path.suffix in _LOG_NAMES and path.name != "kernel.log"]
 
 
-def _error_report(failure: RankFailure) -> list[Source]:
+def _error_report(failure: RankFailure, follow_links: bool) -> list[Source]:
     """The traceback torch's `record` decorator saved: there even where stderr was lost."""
-    message = _error_message(failure)
-    trace = (message.get("extraInfo") or {}).get("py_callstack") if message else None
+    trace = _error_info(failure, follow_links).get("py_callstack")
     if not isinstance(trace, str):
         return []
-    return [Source(str(failure.error_file), failure.rank, failure.node, text=trace.encode())]
+    return [
+        Source(
+            str(failure.error_file), failure.rank, failure.node, text=trace.encode(errors="replace")
+        )
+    ]
 
 
-def _reported_time(failure: RankFailure) -> float | None:
-    message = _error_message(failure)
-    told = (message.get("extraInfo") or {}).get("timestamp") if message else None
+def _reported_time(failure: RankFailure, follow_links: bool) -> float | None:
+    told = _error_info(failure, follow_links).get("timestamp")
     try:
         return None if told is None else float(told)
     except (TypeError, ValueError):
         return None
 
 
-def _error_message(failure: RankFailure) -> dict[str, Any] | None:
-    if failure.error_file is None:
-        return None
+def _error_info(failure: RankFailure, follow_links: bool) -> dict[str, Any]:
+    """`message.extraInfo` of the error file; empty where there is none, or something else."""
+    path = failure.error_file
+    if path is None:
+        return {}
     try:
-        with failure.error_file.open("rb") as file:
-            data = json.loads(file.read(_MOST_ERROR_FILE))
-    except (OSError, ValueError):
-        return None
-    message = data.get("message") if isinstance(data, dict) else None
-    return message if isinstance(message, dict) else None
+        with Source(str(path), path=path, follow_links=follow_links).opened() as file:
+            found = json.loads(file.read(_MOST_ERROR_FILE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    for key in ("message", "extraInfo"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}

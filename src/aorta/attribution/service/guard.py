@@ -26,7 +26,7 @@ class ApiError(Exception):
         self.status, self.code, self.message = status, code, message
 
     def response(self) -> JSONResponse:
-        headers = {"Retry-After": "1"} if self.status == 429 else None
+        headers = {"Retry-After": "1"} if self.status in {429, 503} else None
         if self.status == 401:
             headers = {"WWW-Authenticate": "Bearer"}
         body = {"error_code": self.code, "message": self.message, "details": None}

@@ -90,7 +90,7 @@ class ErrorBody(BaseModel):
 
 
 class Health(BaseModel):
-    status: Literal["ok"]
+    status: Literal["ok", "degraded"]
     backend: Literal["lib"]
     issues: list[str]
     version: str

@@ -7,22 +7,27 @@ caller acts on `recommendation.action`.
 import asyncio
 import hashlib
 import re
+import stat
+from collections import OrderedDict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, StrictInt
 
+from aorta.attribution.jail import PathJail
+from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError
 from aorta.attribution.service.models import CycleReport, ErrorBody, Id
-from aorta.attribution.service.store import CycleKey
+from aorta.attribution.service.store import CycleKey, Store
 
 SOURCE = "aorta"
 AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
 _WAIT = 60.0
+_REMEMBERED = 20_000
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429)
+    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
 }
 
 
@@ -61,48 +66,81 @@ class LogResult(BaseModel):
     candidate_recommendation: Recommendation
 
 
-def peer_routes() -> APIRouter:
+class PeerWire:
+    """What the peer's launcher can ask, apart from how HTTP spells it."""
+
+    def __init__(self, store: Store, jail: PathJail, analyses: Analyses) -> None:
+        self._store, self._jail, self._analyses = store, jail, analyses
+        self._owners: OrderedDict[str, CycleKey] = OrderedDict()  # an owner stays for good
+
+    async def submit(self, submission: LogSubmission) -> Submitted:
+        path = self._checked(submission.log_path)
+        key = _key(path, submission.job_id, submission.cycle_id)
+        if await self._owner(path, key) != key:
+            raise ApiError(
+                400, "invalid_parameter", "this log was told of under another job or cycle"
+            )
+        finished = submission.analysis_intent == "terminal"
+        if finished:
+            await self._analyse(path, key)
+        return Submitted(normalized_path=str(path), mode="single" if finished else "pending")
+
+    async def result(self, log_path: str, wait: float, wl_restart: int) -> LogResult:
+        path = self._checked(log_path)
+        key = await asyncio.wrap_future(self._store.owner_of(str(path)))
+        if key is None:
+            raise ApiError(404, "not_found", "nobody has told of this log")
+        if not await self._analyses.is_reported(key):
+            await self._analyse(path, key)
+        return _result(await self._analyses.answer(key, wait), wl_restart)
+
+    def _checked(self, text: str) -> Path:
+        path = self._jail.admit(text)
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            raise ApiError(404, "not_found", "there is no such log") from None
+        if not stat.S_ISREG(mode):
+            raise ApiError(400, "not_regular", "the log is not a regular file")
+        return path
+
+    async def _owner(self, path: Path, key: CycleKey) -> CycleKey:
+        """Whose log this is; `key`'s if it was nobody's."""
+        name = str(path)
+        owner = self._owners.get(name)
+        if owner is None:
+            owner = await asyncio.wrap_future(self._store.add_log(name, key))
+            self._owners[name] = owner
+            if len(self._owners) > _REMEMBERED:
+                self._owners.popitem(last=False)
+        return owner
+
+    async def _analyse(self, path: Path, key: CycleKey) -> None:
+        report = CycleReport(
+            job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
+        )
+        await self._analyses.report(report)
+
+
+def peer_routes(wire: PeerWire) -> APIRouter:
     routes = APIRouter(responses=_ERRORS)
 
     @routes.post("/logs")
-    async def submit_log(submission: LogSubmission, request: Request) -> Submitted:
+    async def submit_log(submission: LogSubmission) -> Submitted:
         """Tell of a cycle's log. Only a `terminal` one is finished and analysed at once."""
-        path = _checked(request, submission.log_path)
-        key = await _owner(request, path, _key(path, submission.job_id, submission.cycle_id))
-        finished = submission.analysis_intent == "terminal"
-        if finished:
-            await _analyse(request, path, key)
-        mode: Literal["single", "pending"] = "single" if finished else "pending"
-        return Submitted(normalized_path=str(path), mode=mode)
+        return await wire.submit(submission)
 
     @routes.get("/logs")
     async def read_log_result(
-        request: Request,
         log_path: Annotated[AnyPath, Query()],
         wait: Annotated[bool, Query()] = False,
         file: Annotated[str | None, Query(max_length=4096)] = None,
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> LogResult:
         """The result for a log that was told of; asking for one that was only tracked starts its analysis."""
-        path = _checked(request, log_path)
-        key = await asyncio.wrap_future(request.app.state.store.owner_of(str(path)))
-        if key is None:
-            raise ApiError(404, "not_found", "nobody has told of this log")
-        if not await request.app.state.analyses.is_reported(key):
-            await _analyse(request, path, key)
-        answer = await request.app.state.analyses.answer(key, _WAIT if wait else 0.0)
-        return _result(answer, wl_restart or 0)
+        return await wire.result(log_path, _WAIT if wait else 0.0, wl_restart or 0)
 
     return routes
-
-
-def _checked(request: Request, text: str) -> Path:
-    path: Path = request.app.state.jail.admit(text)
-    if not path.exists():
-        raise ApiError(404, "not_found", "there is no such log")
-    if not path.is_file():
-        raise ApiError(400, "not_regular", "the log is not a regular file")
-    return path
 
 
 def _key(path: Path, job_id: str | None, cycle_id: int | None) -> CycleKey:
@@ -114,20 +152,6 @@ def _key(path: Path, job_id: str | None, cycle_id: int | None) -> CycleKey:
     if cycle_id is None:
         cycle_id = int(number[1]) if number else 0
     return CycleKey(job_id, str(cycle_id))
-
-
-async def _owner(request: Request, path: Path, key: CycleKey) -> CycleKey:
-    owner: CycleKey = await asyncio.wrap_future(request.app.state.store.add_log(str(path), key))
-    if owner != key:
-        raise ApiError(400, "invalid_parameter", "this log was told of under another job or cycle")
-    return owner
-
-
-async def _analyse(request: Request, path: Path, key: CycleKey) -> None:
-    report = CycleReport(
-        job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
-    )
-    await request.app.state.analyses.report(report)
 
 
 def _result(answer: dict[str, Any] | None, wl_restart: int) -> LogResult:

@@ -1,7 +1,8 @@
 """What survives a restart or `kill -9`: reports, decisions, and which log belongs to which cycle.
 
 One thread owns the database and commits what has queued up in one transaction, so that a thousand agents reporting at once
-cost a few commits. The statements are plain SQL for SQLite and PostgreSQL alike.
+cost a few commits. The statements are plain SQL for SQLite and PostgreSQL alike. A database that goes away is an error to
+whoever asks meanwhile, and is there again when it is there again.
 """
 
 import json
@@ -50,10 +51,12 @@ _LOGS = sa.Table(
 )
 
 
-# One syntax for both databases, and for a row that another service put there this moment.
+# One syntax for both databases, and for a row that another service put there this moment. A job's later cycle is the later
+# one though the clock was set back between the two.
 _NEW_CYCLE = sa.text(
-    "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id, :now)"
-    " ON CONFLICT DO NOTHING"
+    "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id,"
+    " (SELECT CASE WHEN MAX(created) >= :now THEN MAX(created) + 0.00001 ELSE :now END"
+    "  FROM aorta_cycles WHERE job_id = :job_id)) ON CONFLICT DO NOTHING"
 )
 _NEW_REPORT = sa.text(
     "INSERT INTO aorta_reports (job_id, cycle_id, digest, received, body)"
@@ -77,7 +80,7 @@ class Report:
 
     key: CycleKey
     digest: str
-    body: dict[str, Any]
+    body: str  # JSON
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,11 @@ class CycleRow:
 class Store:
     def __init__(self, url: str) -> None:
         self._queue: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
+        self.refuses = False  # whether the last thing asked of the database failed
         try:
-            self._engine = sa.create_engine(url)
+            self._engine = sa.create_engine(
+                url, pool_pre_ping=True, connect_args=_connect_arguments(url)
+            )
             if self._engine.dialect.name == "sqlite":
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
             _METADATA.create_all(self._engine)
@@ -120,7 +126,8 @@ class Store:
         """Which reports of a cycle are there."""
         return self._submit(lambda connection: _digests(connection, key))
 
-    def reports(self, key: CycleKey) -> Future[list[dict[str, Any]]]:
+    def reports(self, key: CycleKey) -> Future[list[str]]:
+        """The bodies of a cycle's reports, in the order they came."""
         return self._submit(lambda connection: _reports(connection, key))
 
     def decide(self, key: CycleKey, answer: dict[str, Any]) -> Future[dict[str, Any]]:
@@ -135,8 +142,12 @@ class Store:
         where = _CYCLES.c.job_id == job_id
         return self._submit(lambda connection: _rows(connection, where))
 
-    def undecided(self) -> Future[list[CycleRow]]:
-        return self._submit(lambda connection: _rows(connection, _CYCLES.c.decided.is_(None)))
+    def answers_before(self, key: CycleKey) -> Future[list[tuple[str, str]]]:
+        """The name and the answer, as JSON, of each decided cycle of the job before this one, oldest first."""
+        return self._submit(lambda connection: _answers_before(connection, key))
+
+    def undecided(self) -> Future[list[CycleKey]]:
+        return self._submit(_undecided)
 
     def jobs(self, limit: int, after: str) -> Future[list[dict[str, Any]]]:
         return self._submit(lambda connection: _jobs(connection, limit, after))
@@ -156,39 +167,50 @@ class Store:
     def _run(self) -> None:
         while True:
             batch, closing = self._batch()
-            if batch and not self._commit(batch):
+            if batch and not self._commit(batch) and len(batch) > 1:
                 for pair in batch:
                     self._commit([pair])
             if closing:
                 return
 
     def _batch(self) -> tuple[list[tuple[Work[Any], Future[Any]]], bool]:
-        first = self._queue.get()
-        if first is None:
-            return [], True
-        batch = [first]
-        while len(batch) < _LARGEST_BATCH:
+        """What has queued up, without what its caller no longer waits for; and whether it is the last."""
+        batch: list[tuple[Work[Any], Future[Any]]] = []
+        asked = self._queue.get()
+        while asked is not None:
+            if asked[1].set_running_or_notify_cancel():
+                batch.append(asked)
+            if len(batch) == _LARGEST_BATCH:
+                return batch, False
             try:
-                more = self._queue.get_nowait()
+                asked = self._queue.get_nowait()
             except queue.Empty:
-                break
-            if more is None:
-                return batch, True
-            batch.append(more)
-        return batch, False
+                return batch, False
+        return batch, True
 
     def _commit(self, batch: Sequence[tuple[Work[Any], Future[Any]]]) -> bool:
         """Run and commit all or none. A batch of one answers its caller in every case."""
         try:
             with self._engine.begin() as connection:
                 results = [work(connection) for work, _ in batch]
-        except SQLAlchemyError as wrong:
+        except Exception as wrong:  # noqa: BLE001  # the caller hears of it, and the thread must outlive it
             if len(batch) == 1:
+                self.refuses = True
                 batch[0][1].set_exception(wrong)
             return False
+        self.refuses = False
         for (_, future), result in zip(batch, results, strict=True):
             future.set_result(result)
         return True
+
+
+def _connect_arguments(url: str) -> dict[str, Any]:
+    """A PostgreSQL that fell silent is given up after seconds, not after the minutes TCP would wait."""
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "postgresql":
+        return {}
+    patience = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+    return {name: value for name, value in patience.items() if name not in parsed.query}
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
@@ -209,12 +231,14 @@ def _add_reports(connection: sa.Connection, reports: Sequence[Report]) -> None:
             "job_id": report.key.job_id,
             "cycle_id": report.key.cycle_id,
             "digest": report.digest,
-            "body": json.dumps(report.body),
+            "body": report.body,
             "now": now,
         }
         for report in reports
     ]
-    connection.execute(_NEW_CYCLE, rows)
+    connection.execute(
+        _NEW_CYCLE, list({(row["job_id"], row["cycle_id"]): row for row in rows}.values())
+    )
     connection.execute(_NEW_REPORT, rows)
 
 
@@ -223,10 +247,25 @@ def _digests(connection: sa.Connection, key: CycleKey) -> set[str]:
     return set(connection.execute(query).scalars())
 
 
-def _reports(connection: sa.Connection, key: CycleKey) -> list[dict[str, Any]]:
+def _reports(connection: sa.Connection, key: CycleKey) -> list[str]:
     query = sa.select(_REPORTS.c.body).where(_same_cycle(_REPORTS, key))
     rows = connection.execute(query.order_by(_REPORTS.c.received, _REPORTS.c.digest))
-    return [json.loads(row.body) for row in rows]
+    return list(rows.scalars())
+
+
+def _answers_before(connection: sa.Connection, key: CycleKey) -> list[tuple[str, str]]:
+    own = sa.select(_CYCLES.c.created).where(_same_cycle(_CYCLES, key)).scalar_subquery()
+    query = sa.select(_CYCLES.c.cycle_id, _CYCLES.c.answer).where(
+        _CYCLES.c.job_id == key.job_id, _CYCLES.c.answer.is_not(None), _CYCLES.c.created < own
+    )
+    rows = connection.execute(query.order_by(_CYCLES.c.created))
+    return [(row.cycle_id, row.answer) for row in rows]
+
+
+def _undecided(connection: sa.Connection) -> list[CycleKey]:
+    query = sa.select(_CYCLES.c.job_id, _CYCLES.c.cycle_id).where(_CYCLES.c.decided.is_(None))
+    rows = connection.execute(query.order_by(_CYCLES.c.created))
+    return [CycleKey(row.job_id, row.cycle_id) for row in rows]
 
 
 def _decide(connection: sa.Connection, key: CycleKey, answer: dict[str, Any]) -> dict[str, Any]:

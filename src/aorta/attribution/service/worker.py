@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from aorta.attribution.analysis import attribute
 from aorta.attribution.documents import decision_document, finding_document
-from aorta.attribution.nouns import Evidence
+from aorta.attribution.jail import PathJail
 from aorta.attribution.opinion import Adviser, with_opinion
 from aorta.attribution.registry import built_in
+from aorta.attribution.service.gathering import Told, gather
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _BEHIND_THE_ANSWERS = 5  # how nice a worker is to the process that answers agents
@@ -34,9 +35,9 @@ class Rules:
     adviser: Adviser | None = None
 
 
-def analyse(evidence: Evidence, rules: Rules) -> dict[str, object]:
+def analyse(told: Told, jail: PathJail, rules: Rules) -> dict[str, object]:
     """The answer as it is stored and sent."""
-    result = attribute(evidence, no_progress_limit=rules.no_progress_limit)
+    result = attribute(gather(told, jail), no_progress_limit=rules.no_progress_limit)
     result = with_opinion(result, rules.adviser)
     return {
         "finding": finding_document(result.finding),

@@ -1,0 +1,92 @@
+"""Where analyses run: processes beside the one that answers, so that neither a large log nor a crash is felt by agents.
+
+A lane is one worker that does one analysis at a time. Two lanes: everything begins in the quick one, and what takes longer
+there than an ordinary failure ever does starts again in the patient one. So one endless log delays nobody else's decision.
+"""
+
+import asyncio
+import logging
+import multiprocessing
+import os
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from aorta.attribution.jail import PathJail
+from aorta.attribution.service import worker
+from aorta.attribution.service.gathering import Told
+
+_QUICK = 3.0  # seconds: a log of one gigabyte takes one
+_PATIENT = 180.0
+_ATTEMPTS = 2
+_logger = logging.getLogger(__name__)
+
+
+class AnalysisLostError(Exception):
+    """No answer came of it. The message is a sentence without a path."""
+
+
+class Lanes:
+    def __init__(self, jail: PathJail, rules: worker.Rules) -> None:
+        self._jail, self._rules = jail, rules
+        quick = _QUICK + (rules.adviser.timeout if rules.adviser else 0)
+        self._lanes = (_Lane(quick), _Lane(_PATIENT))
+
+    async def analyse(self, told: Told) -> dict[str, object]:
+        for lane in self._lanes:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return await lane.run(told, self._jail, self._rules)
+                except BrokenProcessPool:  # the worker was killed: its log may be to blame
+                    _logger.warning("a worker died in the middle of an analysis")
+                except TimeoutError:
+                    break
+            else:
+                raise AnalysisLostError("the analysis was killed")
+        raise AnalysisLostError(f"the analysis took longer than {_PATIENT:.0f} s")
+
+    def start(self) -> None:
+        """Have the workers ready before they are needed."""
+        for lane in self._lanes:
+            lane.start()
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+
+
+class _Lane:
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._turn = asyncio.Lock()
+        self._pool: ProcessPoolExecutor | None = None
+        self._pid: Future[int]
+
+    def start(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                1, mp_context=multiprocessing.get_context("spawn"), initializer=worker.prepare
+            )
+            self._pid = self._pool.submit(os.getpid)
+        return self._pool
+
+    async def run(self, told: Told, jail: PathJail, rules: worker.Rules) -> dict[str, object]:
+        async with self._turn:
+            pool = self.start()
+            try:
+                await asyncio.wrap_future(self._pid)  # the clock starts when the worker is there
+                work = asyncio.wrap_future(pool.submit(worker.analyse, told, jail, rules))
+                return await asyncio.wait_for(work, self._limit)
+            except (BrokenProcessPool, TimeoutError):
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Let go of the worker, whatever it is doing; the next run starts another."""
+        if self._pool is None:
+            return
+        pid = self._pid.result() if self._pid.done() and not self._pid.exception() else None
+        for child in multiprocessing.active_children():
+            if child.pid == pid:
+                child.kill()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = None
