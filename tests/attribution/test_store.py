@@ -1,6 +1,7 @@
 """What the service keeps, on SQLite and on PostgreSQL alike."""
 
 import concurrent.futures
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def job(request: pytest.FixtureRequest) -> str:
 
 
 def report(key: CycleKey, agent: str) -> Report:
-    return Report(key, agent, {"agent": agent})
+    return Report(key, agent, json.dumps({"agent": agent}))
 
 
 def test_a_report_is_kept_once_however_often_it_comes(url: str, job: str) -> None:
@@ -46,7 +47,7 @@ def test_a_report_is_kept_once_however_often_it_comes(url: str, job: str) -> Non
     store.add_reports([report(key, "a"), report(key, "b"), report(key, "a")]).result(30)
     store.add_reports([report(key, "b")]).result(30)
     assert store.digests(key).result(30) == {"a", "b"}
-    assert [body["agent"] for body in store.reports(key).result(30)] == ["a", "b"]
+    assert [json.loads(body)["agent"] for body in store.reports(key).result(30)] == ["a", "b"]
     store.close()
 
 
@@ -72,7 +73,7 @@ def test_what_is_undecided_is_found_again_by_a_successor(url: str, job: str) -> 
     first.decide(CycleKey(job, "0"), {"decision": "x"}).result(30)
     first.close()
     second = Store(url)
-    open_cycles = {row.key for row in second.undecided().result(30)}
+    open_cycles = set(second.undecided().result(30))
     assert CycleKey(job, "1") in open_cycles
     assert CycleKey(job, "0") not in open_cycles
     assert [row.key.cycle_id for row in second.cycles_of(job).result(30)] == ["0", "1"]

