@@ -62,6 +62,7 @@ def test_memory_stays_bounded_by_a_line_that_never_ends() -> None:
         (b"[default1]:[rank1]: hello", 1, "hello"),
         (b"\x1b[31m[rank2]:\x1b[0m  File", 2, " File"),
         (b"7: hello", 7, "hello"),
+        (b"4: [rank4]: Traceback", 4, "Traceback"),
         (b"[Rank 5] Watchdog caught", 5, "Watchdog caught"),
         (b"[12/500] loss 3", None, "[12/500] loss 3"),
         (b"hello 3: there", None, "hello 3: there"),
