@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,12 @@ class Service:
 
 
 @contextmanager
-def running_service(root: Path, database: Path | str, *options: str) -> Iterator[Service]:
-    command = [*COMMAND, "attrsvc", "--port", "0", "--db", str(database)]
-    command += ["--allowed-root", str(root), *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ())
+def running_service(
+    root: Path, database: Path | str, *options: str, command: Sequence[str] = COMMAND
+) -> Iterator[Service]:
+    start = [*command, "attrsvc", "--port", "0", "--db", str(database)]
+    start += ["--allowed-root", str(root), *options]
+    process = subprocess.Popen(start, stderr=subprocess.PIPE, text=True, env=environ())
     assert process.stderr is not None
     try:
         for line in process.stderr:

@@ -2,9 +2,11 @@
 
 import concurrent.futures
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
@@ -96,6 +98,56 @@ def test_a_log_keeps_its_first_owner(url: str, job: str) -> None:
     assert store.owner_of(f"/{job}").result(30) == key
     assert store.owner_of("/unknown").result(30) is None
     store.close()
+
+
+def test_a_clock_that_is_set_back_does_not_reorder_a_jobs_cycles(
+    url: str, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, keys = Store(url), [CycleKey(job, name) for name in ("z", "m", "a")]
+    for key, now in zip(keys, (2_000.0, 1_000.0, 1_000.0), strict=True):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        store.add_reports([report(key, "a")]).result(30)
+        store.decide(key, {"decision": key.cycle_id}).result(30)
+    before = [name for name, _ in store.answers_before(keys[2]).result(30)]
+    assert before == ["z", "m"]
+    assert [row.key for row in store.cycles_of(job).result(30)] == keys
+    store.close()
+
+
+def test_whoever_no_longer_waits_does_not_stop_the_store(url: str, job: str) -> None:
+    store, key = Store(url), CycleKey(job, "0")
+    for _ in range(200):
+        store.add_reports([report(key, "a")]).cancel()
+    store.add_reports([report(key, "b")]).result(30)
+    assert "b" in store.digests(key).result(30)
+    store.close()
+
+
+def test_a_postgresql_that_goes_away_is_a_503_and_used_again_when_it_is_back(
+    postgres: Postgres,
+) -> None:
+    with (
+        psycopg.connect(postgres.admin, autocommit=True) as admin,
+        running_service(CORPUS, postgres.url) as service,
+        service.client() as client,
+    ):
+        body = {"job_id": "away", "agent": "a", "log_paths": [str(CORPUS / "sigkill")]}
+        assert client.post("/v1/cycles", json={**body, "cycle_id": "0"}).status_code == 202
+        first = client.get("/v1/cycles/away/0/decision?wait=60").json()
+        admin.execute("ALTER DATABASE attribution ALLOW_CONNECTIONS false")
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'attribution'"
+        )
+        refused = client.post("/v1/cycles", json={**body, "cycle_id": "1"})
+        health = client.get("/healthz").json()["status"]
+        known = client.get("/v1/cycles/away/0/decision").json()
+        admin.execute("ALTER DATABASE attribution ALLOW_CONNECTIONS true")
+        taken = client.post("/v1/cycles", json={**body, "cycle_id": "1"})
+        second = client.get("/v1/cycles/away/1/decision?wait=60").json()
+    assert (refused.status_code, refused.json()["error_code"]) == (503, "store_unavailable")
+    assert health == "degraded"
+    assert known == first
+    assert (taken.status_code, second["status"]) == (202, "decided")
 
 
 def test_a_service_on_postgresql_decides_and_remembers(postgres: Postgres, tmp_path: Path) -> None:

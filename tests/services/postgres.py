@@ -14,6 +14,7 @@ _USER = "postgres"
 @dataclass(frozen=True)
 class Postgres:
     url: str  # of an empty database
+    admin: str  # how an administrator connects, to another one
     kept: Guarded
 
     def stop(self) -> None:
@@ -38,4 +39,7 @@ def start_postgres() -> Postgres:
     serve = (*as_user, program("postgres"), "-D", data, "-k", str(directory), "-h", "", "-F")
     kept = Guarded(directory, serve)
     kept.wait_until(lambda: "ready to accept connections" in kept.log, "PostgreSQL")
-    return Postgres(f"postgresql+psycopg://{_USER}@/postgres?host={directory}", kept)
+    admin = f"postgresql://{_USER}@/postgres?host={directory}"
+    create = (program("psql"), "--quiet", "--command=CREATE DATABASE attribution", admin)
+    subprocess.run(create, check=True, capture_output=True, timeout=120)
+    return Postgres(f"postgresql+psycopg://{_USER}@/attribution?host={directory}", admin, kept)

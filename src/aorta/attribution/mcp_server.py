@@ -60,7 +60,8 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
         """
         logs = find_logs([jail.admit(path) for path in log_paths])
         ended = failures_of(failures or [], "failures")
-        return attribution_document(attribute(Evidence(logs=logs, failures=ended)))
+        evidence = Evidence(logs=logs, failures=ended, follow_links=False)
+        return attribution_document(attribute(evidence))
 
     @server.tool()
     @_in_a_sentence

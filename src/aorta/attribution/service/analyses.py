@@ -70,7 +70,7 @@ class Analyses:
         """Take up what a predecessor left undecided."""
         self._lanes.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
-            self._ensure_running(key, self._cycles.setdefault(key, _Cycle()))
+            self._ensure_running(key, await self._cycle(key))
 
     async def close(self) -> None:
         tasks = [cycle.task for cycle in self._cycles.values() if cycle.task is not None]

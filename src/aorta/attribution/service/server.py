@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -20,6 +21,7 @@ _WHOLE_REQUEST = 30.0  # seconds for eight megabytes over a bad line
 def serve(app: Any, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Blocks. `announce` gets the URL once connections are taken (port 0 chooses a free one)."""
     listener = _listener(host, port)
+    _allow_many_connections()
     config = uvicorn.Config(
         app,
         http=_Connection,
@@ -99,6 +101,13 @@ def _listener(host: str, port: int) -> socket.socket:
         raise InfrastructureError(f"cannot listen on {host}:{port}: {wrong.strerror}") from None
     listener.listen(_BACKLOG)
     return listener
+
+
+def _allow_many_connections() -> None:
+    """As many as the administrator lets us have: each agent of a cluster holds one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _shown(host: str) -> str:

@@ -1,0 +1,325 @@
+"""The service as things go wrong around it: killed, out of disk, flooded, lied to, and sharing its database."""
+
+import concurrent.futures
+import gzip
+import http.client
+import json
+import os
+import resource
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from benchmarks.faults.corpus import CORPUS
+
+from attribution_service import Service, running_service
+
+SECRET = "No module named 'secret_4711'"
+PATIENCE = 90.0
+
+
+def report(job: str, agent: str, *paths: Path) -> dict[str, Any]:
+    logs = [str(path) for path in paths]
+    return {"job_id": job, "cycle_id": f"{job}:0", "agent": agent, "log_paths": logs}
+
+
+def decision(service: Service, job: str, wait: float = 60) -> dict[str, Any]:
+    with service.client() as client:
+        answer = client.get(f"/v1/cycles/{job}/{job}:0/decision", params={"wait": wait})
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def tell(service: Service, body: dict[str, Any]) -> httpx.Response:
+    with service.client() as client:
+        return client.post("/v1/cycles", json=body)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("broken")
+    with running_service(folder.parent, folder / "state.sqlite") as service:
+        yield service
+
+
+# ---- killed, and out of disk ------------------------------------------------------------------------------------
+
+
+def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    database = tmp_path / "state.sqlite"
+    acknowledged: list[str] = []
+    with running_service(CORPUS, database, "--rate-limit", "0") as service:
+
+        def report_until_refused(connection: int) -> None:
+            address = urlsplit(service.url)
+            agent = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+            for number in range(10_000 // 8):
+                name = f"{connection}-{number}"
+                body = report(f"job-{number % 10}", name, CORPUS / "assertion")
+                try:
+                    agent.request("POST", "/v1/cycles", json.dumps(body), JSON)
+                    answer = agent.getresponse()
+                    answer.read()
+                except (OSError, http.client.HTTPException):
+                    return
+                assert answer.status == 202
+                acknowledged.append(name)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            agents = [pool.submit(report_until_refused, number) for number in range(8)]
+            until(lambda: len(acknowledged) > 1500)
+            service.kill()
+            for agent in agents:
+                agent.result(60)
+    with running_service(CORPUS, database) as service:
+        answers = [decision(service, f"job-{number}") for number in range(10)]
+        again = [
+            tell(service, report("job-0", name, CORPUS / "assertion"))
+            for name in told_to(0, acknowledged)
+        ]
+    assert all(answer["decision"]["action"] == "RESTART" for answer in answers)
+    assert all(answer.json()["duplicate"] for answer in again)
+    with sqlite3.connect(database) as rows:
+        kept = {
+            json.loads(body)["agent"] for (body,) in rows.execute("SELECT body FROM aorta_reports")
+        }
+    rows.close()
+    assert set(acknowledged) <= kept
+    assert len(acknowledged) < 10_000  # it was killed in the middle
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def told_to(job: int, names: list[str]) -> list[str]:
+    return [name for name in names if int(name.split("-")[1]) % 10 == job][:50]
+
+
+def test_a_full_disk_is_a_503_and_over_when_there_is_room_again(tmp_path: Path) -> None:
+    with running_service(CORPUS, tmp_path / "state.sqlite") as service:
+        assert tell(service, report("before", "a", CORPUS / "assertion")).status_code == 202
+        before = decision(service, "before")
+        limits = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (4096, limits[1]))
+        refused = tell(service, report("full", "a", CORPUS / "assertion"))
+        with service.client() as client:
+            health = client.get("/healthz").json()
+        assert decision(service, "before") == before  # what is known is still told
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, limits)
+        taken = tell(service, report("full", "a", CORPUS / "assertion"))
+        after = decision(service, "full")
+    assert (refused.status_code, refused.json()["error_code"]) == (503, "store_unavailable")
+    assert refused.headers["retry-after"] == "1"
+    assert str(tmp_path) not in refused.text
+    assert health["status"] == "degraded"
+    assert (taken.status_code, after["status"]) == (202, "decided")
+
+
+def test_a_decision_that_cannot_be_kept_is_given_when_it_can(tmp_path: Path) -> None:
+    """The disk fills between the report and the decision: nobody is told what a restart would forget."""
+    with running_service(CORPUS, tmp_path / "state.sqlite") as service:
+        assert tell(service, report("late", "a", CORPUS / "assertion")).status_code == 202
+        limits = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (4096, limits[1]))
+        assert decision(service, "late", wait=3)["status"] == "pending"
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, limits)
+        assert decision(service, "late")["status"] == "decided"
+
+
+# ---- flooded and lied to ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def impatient_service(tmp_path: Path) -> Iterator[Service]:
+    """The service with a second, instead of thirty, for a request to come whole."""
+    hurry = "import aorta.attribution.service.server as s; s._WHOLE_REQUEST = 1.0"
+    start = f"{hurry}; from aorta.__main__ import main; raise SystemExit(main())"
+    command = (sys.executable, "-c", start)
+    with running_service(CORPUS, tmp_path / "state.sqlite", command=command) as service:
+        yield service
+
+
+def test_connections_that_never_finish_a_request_do_not_lock_others_out(tmp_path: Path) -> None:
+    with impatient_service(tmp_path) as service, ExitStack() as held:
+        most = resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (100, most[1]))
+        address = urlsplit(service.url)
+        slow = [socket.create_connection((address.hostname, address.port)) for _ in range(150)]
+        for number, connection in enumerate(slow):
+            held.enter_context(connection)
+            connection.sendall(b"POST /v1/cycles HTTP/1.1\r\nHost: x\r\n"[: number % 40])
+        until(lambda: is_answered(service))  # once those in the way are sent away
+        slow[0].settimeout(60)
+        assert slow[0].recv(1) == b""  # sent away
+
+
+def is_answered(service: Service) -> bool:
+    try:
+        return tell(service, report("patient", "a")).status_code == 202
+    except httpx.TransportError:
+        return False
+
+
+def test_a_long_poll_is_not_taken_for_a_slow_request(tmp_path: Path) -> None:
+    with impatient_service(tmp_path) as service:
+        assert decision(service, "nobody", wait=3)["status"] == "pending"
+
+
+def test_a_body_of_a_hundred_megabytes_is_refused_and_not_held(shared: Service) -> None:
+    before = peak_memory(shared)
+    block = b" " * (1 << 20)
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield block
+
+    with shared.client() as client:
+        for path in ("/v1/cycles", "/logs"):
+            try:
+                answer = client.post(path, content=endless(), headers=JSON)
+            except httpx.TransportError:
+                continue  # it hung up on us in the middle of the body
+            assert (answer.status_code, answer.json()["error_code"]) == (413, "too_large")
+        assert (
+            client.post("/v1/cycles", content=b" " * (100 << 20), headers=JSON).status_code == 413
+        )
+        assert client.get("/healthz").status_code == 200
+    assert peak_memory(shared) - before < 60 << 20
+
+
+def peak_memory(service: Service) -> int:
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    return (
+        int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
+    )
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"{",
+        b"null",
+        b"[" * 100_000,
+        b'{"job_id":' * 10_000,
+        b'{"job_id":"a","cycle_id":"a:0","agent":"\\ud800","log_paths":[]}',
+        b'{"job_id":"a","cycle_id":"a:0","agent":"a","failures":[{"rank":1e999}]}',
+    ],
+)
+def test_garbage_is_refused_and_the_next_report_is_taken(shared: Service, garbage: bytes) -> None:
+    with shared.client() as client:
+        for path in ("/v1/cycles", "/logs"):
+            assert client.post(path, content=garbage, headers=JSON).status_code in {400, 422}
+        other = client.post("/v1/cycles", content=b"{}", headers={"Content-Type": "text/plain"})
+        assert other.status_code == 422
+    assert tell(shared, report("sane", "a")).status_code == 202
+
+
+# ---- files that are not what they were --------------------------------------------------------------------------
+
+
+def write_secret(folder: Path) -> Path:
+    secret = folder / "secret.log"
+    text = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n'
+    secret.write_text(f"{text}ModuleNotFoundError: {SECRET}\n")
+    return secret
+
+
+def test_a_link_inside_a_directory_of_logs_is_not_followed(tmp_path: Path) -> None:
+    secret, logs = write_secret(tmp_path), tmp_path / "logs"
+    (logs / "cycle").mkdir(parents=True)
+    (logs / "cycle" / "rank_0.err").symlink_to(secret)
+    os.mkfifo(logs / "cycle" / "rank_1.err")
+    with running_service(logs, tmp_path / "state.sqlite") as service:
+        assert tell(service, report("link", "a", logs / "cycle")).status_code == 202
+        answer = decision(service, "link")
+    assert answer["status"] == "decided"
+    assert SECRET not in json.dumps(answer)
+
+
+def test_a_log_that_becomes_a_link_after_it_was_admitted_is_not_read(tmp_path: Path) -> None:
+    secret, logs = write_secret(tmp_path), tmp_path / "logs"
+    logs.mkdir()
+    log = logs / "job_cycle0.log"
+    log.write_text("starting\n")
+    with running_service(logs, tmp_path / "state.sqlite") as service, service.client() as client:
+        told = client.post("/logs", json={"log_path": str(log), "analysis_intent": "terminal"})
+        log.unlink()
+        log.symlink_to(secret)  # the service waits for the log to be still, and looks only then
+        (known,) = client.get("/v1/jobs").json()["jobs"]
+        where = f"/v1/cycles/{known['job_id']}/0/decision"
+        answer = client.get(where, params={"wait": 60}).json()
+    assert told.status_code == 200
+    assert answer["status"] == "decided"
+    assert SECRET not in json.dumps(answer)
+
+
+def test_a_directory_without_logs_and_a_log_that_is_gone_are_decided_too(
+    shared: Service, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    body = report("nothing", "a", tmp_path / "empty", tmp_path / "gone.log")
+    assert tell(shared, body).status_code == 202
+    assert decision(shared, "nothing")["decision"]["action"] == "UNKNOWN"
+
+
+def test_an_endless_log_delays_nobody_elses_decision(tmp_path: Path) -> None:
+    endless = tmp_path / "endless.log.gz"
+    member = gzip.compress(b"all is well\n" * 5_000_000)
+    with endless.open("wb") as file:
+        for _ in range(200):
+            file.write(member)
+    quick = tmp_path / "quick.log"
+    quick.write_text(write_secret(tmp_path).read_text())
+    with running_service(tmp_path, tmp_path / "state.sqlite") as service:
+        tell(service, report("endless", "a", endless))
+        time.sleep(0.5)
+        for number in range(3):
+            tell(service, report(f"quick-{number}", "a", quick))
+        answers = [decision(service, f"quick-{number}") for number in range(3)]
+        assert decision(service, "endless", wait=0)["status"] == "pending"
+    assert [answer["decision"]["action"] for answer in answers] == ["STOP"] * 3
+
+
+# ---- several services on one database ------------------------------------------------------------------------------
+
+
+def test_two_services_on_one_database_give_one_answer(tmp_path: Path) -> None:
+    database = tmp_path / "state.sqlite"
+    with running_service(CORPUS, database) as one, running_service(CORPUS, database) as two:
+        with concurrent.futures.ThreadPoolExecutor(9) as pool:
+            waiting = pool.submit(decision, two, "both")  # asked before anybody told
+            bodies = [report("both", f"agent-{n}", CORPUS / "assertion") for n in range(8)]
+            told = pool.map(tell, [one, two] * 4, bodies)
+            assert {answer.status_code for answer in told} == {202}
+            first = waiting.result(90)
+        only_one = tell(one, report("one", "a", CORPUS / "import_error"))
+        assert only_one.status_code == 202
+        assert decision(one, "both") == decision(two, "both") == first
+        assert decision(two, "one") == decision(one, "one")
+        assert decision(two, "one")["decision"]["action"] == "STOP"
+
+
+def test_a_service_takes_over_what_another_died_over(tmp_path: Path) -> None:
+    database = tmp_path / "state.sqlite"
+    with running_service(CORPUS, database) as one, running_service(CORPUS, database) as two:
+        assert tell(one, report("orphan", "a", CORPUS / "import_error")).status_code == 202
+        one.kill()
+        assert decision(two, "orphan")["decision"]["action"] == "STOP"
