@@ -5,17 +5,32 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from benchmarks.faults.corpus import CORPUS
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 from aorta_cli import COMMAND, environ
 from attribution_service import running_service
 
 LOGS = str(CORPUS / "disk_full_write")
+ACCEPTS = {"Accept": "application/json, text/event-stream"}
+INITIALISE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
 
 
 def stdio(*options: str) -> StdioServerParameters:
@@ -62,6 +77,49 @@ def test_every_tool_is_there_over_streamable_http(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("correct horse battery\n")
+
+    async def talk() -> None:
+        async with http_server("--token-file", str(token)) as url:
+            for headers in ({}, {"Authorization": "Bearer wrong"}):
+                refused = httpx.post(url, json=INITIALISE, headers={**ACCEPTS, **headers})
+                assert refused.status_code == HTTPStatus.UNAUTHORIZED
+            allowed = create_mcp_http_client({"Authorization": "Bearer correct horse battery"})
+            async with allowed, Client(streamable_http_client(url, http_client=allowed)) as client:
+                found = await call(client, "attribute_log", log_paths=[LOGS])
+                assert found["finding"]["class"] == "disk_full"
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize("header", ["Host", "Origin"])
+def test_a_web_page_that_points_its_name_at_this_machine_is_refused(header: str) -> None:
+    async def talk() -> None:
+        async with http_server() as url:
+            foreign = {"Host": "evil.example", "Origin": "http://evil.example"}[header]
+            headers = {**ACCEPTS, header: foreign}
+            refused = httpx.post(url, json=INITIALISE, headers=headers)
+            assert refused.status_code in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.FORBIDDEN}
+            assert httpx.post(url, json=INITIALISE, headers=ACCEPTS).status_code == HTTPStatus.OK
+
+    asyncio.run(talk())
+
+
+def test_a_link_in_a_directory_of_logs_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("ModuleNotFoundError: No module named 'secret_4711'\n")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank_0.err").symlink_to(tmp_path / "secret")
+
+    async def talk() -> str:
+        parameters = stdio("--allowed-root", str(tmp_path / "logs"))
+        async with Client(parameters) as client:
+            return str(await call(client, "attribute_log", log_paths=[str(tmp_path / "logs")]))
+
+    assert "secret_4711" not in asyncio.run(talk())
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
@@ -87,8 +145,8 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
 
 
 @asynccontextmanager
-async def http_server() -> AsyncIterator[str]:
-    command = [*COMMAND, "mcp", "--transport", "http", "--port", "0"]
+async def http_server(*options: str) -> AsyncIterator[str]:
+    command = [*COMMAND, "mcp", "--transport", "http", "--port", "0", *options]
     command += ["--allowed-root", str(CORPUS)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ())
     assert process.stderr is not None

@@ -60,14 +60,19 @@ def command(
     try:
         from aorta.attribution.service.api import create_app
         from aorta.attribution.service.server import serve
-        from aorta.attribution.service.settings import Settings, database_url, read_token
+        from aorta.attribution.service.settings import (
+            Settings,
+            database_url,
+            read_token,
+            warning_for,
+        )
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
         ) from None
     token = read_token(token_file)
-    if token is None and host not in {"127.0.0.1", "::1", "localhost"}:
-        say("aorta: listening beyond this machine without --token-file: anybody there can ask")
+    if warning := warning_for(host, token):
+        say(f"aorta: {warning}")
     asked = adviser(llm_url, llm_model, llm_key_file, llm_timeout)
     settings = Settings(roots, database_url(db), token, rate_limit, max_no_progress_cycles, asked)
     serve(create_app(settings), host, port, lambda url: say(f"aorta: attribution service at {url}"))

@@ -50,7 +50,7 @@ def command(
         from aorta.attribution.mcp_server import ServiceAddress, create_server
         from aorta.attribution.service.guard import Guard, RateLimit
         from aorta.attribution.service.server import serve
-        from aorta.attribution.service.settings import read_token
+        from aorta.attribution.service.settings import read_token, warning_for
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
@@ -60,5 +60,7 @@ def command(
     if transport == "stdio":
         server.run("stdio")
         return
+    if warning := warning_for(host, token):
+        say(f"aorta: {warning}")
     app = Guard(server.streamable_http_app(host=host), token=token, limit=RateLimit(0))
     serve(app, host, port, lambda url: say(f"aorta: MCP server at {url}/mcp"))

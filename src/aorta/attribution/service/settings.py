@@ -24,6 +24,13 @@ def database_url(database: str) -> str:
     return database if "://" in database else f"sqlite:///{Path(database).resolve()}"
 
 
+def warning_for(host: str, token: str | None) -> str | None:
+    """What to say to somebody who opens a server to others."""
+    if token is not None or host in {"127.0.0.1", "::1", "localhost"}:
+        return None
+    return "listening beyond this machine without --token-file: anybody there can ask"
+
+
 def read_token(path: Path | None) -> str | None:
     if path is None:
         return None
