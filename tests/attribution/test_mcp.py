@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 from benchmarks.faults.corpus import CORPUS
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from aorta_cli import COMMAND, environ
 from attribution_service import running_service
@@ -86,7 +86,7 @@ def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> N
             for headers in ({}, {"Authorization": "Bearer wrong"}):
                 refused = httpx.post(url, json=INITIALISE, headers={**ACCEPTS, **headers})
                 assert refused.status_code == HTTPStatus.UNAUTHORIZED
-            allowed = create_mcp_http_client({"Authorization": "Bearer correct horse battery"})
+            allowed = httpx2.AsyncClient(headers={"Authorization": "Bearer correct horse battery"})
             async with allowed, Client(streamable_http_client(url, http_client=allowed)) as client:
                 found = await call(client, "attribute_log", log_paths=[LOGS])
                 assert found["finding"]["class"] == "disk_full"

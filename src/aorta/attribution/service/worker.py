@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from aorta.attribution.analysis import attribute
 from aorta.attribution.documents import decision_document, finding_document
 from aorta.attribution.jail import PathJail
+from aorta.attribution.nouns import Evidence, LogTail
 from aorta.attribution.opinion import Adviser, with_opinion
-from aorta.attribution.registry import built_in
 from aorta.attribution.service.gathering import Told, gather
 
 _SET_PARENT_DEATH_SIGNAL = 1
+_FAILURE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
 _BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers agents
 
 
@@ -24,7 +25,7 @@ def prepare() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    built_in()
+    attribute(Evidence(tails=(LogTail(_FAILURE),)))  # compiles the patterns, 100 ms
 
 
 @dataclass(frozen=True)
