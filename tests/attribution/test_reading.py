@@ -93,6 +93,22 @@ def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -
     assert line_numbers(Source("x", text=text), offsets) == expected
 
 
+@given(st.binary(max_size=300), st.booleans())
+def test_lines_are_counted_the_same_near_and_far(block: bytes, far: bool) -> None:
+    assert reading._line_end_counter(far)(block) == block.count(b"\n")
+
+
+def test_a_log_that_cannot_be_opened_is_empty_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for source in (
+        Source("gone", path=tmp_path / "gone"),
+        Source("loop", path=tmp_path / "loop"),
+        Source("directory", path=tmp_path),
+    ):
+        assert list(pieces(source)) == []
+        assert line_numbers(source, [5]) == {5: 1}
+
+
 def test_a_failure_far_from_the_end_of_a_large_log_is_still_found(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     failure = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -28,6 +27,7 @@ _BARE_PREFIX = re.compile(r"\s*(\d{1,6}): ")
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
 _LINE_FEED = ord("\n")
+_FAR = 300 << 20
 
 
 class Readable(Protocol):
@@ -206,9 +206,10 @@ def line_numbers(source: Source, offsets: Iterable[int]) -> dict[int, int]:
     """The 1-based line of each offset, all in one pass that holds nothing."""
     numbers: dict[int, int] = {}
     count, at = 1, 0
-    line_ends = _line_end_counter()
+    wanted = sorted(set(offsets))
+    line_ends = _line_end_counter(bool(wanted) and wanted[-1] >= _FAR)
     with source.opened() as stream:
-        for offset in sorted(set(offsets)):
+        for offset in wanted:
             while at < offset and (block := stream.read(min(PIECE, offset - at))):
                 count += line_ends(block)
                 at += len(block)
@@ -216,10 +217,9 @@ def line_numbers(source: Source, offsets: Iterable[int]) -> dict[int, int]:
     return numbers
 
 
-@cache
-def _line_end_counter() -> Callable[[bytes], int]:
-    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65."""
-    if sys.version_info < (3, 13):
+def _line_end_counter(far: bool) -> Callable[[bytes], int]:
+    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65, and 75 to be imported."""
+    if sys.version_info < (3, 13) and (far or "numpy" in sys.modules):
         try:
             import numpy as np
         except ImportError:
