@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
-from aorta.attribution.service.store import CycleKey, Report, Store
+from aorta.attribution.service.queries import CycleKey, Report
+from aorta.attribution.service.store import Store
 from attribution_service import running_service
 from services import requirements
 from services.postgres import Postgres, start_postgres

@@ -21,7 +21,8 @@ from aorta.attribution.service.gathering import Told
 from aorta.attribution.service.lanes import AnalysisLostError, Lanes
 from aorta.attribution.service.metrics import Metrics
 from aorta.attribution.service.models import CycleReport
-from aorta.attribution.service.store import CycleKey, Report, Store
+from aorta.attribution.service.queries import CycleKey, Report
+from aorta.attribution.service.store import Store
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -39,7 +40,7 @@ class _Cycle:
 
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     answer: dict[str, Any] | None = None
-    digests: set[bytes] = field(default_factory=set)
+    digests: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
     expected: int | None = None
     all_heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -89,11 +90,11 @@ class Analyses:
         self._metrics.triggers.inc()
         key = CycleKey(report.job_id, report.cycle_id)
         body = report.model_dump_json(exclude_defaults=True)
-        digest = hashlib.sha256(body.encode()).digest()
+        digest = hashlib.sha256(body.encode()).hexdigest()
         cycle = self._cycles.get(key) or await self._cycle(key)
         duplicate = digest in cycle.digests
         if not duplicate:
-            await self._keep(Report(key, digest.hex(), body))
+            await self._keep(Report(key, digest, body))
             cycle.digests.add(digest)
         cycle.hear(report.agent, report.agents_expected)
         if cycle.answer is None:
@@ -162,7 +163,7 @@ class Analyses:
             row = await asyncio.wrap_future(self._store.cycle(key))
             known = await asyncio.wrap_future(self._store.digests(key)) if row else set()
             cycle = self._cycles.setdefault(key, _Cycle())
-            cycle.digests |= {bytes.fromhex(digest) for digest in known}
+            cycle.digests |= known
             if row is not None and row.answer is not None and cycle.answer is None:
                 self._settle(cycle, row.answer)
             self._forget_old()

@@ -32,8 +32,9 @@ from aorta.attribution.service.models import (
     JobSummary,
 )
 from aorta.attribution.service.peer import LogSubmission, PeerWire, peer_routes
+from aorta.attribution.service.queries import CycleKey
 from aorta.attribution.service.settings import Settings
-from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.store import Store
 from aorta.attribution.service.straight import StraightWay, Taker
 from aorta.version import __version__
 

@@ -21,7 +21,8 @@ from aorta.attribution.reading import Source
 from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError
 from aorta.attribution.service.models import CycleReport, ErrorBody, Id
-from aorta.attribution.service.store import CycleKey, Store
+from aorta.attribution.service.queries import CycleKey
+from aorta.attribution.service.store import Store
 
 SOURCE = "aorta"
 AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is a 400 on this wire
@@ -127,9 +128,9 @@ async def _written(path: Path) -> None:
     """Return when the log has been still for a while, or when that has been waited for long enough."""
     source = Source(str(path), path=path)
     began = still_since = time.monotonic()
-    size = 0
+    size = source.size
     while (now := time.monotonic()) - began < _STILL_AT_MOST:
-        size, before = await asyncio.to_thread(lambda: source.size), size
+        size, before = source.size, size
         if size != before:
             still_since = now
         if size and now - still_since >= _STILL:
