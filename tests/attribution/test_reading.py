@@ -93,6 +93,7 @@ def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -
     assert line_numbers(Source("x", text=text), offsets) == expected
 
 
+@settings(deadline=None)  # the first example imports numpy
 @given(st.binary(max_size=300), st.booleans())
 def test_lines_are_counted_the_same_near_and_far(block: bytes, far: bool) -> None:
     assert reading._line_end_counter(far)(block) == block.count(b"\n")

@@ -12,7 +12,7 @@ LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class FailureReport(_Body):
