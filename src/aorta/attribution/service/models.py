@@ -2,12 +2,20 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from aorta.attribution.nouns import RankFailure
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
-Rank = Annotated[int, Field(ge=0, lt=1 << 31)]
+
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 3.0 is 3 there."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_WHOLE = BeforeValidator(_whole)
+Rank = Annotated[int, Field(ge=0, lt=1 << 31), _WHOLE]
 LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
 
 
@@ -17,8 +25,8 @@ class _Body(BaseModel):
 
 class FailureReport(_Body):
     rank: Rank
-    exit_code: Annotated[int, Field(ge=-255, le=255)] | None = None
-    signal: Annotated[int, Field(ge=1, le=64)] | None = None
+    exit_code: Annotated[int, Field(ge=-255, le=255), _WHOLE] | None = None
+    signal: Annotated[int, Field(ge=1, le=64), _WHOLE] | None = None
     error_file: LogPath | None = None
     time: Annotated[float, Field(ge=0, le=1e12)] | None = None
     node: Annotated[str, Field(max_length=200)] | None = None
@@ -45,7 +53,7 @@ class CycleReport(_Body):
     log_paths: Annotated[list[LogPath], Field(max_length=4096)] = []
     tails: Annotated[list[TailReport], Field(max_length=4096)] = []
     failures: Annotated[list[FailureReport], Field(max_length=8192)] = []
-    agents_expected: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    agents_expected: Annotated[int, Field(ge=1, le=1_000_000), _WHOLE] | None = None
 
 
 class Accepted(BaseModel):
