@@ -73,7 +73,8 @@ class _Lane:
         async with self._turn:
             pool = self.start()
             try:
-                await asyncio.wrap_future(self._pid)  # the clock starts when the worker is there
+                # The clock starts when the worker is there.
+                await asyncio.shield(asyncio.wrap_future(self._pid))
                 work = asyncio.wrap_future(pool.submit(worker.analyse, told, jail, rules))
                 return await asyncio.wait_for(work, self._limit)
             except (BrokenProcessPool, TimeoutError):
