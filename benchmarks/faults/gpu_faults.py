@@ -10,9 +10,11 @@ busy past it. Each kind becomes one directory of the same form as those of `make
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.faults.make_corpus import Kind, make_case
+from benchmarks.faults.kinds import Kind
+from benchmarks.faults.make_corpus import make_case
 
 JOB = "benchmarks.faults.gpu_job"
 KINDS = (
@@ -32,7 +34,7 @@ def main() -> None:
     for kind in KINDS:
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
-            make_case(kind, Path(scratch), corpus / kind.name, "held_back", JOB)
+            make_case(replace(kind, job=JOB), Path(scratch), corpus / kind.name, "held_back")
             _keep_dumps(Path(scratch) / "scratch", corpus / kind.name)
         print(f"{kind.name:32} {time.monotonic() - started:5.1f} s", flush=True)
 
