@@ -88,8 +88,9 @@ def _loader_oom_killed(_job: Job) -> None:
 @fault(AT_STEP, "realloc_of_nothing", rank=1)
 def _realloc_of_nothing(_job: Job) -> None:
     libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    libc.realloc(0xDEAD0008, 64)
+    libc.realloc(libc.malloc(64) + 8, 64)
 
 
 @fault(AT_STEP, "memory_in_cleanup", rank=1)
