@@ -7,6 +7,7 @@ from aorta.attribution.causes import Facts
 from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
 from aorta.attribution.finding import SURE, conclude
 from aorta.attribution.flight import read_dumps, stragglers
+from aorta.attribution.last_words import last_words
 from aorta.attribution.nouns import Attribution, Evidence, Finding
 from aorta.attribution.progress import progress_of
 from aorta.attribution.reading import Source
@@ -33,14 +34,14 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
     logs = readable_sources(evidence)
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
-    facts = _facts(evidence, logs, reading)
+    facts = _facts(evidence, logs, reading, registry)
     finding = conclude(facts)
     if reading.complete or finding.confidence >= SURE:
         return finding
     return conclude(replace(facts, reading=read_whole(everything, registry)))
 
 
-def _facts(evidence: Evidence, logs: list[Source], reading: Reading) -> Facts:
+def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: Registry) -> Facts:
     failures = with_times(evidence.failures)
     ranks = {failure.rank for failure in failures}
     ranks |= {log.rank for log in logs if log.rank is not None}
@@ -54,4 +55,5 @@ def _facts(evidence: Evidence, logs: list[Source], reading: Reading) -> Facts:
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),
         ranks=tuple(sorted(ranks)),
         nodes=nodes,
+        last_words=last_words(logs, registry),
     )

@@ -5,10 +5,10 @@ did ranks wait for one that never came? did they only lose a peer? Whatever is l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from aorta.attribution import exits
-from aorta.attribution.endings import is_fatal, is_last_word
+from aorta.attribution.endings import is_fatal, is_last_word, went_on_after
 from aorta.attribution.flight import Stragglers
 from aorta.attribution.nouns import RankFailure
 from aorta.attribution.progress import Progress
@@ -16,13 +16,21 @@ from aorta.attribution.signs import Reading, Sign, stable
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 _UNEXPLAINED = 0.3
-_SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
+SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _FROM_OUTSIDE = {
     FailureClass.PREEMPTED,
     FailureClass.TIME_LIMIT,
     FailureClass.CANCELLED,
     FailureClass.HARDWARE_FAULT,
     FailureClass.LINK_FAULT,
+}
+_REFUSALS = {
+    FailureClass.BAD_ARGUMENTS,
+    FailureClass.BAD_CONFIG,
+    FailureClass.IMPORT_ERROR,
+    FailureClass.SYNTAX_ERROR,
+    FailureClass.MISSING_FILE,
+    FailureClass.PERMISSION_DENIED,
 }
 _EXPLAINS = {  # what a confirming sign may be the true cause of
     FailureClass.HOST_OOM: {FailureClass.KILLED, FailureClass.UNKNOWN},
@@ -59,6 +67,7 @@ class Facts:
     stragglers: Stragglers
     ranks: tuple[int, ...]  # every rank anything is known about
     nodes: dict[int, str]
+    last_words: dict[int | None, Sign] = field(default_factory=dict)  # of ranks that raised nothing
 
 
 def find_cause(facts: Facts) -> tuple[Cause, int]:
@@ -93,6 +102,7 @@ def _from_outside(facts: Facts) -> Cause | None:
         if sign.failure_class in _FROM_OUTSIDE
         and sign.role is Role.ROOT
         and sign.certainty is Certainty.CERTAIN
+        and not went_on_after(sign)
     ]
     if not signs:
         return None
@@ -130,10 +140,16 @@ def _own_cause(rank: int | None, facts: Facts) -> Cause | None:
     roots = [] if followed else _credible(signs, failure)
     told = _most_telling(roots)
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
+    if told is None and not followed and _left_by_itself(failure):
+        told = facts.last_words.get(rank)
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
         return from_exit
     moment = None if failure is None else failure.time
     return replace(_of_signs([told], rank), moment=moment)
+
+
+def _left_by_itself(failure: RankFailure | None) -> bool:
+    return failure is not None and exits.signal_of(failure) is None and not failure.hung
 
 
 def _is_follower(signs: Sequence[Sign]) -> bool:
@@ -152,9 +168,9 @@ def _is_follower(signs: Sequence[Sign]) -> bool:
 def _credible(signs: Sequence[Sign], failure: RankFailure | None) -> list[Sign]:
     """Signs that can have been the end of a rank: the last uncaught exception, and lines that name a death."""
     roots = [sign for sign in signs if sign.role is Role.ROOT]
-    lines = [sign for sign in roots if not sign.is_exception]
+    lines = [sign for sign in roots if not sign.is_exception and _may_end(sign, failure)]
     if failure is not None and not exits.exception_fits(failure):
-        return [sign for sign in lines if sign.failure_class is not FailureClass.USER_EXCEPTION]
+        return lines
     fatal = [sign for sign in roots if sign.is_exception and is_fatal(sign)]
     last = max(fatal, key=lambda sign: sign.offset, default=None)
     if last is None:
@@ -163,13 +179,22 @@ def _credible(signs: Sequence[Sign], failure: RankFailure | None) -> list[Sign]:
     return [*stronger, last]
 
 
+def _may_end(line: Sign, failure: RankFailure | None) -> bool:
+    """Whether a rank can have ended with this line: it did not go on, and who refuses its input falls silent."""
+    if failure is not None and not exits.line_fits(failure, line.failure_class):
+        return False
+    if went_on_after(line):
+        return False
+    return line.failure_class not in _REFUSALS or is_last_word(line)
+
+
 def _most_telling(signs: Sequence[Sign]) -> Sign | None:
     return max(signs, key=lambda sign: (sign.certainty.weight, sign.offset), default=None)
 
 
 def _from_exit(failure: RankFailure, facts: Facts) -> Cause | None:
     """A cause told by an exit status alone; none where a launcher was only tidying up."""
-    if _tidied_up(failure, facts):
+    if _tidied_up(failure, facts) or (failure.hung and _stood_waiting(failure.rank, facts)):
         return None
     failure_class, certainty = exits.class_of_exit(failure)
     words = exits.words(failure)
@@ -200,11 +225,18 @@ def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
     )
 
 
+def _stood_waiting(rank: int, facts: Facts) -> bool:
+    """Whether its stack shows this rank in a collective while another that hung with it was elsewhere."""
+    waiting = {sign.rank for sign in facts.reading.signs if sign.role is Role.STANDING}
+    hung = {failure.rank for failure in facts.failures if failure.hung}
+    return rank in waiting and bool(hung - waiting)
+
+
 def _before(earlier: RankFailure, later: RankFailure) -> bool:
     return (
         earlier.time is not None
         and later.time is not None
-        and later.time - earlier.time > _SAME_MOMENT
+        and later.time - earlier.time > SAME_MOMENT
     )
 
 
@@ -222,7 +254,7 @@ def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     first = [
         cause
         for cause in causes
-        if earliest is None or cause.moment is None or cause.moment - earliest <= _SAME_MOMENT
+        if earliest is None or cause.moment is None or cause.moment - earliest <= SAME_MOMENT
     ]
     chosen = max(first, key=lambda cause: (cause.certainty.weight, -_order(cause)))
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
@@ -320,7 +352,9 @@ def _confirmed(cause: Cause, facts: Facts) -> Cause:
     """The cause, or what a confirming sign says was behind it."""
     for sign in facts.reading.signs:
         explains = _EXPLAINS.get(sign.failure_class, set())
-        if sign.role is Role.CONFIRM and cause.failure_class in explains:
+        if sign.role is not Role.CONFIRM or cause.failure_class not in explains:
+            continue
+        if sign.rank in {None, cause.rank} and not went_on_after(sign):
             told = replace(_of_signs([sign, *cause.signs], cause.rank), ranks=cause.ranks)
             return replace(told, signature=sign.pattern, moment=cause.moment)
     return cause

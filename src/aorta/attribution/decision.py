@@ -73,6 +73,10 @@ _NODE_MAY_DIFFER = {
     _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.DISK_FULL, _C.BAD_CONFIG,
     _C.CHECKPOINT_CORRUPT, _C.DEVICE_OOM,
 }  # fmt: skip
+_RANK_MAY_DIFFER = {
+    _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
+    _C.CHECKPOINT_MISMATCH,
+}  # fmt: skip
 
 
 def decide(
@@ -105,7 +109,7 @@ def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
     before_first_step = rule.policy is Policy.STARTUP and no_step
     if rule.policy is not Policy.STOP and not before_first_step:
         return None
-    if finding.confidence < SURE or _is_one_node_only(finding):
+    if finding.confidence < SURE or _is_odd_one_out(finding):
         return None
     more = " before the first step" if before_first_step else ""
     return _because(finding, rule.why + more)
@@ -114,6 +118,21 @@ def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
 def _is_one_node_only(finding: Finding) -> bool:
     """One of several nodes shows what the program alone would show on all: that node is the suspect."""
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
+
+
+def _is_one_rank_only(finding: Finding) -> bool:
+    """One rank alone shows what all would show if the program, its files or its configuration were wrong.
+
+    Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows may well be
+    the program's mistake; but modules are imported by every rank.
+    """
+    if finding.one_rank_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
+        return False
+    return finding.root.rank != 0 or finding.failure_class is FailureClass.IMPORT_ERROR
+
+
+def _is_odd_one_out(finding: Finding) -> bool:
+    return _is_one_node_only(finding) or _is_one_rank_only(finding)
 
 
 def _repeats(
@@ -127,7 +146,7 @@ def _repeats(
             break
         same += 1
     progress_is_told = finding.last_step is not None
-    once = rule.policy in {Policy.ONCE, Policy.STARTUP} or _is_one_node_only(finding)
+    once = rule.policy in {Policy.ONCE, Policy.STARTUP} or _is_odd_one_out(finding)
     one_chance = once and progress_is_told
     if one_chance and same >= 1:
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
@@ -161,6 +180,9 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
         return _because(
             finding, f"only one of {finding.one_node_of} nodes shows it; leave that node out"
         )
+    if _is_one_rank_only(finding):
+        alone = f"only one of {finding.one_rank_of} ranks shows it, and the others had come past it"
+        return _because(finding, f"{alone}; the same again will stop it")
     if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < SURE:
         return _because(finding, "the evidence is not clear enough to stop for")
     again = "; the same again without progress will stop it" if rule.policy is Policy.ONCE else ""
@@ -170,6 +192,8 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
 def _restart_rule(finding: Finding, rule: Rule) -> str:
     if _is_one_node_only(finding):
         return "one_node_only"
+    if _is_one_rank_only(finding):
+        return "one_rank_only"
     if rule.policy is Policy.STOP:
         return "uncertain"
     return "restart_once" if rule.policy is not Policy.RESTART else "transient"

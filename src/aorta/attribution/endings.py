@@ -1,4 +1,4 @@
-"""Was this exception the end of its rank? Many a traceback in a log was caught, logged and survived."""
+"""Was this the end of its rank? Many a traceback in a log was caught, logged and survived, and many an error was a helper's."""
 
 from aorta.attribution.progress import steps_in
 from aorta.attribution.reading import pieces
@@ -6,12 +6,19 @@ from aorta.attribution.signs import Sign
 
 _LOOK_AROUND = 128 << 10
 _LINES_OF_A_MESSAGE = 4
+_SOME_STEPS = 5
 _MANY_STEPS = 20  # without a step before it, fewer may be another stream that was flushed late
 
 
 def is_fatal(sign: Sign) -> bool:
     """Whether a rank may have ended with this exception: it did not go on, and said no more if it logged it itself."""
     return not _went_on(sign) and (not sign.survived or is_last_word(sign))
+
+
+def went_on_after(sign: Sign) -> bool:
+    """Whether the log goes on with the job after what should have been its end: it tells of another time."""
+    after = steps_in("\n".join(_own_lines_after(sign)))
+    return len(set(after)) >= _SOME_STEPS
 
 
 def is_last_word(sign: Sign) -> bool:

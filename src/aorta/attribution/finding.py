@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from aorta.attribution import exits
-from aorta.attribution.causes import Cause, Facts, find_cause, with_summaries
+from aorta.attribution.causes import SAME_MOMENT, Cause, Facts, find_cause, with_summaries
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.reading import Source, line_numbers
 from aorta.attribution.signs import Sign
@@ -34,6 +34,7 @@ def conclude(facts: Facts) -> Finding:
         cascade=_cascades(facts, set(suspects)),
         advice=_advice(cause),
         one_node_of=_one_node_of(suspects, facts),
+        one_rank_of=_one_rank_of(suspects, facts),
         steps_would_show=facts.progress.would_show,
     )
 
@@ -48,7 +49,7 @@ def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
     if rivals:
         confidence -= 0.1
     if cause.signs and cause.signs[0].survived:
-        confidence -= 0.2
+        confidence -= 0.1 if failure is not None and failure.exit_code else 0.2
     return min(0.99, confidence)
 
 
@@ -104,6 +105,30 @@ def _one_node_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
     }
     alone = len(guilty) == 1 and bool(came_past - guilty - {None})
     return len(nodes) if alone else None
+
+
+def _one_rank_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
+    """How many ranks there are, if one alone shows the failure and every other is known to have come past it."""
+    ranks = {failure.rank for failure in facts.failures} | set(facts.ranks)
+    guilty = {rank for rank in suspects if rank is not None}
+    if len(guilty) != 1 or len(ranks) < 2:
+        return None
+    past = {
+        sign.rank for sign in facts.reading.signs if sign.role in {Role.CASCADE, Role.WAITING}
+    } | _outlived(min(guilty), facts)
+    return len(ranks) if ranks - guilty <= past else None
+
+
+def _outlived(rank: int, facts: Facts) -> set[int]:
+    """Ranks that lived on for more than a moment after this one had died."""
+    died = next((failure.time for failure in facts.failures if failure.rank == rank), None)
+    if died is None:
+        return set()
+    return {
+        failure.rank
+        for failure in facts.failures
+        if failure.time is not None and failure.time - died > SAME_MOMENT
+    }
 
 
 def _device(facts: Facts, rank: int | None) -> str | None:

@@ -79,7 +79,8 @@ def growing_number(text: str) -> list[int]:
         plain = _CLOCK.sub("~", line)
         numbers = tuple(int(number) for number in _NUMBER.findall(plain))
         if numbers:
-            columns.setdefault(_NUMBER.sub("#", plain).strip(), []).append(numbers)
+            shape = " ".join(_NUMBER.sub("#", plain).split())  # columns are padded
+            columns.setdefault(shape, []).append(numbers)
     shapes = Counter({shape: len(rows) for shape, rows in columns.items()})
     for shape, count in shapes.most_common(5):
         if count < _ENOUGH_LINES:

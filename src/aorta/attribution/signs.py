@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aorta.attribution.reading import (
+    MARGIN,
+    Line,
     Piece,
     Source,
     line_at,
@@ -16,10 +18,16 @@ from aorta.attribution.reading import (
     lines_after,
     pieces,
 )
-from aorta.attribution.registry import Pattern, Registry
+from aorta.attribution.registry import Pattern, Raised, Registry
 from aorta.attribution.scanning import Scanner, fastest_scanner
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
-from aorta.attribution.tracebacks import HEADER, Traceback, crash_frames, read_traceback
+from aorta.attribution.tracebacks import (
+    HEADER,
+    Traceback,
+    crash_frames,
+    read_traceback,
+    unfolded,
+)
 from aorta.core.signature import normalise
 
 TAIL_FIRST = 50 << 20
@@ -31,6 +39,8 @@ _DIGITS = re.compile(r"\d+")
 _CRASHES = {FailureClass.SEGFAULT, FailureClass.ABORT}
 _TORCHRUN_ROOT = "Root Cause (first observed failure):"
 _TORCHRUN_RANK = re.compile(r"rank\s*: (\d+)")
+_QUOTED = re.compile(r"\s*traceback : ")
+_BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 _TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
 
 
@@ -151,9 +161,20 @@ def _signs(
             for position in _occurrences(piece, literal):
                 line = line_at(piece.data, position, source, piece.offset)
                 match = None if line.offset in in_traceback else row.match(line.text)
-                if match is not None:
-                    sign = _sign(row, match, line.text, source, line.rank, line.offset)
+                if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
+                    sign = sign_of(row, match, line.text, source, line.rank, line.offset)
                     yield _with_crash_frames(sign, piece, source)
+
+
+def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Iterator[str]:
+    """What the same rank wrote just before, where a row asks for it."""
+    if row.before is None:
+        return
+    end = line.offset - piece.offset
+    begin = line_start(piece.data, max(0, end - _BLOCK))
+    for earlier in lines_after(piece.data[:end], begin, source, piece.offset):
+        if earlier.rank == line.rank:
+            yield earlier.text
 
 
 def _occurrences(piece: Piece, literal: bytes) -> list[int]:
@@ -175,23 +196,44 @@ def _occurrences(piece: Piece, literal: bytes) -> list[int]:
 
 def _traceback_at(piece: Piece, position: int, source: Source) -> Traceback | None:
     begin = line_start(piece.data, position)
+    header = line_at(piece.data, position, source, piece.offset)
+    folded = unfolded(_whole_line(piece, begin), header.rank, header.offset)
+    if folded:
+        told = read_traceback(folded, None)
+        return None if told is None else replace(told, survived=True)
     before = None
     if begin > 1:
         before = line_at(piece.data, begin - 2, source, piece.offset)
-    return read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
+    told = read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
+    if told is None or not _QUOTED.match(header.text):
+        return told
+    return replace(told, rank=_rank_of_block(piece, begin, told.rank))
+
+
+def _whole_line(piece: Piece, begin: int) -> str:
+    """A line that holds a whole traceback is longer than other lines are ever read."""
+    end = piece.data.find(b"\n", begin, begin + MARGIN)
+    return piece.data[begin : end if end >= 0 else begin + MARGIN].decode("utf-8", "replace")
+
+
+def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | None:
+    """Whose traceback torchrun quotes: it says so a few lines above."""
+    above = piece.data[max(0, begin - _BLOCK) : begin].decode("utf-8", "replace")
+    told = _TORCHRUN_RANK.findall(above)
+    return int(told[-1]) if told else otherwise
 
 
 def _exception_sign(traceback: Traceback, source: Source, registry: Registry) -> Sign | None:
-    known = registry.exception(traceback.exception, traceback.innermost)
+    raised = Raised(traceback.innermost, traceback.own_line)
+    known = registry.exception(traceback.exception, raised)
     if known is None:
         return None
     row, match = known
     frames = " > ".join(frame.name for frame in traceback.frames[-_FRAMES_IN_SIGNATURE:])
-    first_line = traceback.exception.split("\n", 1)[0]
-    kind, _, message = first_line.partition(":")
+    kind, _, message = traceback.headline.partition(":")
     words = f"{kind}: {stable(message)}"
     return replace(
-        _sign(row, match, first_line, source, traceback.rank, traceback.offset),
+        sign_of(row, match, traceback.headline, source, traceback.rank, traceback.offset),
         signature=f"{frames} > {words}" if frames else words,
         is_exception=True,
         survived=traceback.survived,
@@ -229,7 +271,7 @@ def _with_crash_frames(sign: Sign, piece: Piece, source: Source) -> Sign:
     return replace(sign, signature=" > ".join([sign.signature, *frames]))
 
 
-def _sign(
+def sign_of(
     row: Pattern, match: re.Match[str], text: str, source: Source, rank: int | None, offset: int
 ) -> Sign:
     groups = {name: value for name, value in match.groupdict().items() if value}
