@@ -43,9 +43,9 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
 
 def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: Registry) -> Facts:
     failures = with_times(evidence.failures)
-    ranks = {failure.rank for failure in failures}
-    ranks |= {log.rank for log in logs if log.rank is not None}
-    ranks |= {sign.rank for sign in reading.signs if sign.rank is not None}
+    ended = {failure.rank for failure in failures}
+    heard = {log.rank for log in logs if log.rank is not None}
+    heard |= {sign.rank for sign in reading.signs if sign.rank is not None}
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
@@ -53,7 +53,8 @@ def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: R
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),
-        ranks=tuple(sorted(ranks)),
+        ranks=tuple(sorted(ended | heard)),
+        heard=None if any(log.rank is None for log in logs) else frozenset(heard),
         nodes=nodes,
         last_words=last_words(logs, registry),
     )

@@ -8,22 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from aorta.attribution import exits
-from aorta.attribution.endings import is_fatal, is_last_word, went_on_after
+from aorta.attribution.endings import is_fatal, is_last_word, went_on
 from aorta.attribution.flight import Stragglers
 from aorta.attribution.nouns import RankFailure
 from aorta.attribution.progress import Progress
 from aorta.attribution.signs import Reading, Sign, stable
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
-_UNEXPLAINED = 0.3
+_UNEXPLAINED = 0.2
 SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
-_FROM_OUTSIDE = {
-    FailureClass.PREEMPTED,
-    FailureClass.TIME_LIMIT,
-    FailureClass.CANCELLED,
-    FailureClass.HARDWARE_FAULT,
-    FailureClass.LINK_FAULT,
-}
+_BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
+_FROM_OUTSIDE = {*_BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 _REFUSALS = {
     FailureClass.BAD_ARGUMENTS,
     FailureClass.BAD_CONFIG,
@@ -67,6 +62,9 @@ class Facts:
     stragglers: Stragglers
     ranks: tuple[int, ...]  # every rank anything is known about
     nodes: dict[int, str]
+    heard: frozenset[int] | None = (
+        None  # ranks whose output is known; None: all of them share a log
+    )
     last_words: dict[int | None, Sign] = field(default_factory=dict)  # of ranks that raised nothing
 
 
@@ -102,13 +100,21 @@ def _from_outside(facts: Facts) -> Cause | None:
         if sign.failure_class in _FROM_OUTSIDE
         and sign.role is Role.ROOT
         and sign.certainty is Certainty.CERTAIN
-        and not went_on_after(sign)
+        and not went_on(sign)
     ]
+    if any(_raised_by_itself(sign) for sign in facts.reading.signs):
+        signs = [sign for sign in signs if sign.failure_class not in _BY_SCHEDULER]
     if not signs:
         return None
     sign = signs[0]
     victim = sign.rank if sign.rank is not None else _only_rank_on(sign.node, facts)
     return replace(_of_signs([sign], victim), node=sign.node)
+
+
+def _raised_by_itself(sign: Sign) -> bool:
+    """Whether a rank left by an exception of its own: whom a scheduler ends does not come to that."""
+    of_an_end = sign.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
+    return sign.is_exception and sign.role is Role.ROOT and not of_an_end and is_fatal(sign)
 
 
 def _only_rank_on(node: str | None, facts: Facts) -> int | None:
@@ -138,7 +144,7 @@ def _own_cause(rank: int | None, facts: Facts) -> Cause | None:
         signs = [sign for sign in signs if not sign.is_exception]
     followed = _is_follower([sign for sign in signs if not sign.survived or is_last_word(sign)])
     roots = [] if followed else _credible(signs, failure)
-    told = _most_telling(roots)
+    told = _most_telling(roots) or (None if followed else _only_explanation(signs, failure))
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
     if told is None and not followed and _left_by_itself(failure):
         told = facts.last_words.get(rank)
@@ -175,15 +181,32 @@ def _credible(signs: Sequence[Sign], failure: RankFailure | None) -> list[Sign]:
     last = max(fatal, key=lambda sign: sign.offset, default=None)
     if last is None:
         return lines
-    stronger = [sign for sign in lines if sign.certainty.weight > last.certainty.weight]
-    return [*stronger, last]
+    return [*(sign for sign in lines if _says_more(sign, last)), last]
+
+
+def _only_explanation(signs: Sequence[Sign], failure: RankFailure | None) -> Sign | None:
+    """The last exception a rank seems to have survived, where nothing else says why it left.
+
+    Output that was held back and written late can make the end look like the middle.
+    """
+    if failure is not None and not _left_by_itself(failure):
+        return None
+    raised = [sign for sign in signs if sign.is_exception and sign.role is Role.ROOT]
+    last = max(raised, key=lambda sign: sign.offset, default=None)
+    if last is None or last.survived or not went_on(last):
+        return None
+    return replace(last, survived=True, certainty=Certainty.WEAK)
+
+
+def _says_more(line: Sign, last: Sign) -> bool:
+    return line.certainty.weight > last.certainty.weight and line.failure_class not in _BY_SCHEDULER
 
 
 def _may_end(line: Sign, failure: RankFailure | None) -> bool:
     """Whether a rank can have ended with this line: it did not go on, and who refuses its input falls silent."""
     if failure is not None and not exits.line_fits(failure, line.failure_class):
         return False
-    if went_on_after(line):
+    if went_on(line):
         return False
     return line.failure_class not in _REFUSALS or is_last_word(line)
 
@@ -354,7 +377,7 @@ def _confirmed(cause: Cause, facts: Facts) -> Cause:
         explains = _EXPLAINS.get(sign.failure_class, set())
         if sign.role is not Role.CONFIRM or cause.failure_class not in explains:
             continue
-        if sign.rank in {None, cause.rank} and not went_on_after(sign):
+        if sign.rank in {None, cause.rank} and not went_on(sign):
             told = replace(_of_signs([sign, *cause.signs], cause.rank), ranks=cause.ranks)
             return replace(told, signature=sign.pattern, moment=cause.moment)
     return cause

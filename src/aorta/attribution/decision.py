@@ -75,8 +75,9 @@ _NODE_MAY_DIFFER = {
 }  # fmt: skip
 _RANK_MAY_DIFFER = {
     _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
-    _C.CHECKPOINT_MISMATCH,
+    _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR,
 }  # fmt: skip
+_DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
 
 
 def decide(
@@ -124,11 +125,11 @@ def _is_one_rank_only(finding: Finding) -> bool:
     """One rank alone shows what all would show if the program, its files or its configuration were wrong.
 
     Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows may well be
-    the program's mistake; but modules are imported by every rank.
+    the program's mistake; but every rank imports modules and reads its command line.
     """
     if finding.one_rank_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
         return False
-    return finding.root.rank != 0 or finding.failure_class is FailureClass.IMPORT_ERROR
+    return finding.root.rank != 0 or finding.failure_class in _DONE_BY_EVERY_RANK
 
 
 def _is_odd_one_out(finding: Finding) -> bool:
@@ -181,7 +182,7 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
             finding, f"only one of {finding.one_node_of} nodes shows it; leave that node out"
         )
     if _is_one_rank_only(finding):
-        alone = f"only one of {finding.one_rank_of} ranks shows it, and the others had come past it"
+        alone = f"only one of {finding.one_rank_of} ranks is known to show it"
         return _because(finding, f"{alone}; the same again will stop it")
     if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < SURE:
         return _because(finding, "the evidence is not clear enough to stop for")

@@ -6,27 +6,20 @@ from aorta.attribution.signs import Sign
 
 _LOOK_AROUND = 128 << 10
 _LINES_OF_A_MESSAGE = 4
-_SOME_STEPS = 5
 _MANY_STEPS = 20  # without a step before it, fewer may be another stream that was flushed late
 
 
 def is_fatal(sign: Sign) -> bool:
     """Whether a rank may have ended with this exception: it did not go on, and said no more if it logged it itself."""
-    return not _went_on(sign) and (not sign.survived or is_last_word(sign))
-
-
-def went_on_after(sign: Sign) -> bool:
-    """Whether the log goes on with the job after what should have been its end: it tells of another time."""
-    after = steps_in("\n".join(_own_lines_after(sign)))
-    return len(set(after)) >= _SOME_STEPS
+    return not went_on(sign) and (not sign.survived or is_last_word(sign))
 
 
 def is_last_word(sign: Sign) -> bool:
     return len(_own_lines_after(sign)) <= _LINES_OF_A_MESSAGE
 
 
-def _went_on(sign: Sign) -> bool:
-    """Whether the same rank came further, in the same log, after this."""
+def went_on(sign: Sign) -> bool:
+    """Whether the same rank came further, in the same log, after this: then it tells of another time."""
     before = steps_in(_text(sign, max(0, sign.offset - _LOOK_AROUND), sign.offset))
     after = steps_in("\n".join(_own_lines_after(sign)))
     if not before:

@@ -11,7 +11,7 @@ from aorta.attribution.signs import Sign
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.signature import Signature
 
-CONFIDENCE = {Certainty.CERTAIN: 0.95, Certainty.LIKELY: 0.85, Certainty.WEAK: 0.7}
+CONFIDENCE = {Certainty.CERTAIN: 0.9, Certainty.LIKELY: 0.82, Certainty.WEAK: 0.5}
 SURE = 0.8  # what a STOP at the first failure needs
 
 
@@ -108,15 +108,31 @@ def _one_node_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
 
 
 def _one_rank_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
-    """How many ranks there are, if one alone shows the failure and every other is known to have come past it."""
-    ranks = {failure.rank for failure in facts.failures} | set(facts.ranks)
+    """How many ranks there are, if one alone shows the failure and no other can be counted as showing it too."""
     guilty = {rank for rank in suspects if rank is not None}
-    if len(guilty) != 1 or len(ranks) < 2:
+    known = {failure.rank for failure in facts.failures} | set(facts.ranks)
+    everyone = set(range(max(known, default=0) + 1)) | known
+    if len(guilty) != 1 or len(everyone) < 2:
         return None
-    past = {
-        sign.rank for sign in facts.reading.signs if sign.role in {Role.CASCADE, Role.WAITING}
-    } | _outlived(min(guilty), facts)
-    return len(ranks) if ranks - guilty <= past else None
+    return len(everyone) if everyone - guilty <= _elsewhere(min(guilty), facts) else None
+
+
+def _elsewhere(rank: int, facts: Facts) -> set[int]:
+    """Ranks that came past what stopped this one, or of which nothing is known that would say otherwise.
+
+    A rank that its launcher ended in the same moment is not among them: it had no time to show the same.
+    """
+    followers = {s.rank for s in facts.reading.signs if s.role in {Role.CASCADE, Role.WAITING}}
+    ended = {failure.rank: failure for failure in facts.failures}
+    unheard = {
+        other
+        for other in range(max([rank, *facts.ranks]) + 1)
+        if facts.heard is not None and other not in facts.heard
+        if other not in ended or not exits.asked_to_stop(ended[other])
+    }
+    finished = {other for other, failure in ended.items() if failure.exit_code == 0}
+    past = followers | facts.progress.ranks | unheard | finished | _outlived(rank, facts)
+    return {other for other in past if other is not None and other != rank}
 
 
 def _outlived(rank: int, facts: Facts) -> set[int]:
