@@ -148,6 +148,8 @@ def _own_cause(rank: int | None, facts: Facts) -> Cause | None:
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
     if told is None and not followed and _left_by_itself(failure):
         told = facts.last_words.get(rank)
+    if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
+        return None
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
         return from_exit
     moment = None if failure is None else failure.time
@@ -248,10 +250,12 @@ def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
     )
 
 
-def _stood_waiting(rank: int, facts: Facts) -> bool:
+def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     """Whether its stack shows this rank in a collective while another that hung with it was elsewhere."""
-    waiting = {sign.rank for sign in facts.reading.signs if sign.role is Role.STANDING}
-    hung = {failure.rank for failure in facts.failures if failure.hung}
+    signs = facts.reading.signs
+    waiting = {sign.rank for sign in signs if sign.role is Role.STANDING}
+    hung = {sign.rank for sign in signs if sign.role is Role.ROOT and sign.failure_class is FailureClass.HANG}  # fmt: skip
+    hung |= {failure.rank for failure in facts.failures if failure.hung}
     return rank in waiting and bool(hung - waiting)
 
 

@@ -1,14 +1,15 @@
 """Finding and history -> RESTART, STOP or UNKNOWN, with a reason a person accepts.
 
 A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up. So STOP needs a class that
-a restart cannot heal and a confidence of at least `SURE`, or the same failure again without progress in between.
+a restart cannot heal and a confidence of at least `SURE`, or the same failure again without progress in between. What has
+run for some steps was not wrong from the start: after the first step a STOP needs `SURE_LATER`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from aorta.attribution.finding import SURE
+from aorta.attribution.finding import SURE, SURE_LATER
 from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
 from aorta.attribution.taxonomy import Action, FailureClass
 
@@ -110,10 +111,16 @@ def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
     before_first_step = rule.policy is Policy.STARTUP and no_step
     if rule.policy is not Policy.STOP and not before_first_step:
         return None
-    if finding.confidence < SURE or _is_odd_one_out(finding):
+    if finding.confidence < _needed(finding) or _is_odd_one_out(finding):
         return None
     more = " before the first step" if before_first_step else ""
     return _because(finding, rule.why + more)
+
+
+def _needed(finding: Finding) -> float:
+    """How sure a STOP at the first failure must be."""
+    told_from_outside = finding.failure_class in {_C.TIME_LIMIT, _C.CANCELLED}
+    return SURE if told_from_outside or finding.last_step is None else SURE_LATER
 
 
 def _is_one_node_only(finding: Finding) -> bool:
@@ -184,7 +191,7 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
     if _is_one_rank_only(finding):
         alone = f"only one of {finding.one_rank_of} ranks is known to show it"
         return _because(finding, f"{alone}; the same again will stop it")
-    if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < SURE:
+    if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < _needed(finding):
         return _because(finding, "the evidence is not clear enough to stop for")
     again = "; the same again without progress will stop it" if rule.policy is Policy.ONCE else ""
     return _because(finding, rule.why + again)

@@ -13,6 +13,7 @@ from aorta.core.signature import Signature
 
 CONFIDENCE = {Certainty.CERTAIN: 0.9, Certainty.LIKELY: 0.82, Certainty.WEAK: 0.5}
 SURE = 0.8  # what a STOP at the first failure needs
+SURE_LATER = 0.88  # the same once steps have been made
 
 
 def conclude(facts: Facts) -> Finding:

@@ -25,6 +25,7 @@ _NOT_PROGRESS = re.compile(
 _RESUMING = re.compile(r"load|resum|restor|checkpoint found|max_|total", re.IGNORECASE)
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?|0x[0-9a-fA-F]+|\d+\.\d+\S*")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,12}(?![\w.])")
+_OF_A_STACK = re.compile(r'File "[^"]+", line \d+|❱|^\s*#\d+ ')
 _ENOUGH_LINES = 5
 _ERROR_STREAMS = (".err", ".err.gz", "stderr.log")
 
@@ -82,6 +83,8 @@ def growing_number(text: str) -> list[int]:
     """The values of the one number that grows from line to line in lines that are otherwise alike."""
     columns: dict[str, list[tuple[int, ...]]] = {}
     for line in re.split(r"[\r\n]+", text):
+        if _OF_A_STACK.search(line):
+            continue
         plain = _CLOCK.sub("~", line)
         numbers = tuple(int(number) for number in _NUMBER.findall(plain))
         if numbers:

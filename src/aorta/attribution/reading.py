@@ -180,11 +180,11 @@ def cleaned(raw: bytes, source: Source, offset: int) -> Line:
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
     rank = source.rank
+    if rank is None and (bare := _BARE_PREFIX.match(text)) is not None:
+        rank, text = int(bare[1]), text[bare.end() :]
     while (prefix := _PREFIX.match(text)) is not None:
         rank = int(prefix[1]) if rank is None else rank
         text = text[prefix.end() :]
-    if source.rank is None and rank is None and (bare := _BARE_PREFIX.match(text)) is not None:
-        rank, text = int(bare[1]), text[bare.end() :]
     return Line(text.rstrip(), rank, offset)
 
 

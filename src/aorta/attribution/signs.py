@@ -30,6 +30,7 @@ from aorta.attribution.tracebacks import (
 )
 from aorta.core.signature import normalise
 
+LOADER_WORKER = "data.loader_worker"
 TAIL_FIRST = 50 << 20
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _KEPT_AT_EACH_END = 3  # signs of one pattern, rank and source
@@ -39,7 +40,15 @@ _DIGITS = re.compile(r"\d+")
 _CRASHES = {FailureClass.SEGFAULT, FailureClass.ABORT}
 _TORCHRUN_ROOT = "Root Cause (first observed failure):"
 _TORCHRUN_RANK = re.compile(r"rank\s*: (\d+)")
-_QUOTED = re.compile(r"\s*traceback : ")
+_QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
+_SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
+_WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
+_OF_THE_RECORD = {
+    FailureClass.SHAPE_MISMATCH,
+    FailureClass.ASSERTION,
+    FailureClass.USER_EXCEPTION,
+    FailureClass.NAN,
+}
 _BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 _TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
 
@@ -130,7 +139,7 @@ _SUMMARY = _TORCHRUN_ROOT.encode()
 
 @lru_cache(maxsize=8)
 def _scanner_for(registry: Registry) -> tuple[tuple[bytes, ...], Scanner]:
-    literals = (HEADER, _SUMMARY, *(trigger.encode() for trigger in registry.by_trigger))
+    literals = (HEADER, _SUMMARY, _WHAT, *(trigger.encode() for trigger in registry.by_trigger))
     return literals, fastest_scanner(literals)
 
 
@@ -156,6 +165,8 @@ def _signs(
             if sign is not None:
                 in_traceback.add(sign.offset)
                 yield sign
+    if _WHAT in wanted:
+        yield from _uncaught(piece, source, registry)
     for literal in wanted:
         for row in registry.by_trigger.get(literal.decode(), ()):
             for position in _occurrences(piece, literal):
@@ -164,6 +175,16 @@ def _signs(
                 if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
                     sign = sign_of(row, match, line.text, source, line.rank, line.offset)
                     yield _with_crash_frames(sign, piece, source)
+
+
+def _uncaught(piece: Piece, source: Source, registry: Registry) -> Iterator[Sign]:
+    """C++ exceptions that ended a process: their message is as good as any other's."""
+    for position in _occurrences(piece, _WHAT):
+        line = line_at(piece.data, position, source, piece.offset)
+        message = line.text.partition(_WHAT.decode())[2]
+        known = registry.exception(f"RuntimeError: {message}")
+        if known is not None and known[0].failure_class is not FailureClass.USER_EXCEPTION:
+            yield sign_of(known[0], known[1], line.text, source, line.rank, line.offset)
 
 
 def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Iterator[str]:
@@ -205,9 +226,12 @@ def _traceback_at(piece: Piece, position: int, source: Source) -> Traceback | No
     if begin > 1:
         before = line_at(piece.data, begin - 2, source, piece.offset)
     told = read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
-    if told is None or not _QUOTED.match(header.text):
-        return told
-    return replace(told, rank=_rank_of_block(piece, begin, told.rank))
+    if told is None:
+        return None
+    if _QUOTED.match(header.text):
+        return replace(told, rank=_rank_of_block(piece, begin, told.rank))
+    spawned = None if before is None else _SPAWNED.match(before.text)
+    return told if spawned is None else replace(told, rank=int(spawned[1]))
 
 
 def _whole_line(piece: Piece, begin: int) -> str:
@@ -258,7 +282,11 @@ def _chained(signs: Iterable[Sign]) -> tuple[Sign, ...]:
 
 
 def _told_by(chain: list[Sign]) -> Sign:
+    """The sign that says most. What is raised while a record is read is the record's fault, whatever its words."""
     best = max(chain, key=lambda sign: (sign.role is not Role.CASCADE, sign.certainty.weight))
+    reader = next((sign for sign in chain if sign.pattern == LOADER_WORKER), None)
+    if reader is not None and best.failure_class in _OF_THE_RECORD:
+        best = reader
     return replace(best, survived=chain[0].survived)
 
 
