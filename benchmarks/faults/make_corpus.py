@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.faults import fresh, newest
+from benchmarks.faults import fresh, last, newest
 from benchmarks.faults.kinds import KINDS, LATER_KINDS, UNSEEN_KINDS, Kind
 from benchmarks.faults.launching import ROOT, run
 
@@ -42,6 +42,7 @@ def every_kind() -> Iterator[tuple[str, Kind]]:
     yield from (("unseen", kind) for kind in UNSEEN_KINDS)
     yield from (("fresh", kind) for kind in fresh.KINDS)
     yield from (("newest", kind) for kind in newest.KINDS)
+    yield from (("last", kind) for kind in last.KINDS)
 
 
 def make_case(kind: Kind, work: Path, case: Path, half: str) -> None:

@@ -38,6 +38,7 @@ _RAISED_IN = {
 _SOURCE = {
     "config.key": 'hidden = config["hidden_size"]',
     "config.unreadable": "config = json.load(file)",
+    "config.environment_value": 'workers = int(os.environ["NUM_WORKERS"])',
     "checkpoint.key": 'model.load_state_dict(checkpoint["model_state_dict"])',
 }
 

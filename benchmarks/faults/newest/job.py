@@ -1,6 +1,7 @@
 """A third training job: DDP around the model, a logger's dialect for progress, and ranks that it may spawn itself."""
 
 import argparse
+import importlib
 import logging
 import os
 import signal
@@ -10,13 +11,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.faults.injected import AT_STEP, BEFORE_GROUP, BEFORE_STEPS, Job
+from benchmarks.faults.last import faults
 from benchmarks.faults.newest import others, user_errors
 
-SORTS = (user_errors, others)  # importing them registers them
+SORTS = (user_errors, others, faults)  # importing them registers them
 STEPS = 50
 log = logging.getLogger("lightning")
 
@@ -61,7 +62,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.spawn:
         os.environ["WORLD_SIZE"] = str(arguments.spawn)
-        start_processes(run, args=(arguments,), nprocs=arguments.spawn, start_method="spawn")
+        spawn = importlib.import_module("torch.multiprocessing").spawn  # which has no types
+        spawn(run, args=(arguments,), nprocs=arguments.spawn)
     else:
         run(int(os.environ["RANK"]), arguments)
 

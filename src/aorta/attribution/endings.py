@@ -29,7 +29,8 @@ def went_on(sign: Sign) -> bool:
 
 def _own_lines_after(sign: Sign) -> list[str]:
     """What the same rank wrote to the same log in the moment after."""
-    lines = _text(sign, sign.offset, sign.offset + _LOOK_AROUND).split("\n")[1:]
+    begin = sign.offset if sign.ends is None else sign.ends
+    lines = _text(sign, begin, begin + _LOOK_AROUND).split("\n")[1:]
     if sign.source.rank is None and sign.rank is not None:
         marks = (f"[rank{sign.rank}]", f"{sign.rank}: ", f"{sign.rank}]:")
         lines = [line for line in lines if any(mark in line[:24] for mark in marks)]

@@ -16,6 +16,7 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _BEFORE = 40  # characters before a step that may say it is something else
+_LINE = 300  # as much of a line as may show that it belongs to a stack
 _INSIDE_A_WORD = re.compile(r"[A-Za-z0-9-]$")
 _NOT_PROGRESS = re.compile(
     r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|for|at|skip\w*|in)"
@@ -25,7 +26,9 @@ _NOT_PROGRESS = re.compile(
 _RESUMING = re.compile(r"load|resum|restor|checkpoint found|max_|total", re.IGNORECASE)
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?|0x[0-9a-fA-F]+|\d+\.\d+\S*")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,12}(?![\w.])")
-_OF_A_STACK = re.compile(r'File "[^"]+", line \d+|❱|^\s*#\d+ ')
+_OF_A_STACK = re.compile(
+    r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ '
+)  # frames, and variables drawn beside them
 _ENOUGH_LINES = 5
 _ERROR_STREAMS = (".err", ".err.gz", "stderr.log")
 
@@ -63,6 +66,8 @@ def steps_in(text: str) -> list[int]:
         line = text.rfind("\n", max(0, found.start() - _BEFORE), found.start()) + 1
         before = text[line or max(0, found.start() - _BEFORE) : found.start()]
         if found["step"] and not _is_progress(before):
+            continue
+        if _OF_A_STACK.search(text[max(0, found.start() - _LINE) : found.start()].split("\n")[-1]):
             continue
         wording = "bar" if found["bar"] else text[found.start() : found.start("step")].lower()
         by_wording.setdefault(wording.strip(), []).append(int(found["step"] or found["bar"]))

@@ -73,6 +73,7 @@ class Sign:
     sequence: int | None = None  # of a collective, where the sign tells
     is_exception: bool = False
     survived: bool = False  # the program reported it and went on
+    ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
 
 
@@ -287,7 +288,7 @@ def _told_by(chain: list[Sign]) -> Sign:
     reader = next((sign for sign in chain if sign.pattern == LOADER_WORKER), None)
     if reader is not None and best.failure_class in _OF_THE_RECORD:
         best = reader
-    return replace(best, survived=chain[0].survived)
+    return replace(best, survived=chain[0].survived, ends=chain[-1].offset)
 
 
 def _with_crash_frames(sign: Sign, piece: Piece, source: Source) -> Sign:
