@@ -33,6 +33,7 @@ _LINE_BEFORE = {
 _RAISED_IN = {
     "config.environment": ("os.py", "__getitem__"),
     "checkpoint.unreadable": ("serialization.py", "load"),
+    "data.child_lost": ("connection.py", "_recv"),
     "disk.write_failed": ("serialization.py", "__exit__"),
 }
 _SOURCE = {

@@ -128,19 +128,19 @@ def _is_one_node_only(finding: Finding) -> bool:
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
 
 
-def _is_one_rank_only(finding: Finding) -> bool:
-    """One rank alone shows what all would show if the program, its files or its configuration were wrong.
+def _is_of_some_ranks_only(finding: Finding) -> bool:
+    """Some ranks alone show what all would show if the program, its files or its configuration were wrong.
 
     Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows may well be
     the program's mistake; but every rank imports modules and reads its command line.
     """
-    if finding.one_rank_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
+    if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
         return False
-    return finding.root.rank != 0 or finding.failure_class in _DONE_BY_EVERY_RANK
+    return finding.suspect_ranks != (0,) or finding.failure_class in _DONE_BY_EVERY_RANK
 
 
 def _is_odd_one_out(finding: Finding) -> bool:
-    return _is_one_node_only(finding) or _is_one_rank_only(finding)
+    return _is_one_node_only(finding) or _is_of_some_ranks_only(finding)
 
 
 def _repeats(
@@ -188,8 +188,8 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
         return _because(
             finding, f"only one of {finding.one_node_of} nodes shows it; leave that node out"
         )
-    if _is_one_rank_only(finding):
-        alone = f"only one of {finding.one_rank_of} ranks is known to show it"
+    if _is_of_some_ranks_only(finding):
+        alone = f"not all of the {finding.some_ranks_of} ranks show it"
         return _because(finding, f"{alone}; the same again will stop it")
     if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < _needed(finding):
         return _because(finding, "the evidence is not clear enough to stop for")
@@ -200,8 +200,8 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
 def _restart_rule(finding: Finding, rule: Rule) -> str:
     if _is_one_node_only(finding):
         return "one_node_only"
-    if _is_one_rank_only(finding):
-        return "one_rank_only"
+    if _is_of_some_ranks_only(finding):
+        return "some_ranks_only"
     if rule.policy is Policy.STOP:
         return "uncertain"
     return "restart_once" if rule.policy is not Policy.RESTART else "transient"

@@ -35,7 +35,7 @@ def conclude(facts: Facts) -> Finding:
         cascade=_cascades(facts, set(suspects)),
         advice=_advice(cause),
         one_node_of=_one_node_of(suspects, facts),
-        one_rank_of=_one_rank_of(suspects, facts),
+        some_ranks_of=_some_ranks_of(suspects, facts),
         steps_would_show=facts.progress.would_show,
     )
 
@@ -108,18 +108,18 @@ def _one_node_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
     return len(nodes) if alone else None
 
 
-def _one_rank_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
-    """How many ranks there are, if one alone shows the failure and no other can be counted as showing it too."""
+def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
+    """How many ranks there are, if some show the failure and no other can be counted as showing it too."""
     guilty = {rank for rank in suspects if rank is not None}
     known = {failure.rank for failure in facts.failures} | set(facts.ranks)
-    everyone = set(range(max(known, default=0) + 1)) | known
-    if len(guilty) != 1 or len(everyone) < 2:
+    others = (set(range(max(known, default=0) + 1)) | known) - guilty
+    if not guilty or not others:
         return None
-    return len(everyone) if everyone - guilty <= _elsewhere(min(guilty), facts) else None
+    return len(guilty | others) if others <= _elsewhere(guilty, facts) else None
 
 
-def _elsewhere(rank: int, facts: Facts) -> set[int]:
-    """Ranks that came past what stopped this one, or of which nothing is known that would say otherwise.
+def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
+    """Ranks that came past what stopped these, or of which nothing is known that would say otherwise.
 
     A rank that its launcher ended in the same moment is not among them: it had no time to show the same.
     """
@@ -127,25 +127,22 @@ def _elsewhere(rank: int, facts: Facts) -> set[int]:
     ended = {failure.rank: failure for failure in facts.failures}
     unheard = {
         other
-        for other in range(max([rank, *facts.ranks]) + 1)
+        for other in range(max([*guilty, *facts.ranks]) + 1)
         if facts.heard is not None and other not in facts.heard
         if other not in ended or not exits.asked_to_stop(ended[other])
     }
     finished = {other for other, failure in ended.items() if failure.exit_code == 0}
-    past = followers | facts.progress.ranks | unheard | finished | _outlived(rank, facts)
-    return {other for other in past if other is not None and other != rank}
+    past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
+    return {other for other in past if other is not None}
 
 
-def _outlived(rank: int, facts: Facts) -> set[int]:
-    """Ranks that lived on for more than a moment after this one had died."""
-    died = next((failure.time for failure in facts.failures if failure.rank == rank), None)
+def _outlived(guilty: set[int], facts: Facts) -> set[int]:
+    """Ranks that lived on for more than a moment after these had died."""
+    times = {f.rank: f.time for f in facts.failures if f.time is not None}
+    died = max((times[rank] for rank in guilty if rank in times), default=None)
     if died is None:
         return set()
-    return {
-        failure.rank
-        for failure in facts.failures
-        if failure.time is not None and failure.time - died > SAME_MOMENT
-    }
+    return {rank for rank, moment in times.items() if moment - died > SAME_MOMENT}
 
 
 def _device(facts: Facts, rank: int | None) -> str | None:

@@ -103,9 +103,7 @@ class Finding:
     cascade: tuple[Cascade, ...] = ()
     advice: tuple[Advice, ...] = ()
     one_node_of: int | None = None  # of how many nodes only one shows this failure
-    one_rank_of: int | None = (
-        None  # of how many ranks only one shows this failure, the others being past it
-    )
+    some_ranks_of: int | None = None  # of how many ranks only some show this failure
     steps_would_show: bool = True  # False: only error streams were read, which do not tell of steps
 
 

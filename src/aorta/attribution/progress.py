@@ -63,11 +63,8 @@ def steps_in(text: str) -> list[int]:
     """The steps reported in `text`, in order: of the wording used most often."""
     by_wording: dict[str, list[int]] = {}
     for found in _STEP.finditer(text):
-        line = text.rfind("\n", max(0, found.start() - _BEFORE), found.start()) + 1
-        before = text[line or max(0, found.start() - _BEFORE) : found.start()]
-        if found["step"] and not _is_progress(before):
-            continue
-        if _OF_A_STACK.search(text[max(0, found.start() - _LINE) : found.start()].split("\n")[-1]):
+        line = text[max(0, found.start() - _LINE) : found.start()].rpartition("\n")[2]
+        if _OF_A_STACK.search(line) or (found["step"] and not _is_progress(line[-_BEFORE:])):
             continue
         wording = "bar" if found["bar"] else text[found.start() : found.start("step")].lower()
         by_wording.setdefault(wording.strip(), []).append(int(found["step"] or found["bar"]))

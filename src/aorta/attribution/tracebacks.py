@@ -16,7 +16,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
 _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{4} ")
-_IN_THREAD = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
+_IGNORED = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
 _CRASH_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python\d|^<frozen ")
 _CARETS = re.compile(r"^[\s~^]*$")
@@ -81,7 +81,7 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
     """The traceback whose header is the first of `lines`; lines of other ranks in between are passed over."""
     reader = iter(lines)
     header = next(reader, None)
-    if header is None or _HEADER not in header.text:
+    if header is None or _HEADER not in header.text or _is_ignored(before):
         return None
     margin = len(header.text) - len(header.text.lstrip(" "))
     own = (
@@ -171,4 +171,9 @@ def _after(lines: Iterable[Line]) -> tuple[list[str], Link | None]:
 def _survived(header: Line, before: Line | None) -> bool:
     if before is None or before.rank != header.rank:
         return False
-    return bool(_LOGGED.search(before.text) or _IN_THREAD.match(before.text))
+    return _LOGGED.search(before.text) is not None
+
+
+def _is_ignored(before: Line | None) -> bool:
+    """Whether the interpreter itself says that this one ends nothing but a thread or a destructor."""
+    return before is not None and _IGNORED.match(before.text) is not None
