@@ -15,7 +15,7 @@ from aorta.attribution.progress import Progress
 from aorta.attribution.signs import Reading, Sign, stable
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
-_UNEXPLAINED = 0.2
+UNEXPLAINED = 0.2
 SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
 _FROM_OUTSIDE = {*_BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
@@ -230,7 +230,7 @@ def _from_exit(failure: RankFailure, facts: Facts) -> Cause | None:
         words,
         failure.rank,
         moment=failure.time,
-        confidence=_UNEXPLAINED if failure_class is FailureClass.UNKNOWN else None,
+        confidence=UNEXPLAINED if failure_class is FailureClass.UNKNOWN else None,
     )
 
 
@@ -354,7 +354,7 @@ def _silent(facts: Facts) -> Cause:
     ended = [failure for failure in facts.failures if exits.failed(failure)]
     if not ended:
         words = "nothing in the evidence says why it ended"
-        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, confidence=_UNEXPLAINED)
+        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, confidence=UNEXPLAINED)
     first = min(ended, key=lambda f: (f.time if f.time is not None else 0.0, f.rank))
     failure_class, certainty = exits.class_of_exit(first)
     words = exits.words(first)
