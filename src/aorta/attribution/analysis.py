@@ -3,8 +3,8 @@
 import time
 from dataclasses import replace
 
-from aorta.attribution.causes import Facts
 from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
+from aorta.attribution.facts import Facts
 from aorta.attribution.finding import SURE, conclude
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.last_words import last_words

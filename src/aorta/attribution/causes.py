@@ -5,14 +5,14 @@ did ranks wait for one that never came? did they only lose a peer? Whatever is l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from aorta.attribution import exits
 from aorta.attribution.endings import is_fatal, is_last_word, went_on
-from aorta.attribution.flight import Stragglers
+from aorta.attribution.facts import Cause, Facts, by_rank, of_signs
+from aorta.attribution.followers import lost_peer, never_came
 from aorta.attribution.nouns import RankFailure
-from aorta.attribution.progress import Progress
-from aorta.attribution.signs import Reading, Sign, stable
+from aorta.attribution.signs import Sign
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 UNEXPLAINED = 0.2
@@ -35,39 +35,6 @@ _EXPLAINS = {  # what a confirming sign may be the true cause of
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Cause:
-    """A candidate for what began it. `signs` are its own lines; `rank` None: nobody in particular."""
-
-    failure_class: FailureClass
-    certainty: Certainty
-    signature: str
-    words: str
-    rank: int | None
-    signs: tuple[Sign, ...] = ()
-    ranks: tuple[int, ...] = ()
-    node: str | None = None
-    device: str | None = None
-    confidence: float | None = None
-    moment: float | None = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """All that was read about one cycle."""
-
-    reading: Reading
-    failures: tuple[RankFailure, ...]
-    progress: Progress
-    stragglers: Stragglers
-    ranks: tuple[int, ...]  # every rank anything is known about
-    nodes: dict[int, str]
-    heard: frozenset[int] | None = (
-        None  # ranks whose output is known; None: all of them share a log
-    )
-    last_words: dict[int | None, Sign] = field(default_factory=dict)  # of ranks that raised nothing
-
-
 def find_cause(facts: Facts) -> tuple[Cause, int]:
     """The cause, and how many candidates of another class it was preferred to."""
     cause, rivals = _unconfirmed(facts)
@@ -81,12 +48,12 @@ def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
     own = _own_causes(facts)
     if own:
         return _first_of(own)
-    waiting = _by_rank(facts, Role.WAITING)
+    waiting = by_rank(facts, Role.WAITING)
     if waiting or facts.stragglers.ranks:
-        return _never_came(facts, waiting), 0
-    cascades = _by_rank(facts, Role.CASCADE)
+        return never_came(facts, waiting), 0
+    cascades = by_rank(facts, Role.CASCADE)
     if cascades:
-        return _lost_peer(facts, cascades), 0
+        return lost_peer(facts, cascades), 0
     return _silent(facts), 0
 
 
@@ -108,7 +75,7 @@ def _from_outside(facts: Facts) -> Cause | None:
         return None
     sign = signs[0]
     victim = sign.rank if sign.rank is not None else _only_rank_on(sign.node, facts)
-    return replace(_of_signs([sign], victim), node=sign.node)
+    return replace(of_signs([sign], victim), node=sign.node)
 
 
 def _raised_by_itself(sign: Sign) -> bool:
@@ -153,7 +120,7 @@ def _own_cause(rank: int | None, facts: Facts) -> Cause | None:
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
         return from_exit
     moment = None if failure is None else failure.time
-    return replace(_of_signs([told], rank), moment=moment)
+    return replace(of_signs([told], rank), moment=moment)
 
 
 def _left_by_itself(failure: RankFailure | None) -> bool:
@@ -226,12 +193,22 @@ def _from_exit(failure: RankFailure, facts: Facts) -> Cause | None:
     return Cause(
         failure_class,
         certainty,
-        stable(words.replace(f"rank {failure.rank} ", "")),
+        words.replace(f"rank {failure.rank} ", "") + _stack_of(failure, facts),
         words,
         failure.rank,
         moment=failure.time,
         confidence=UNEXPLAINED if failure_class is FailureClass.UNKNOWN else None,
     )
+
+
+def _stack_of(failure: RankFailure, facts: Facts) -> str:
+    """Where a rank that hung stood, if its stack was shown: two hangs are the same bug if they stood in the same place."""
+    stacks = [
+        sign.signature
+        for sign in facts.reading.signs
+        if failure.hung and sign.rank == failure.rank and sign.role is Role.STANDING
+    ]
+    return f" > {max(stacks, key=len)}" if stacks else ""
 
 
 def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
@@ -253,7 +230,11 @@ def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
 def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     """Whether its stack shows this rank in a collective while another that hung with it was elsewhere."""
     signs = facts.reading.signs
-    waiting = {sign.rank for sign in signs if sign.role is Role.STANDING}
+    waiting = {
+        sign.rank
+        for sign in signs
+        if sign.role is Role.STANDING and sign.failure_class is FailureClass.COLLECTIVE_TIMEOUT
+    }
     hung = {sign.rank for sign in signs if sign.role is Role.ROOT and sign.failure_class is FailureClass.HANG}  # fmt: skip
     hung |= {failure.rank for failure in facts.failures if failure.hung}
     return rank in waiting and bool(hung - waiting)
@@ -295,58 +276,7 @@ def _order(cause: Cause) -> float:
     return offset * 1e6 + (cause.rank if cause.rank is not None else 0)
 
 
-# ---- did ranks wait for one that never came? ---------------------------------------------------------------------
-
-
-def _never_came(facts: Facts, waiting: dict[int | None, Sign]) -> Cause:
-    signs = list(waiting.values())
-    if signs:
-        cause = _of_signs(_last_sequence_first(signs), None)
-    else:
-        cause = Cause(
-            FailureClass.COLLECTIVE_TIMEOUT,
-            Certainty.LIKELY,
-            f"flight recorder {facts.stragglers.operation}",
-            facts.stragglers.words,
-            None,
-        )
-    blamed = facts.stragglers.ranks or _behind(signs) or _others(facts, waiting)
-    if not blamed:
-        return replace(cause, rank=None, ranks=())
-    return replace(cause, rank=min(blamed), ranks=tuple(blamed))
-
-
-def _last_sequence_first(signs: Sequence[Sign]) -> list[Sign]:
-    return sorted(signs, key=lambda sign: -(sign.sequence or 0))
-
-
-def _behind(signs: Sequence[Sign]) -> tuple[int, ...]:
-    """Of ranks that all waited, those that had come least far."""
-    counted = {
-        sign.rank: sign.sequence for sign in signs if sign.rank is not None and sign.sequence
-    }
-    if len(set(counted.values())) < 2:
-        return ()
-    least = min(value for value in counted.values() if value is not None)
-    return tuple(rank for rank, value in counted.items() if value == least and rank is not None)
-
-
-def _others(facts: Facts, known: dict[int | None, Sign]) -> tuple[int, ...]:
-    return tuple(rank for rank in facts.ranks if rank not in known)
-
-
-# ---- did they only lose a peer? ------------------------------------------------------------------------------------
-
-
-def _lost_peer(facts: Facts, cascades: dict[int | None, Sign]) -> Cause:
-    sign = next(iter(cascades.values()))
-    silent = _others(facts, cascades)
-    cause = replace(
-        _of_signs([sign], min(silent, default=None)),
-        failure_class=FailureClass.NETWORK_LOSS if sign.failure_class is not FailureClass.UNKNOWN else sign.failure_class,
-        certainty=Certainty.WEAK,
-    )  # fmt: skip
-    return replace(cause, ranks=silent)
+# ---- nothing but exits, or nothing at all ------------------------------------------------------------------------
 
 
 def _silent(facts: Facts) -> Cause:
@@ -361,20 +291,6 @@ def _silent(facts: Facts) -> Cause:
     return Cause(failure_class, certainty, "ended from outside", words, first.rank)
 
 
-def _of_signs(signs: Sequence[Sign], rank: int | None) -> Cause:
-    first = signs[0]
-    return Cause(
-        first.failure_class,
-        first.certainty,
-        first.signature,
-        first.text,
-        rank,
-        tuple(signs),
-        node=first.node,
-        device=first.device,
-    )
-
-
 def _confirmed(cause: Cause, facts: Facts) -> Cause:
     """The cause, or what a confirming sign says was behind it."""
     for sign in facts.reading.signs:
@@ -382,14 +298,9 @@ def _confirmed(cause: Cause, facts: Facts) -> Cause:
         if sign.role is not Role.CONFIRM or cause.failure_class not in explains:
             continue
         if sign.rank in {None, cause.rank} and not went_on(sign):
-            told = replace(_of_signs([sign, *cause.signs], cause.rank), ranks=cause.ranks)
+            told = replace(of_signs([sign, *cause.signs], cause.rank), ranks=cause.ranks)
             return replace(told, signature=sign.pattern, moment=cause.moment)
     return cause
-
-
-def _by_rank(facts: Facts, role: Role) -> dict[int | None, Sign]:
-    """The last sign of a role that each rank shows."""
-    return {sign.rank: sign for sign in facts.reading.signs if sign.role is role}
 
 
 def _ranks_with_signs(facts: Facts) -> list[int | None]:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from aorta.attribution import exits
-from aorta.attribution.causes import SAME_MOMENT, Cause, Facts, find_cause, with_summaries
+from aorta.attribution.causes import SAME_MOMENT, find_cause, with_summaries
+from aorta.attribution.facts import Cause, Facts
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.reading import Source, line_numbers
 from aorta.attribution.signs import Sign

@@ -37,7 +37,7 @@ _KEPT_AT_EACH_END = 3  # signs of one pattern, rank and source
 _FRAMES_IN_SIGNATURE = 3
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
 _DIGITS = re.compile(r"\d+")
-_CRASHES = {FailureClass.SEGFAULT, FailureClass.ABORT}
+_SHOW_A_STACK = {FailureClass.SEGFAULT, FailureClass.ABORT, FailureClass.HANG}
 _TORCHRUN_ROOT = "Root Cause (first observed failure):"
 _TORCHRUN_RANK = re.compile(r"rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
@@ -73,6 +73,7 @@ class Sign:
     sequence: int | None = None  # of a collective, where the sign tells
     is_exception: bool = False
     survived: bool = False  # the program reported it and went on
+    place: str = ""  # the program's own innermost frame, where its libraries failed
     ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
 
@@ -261,6 +262,7 @@ def _exception_sign(traceback: Traceback, source: Source, registry: Registry) ->
         sign_of(row, match, traceback.headline, source, traceback.rank, traceback.offset),
         signature=f"{frames} > {words}" if frames else words,
         is_exception=True,
+        place=traceback.place,
         survived=traceback.survived,
         leads_on=traceback.link is not None,
     )
@@ -286,14 +288,20 @@ def _told_by(chain: list[Sign]) -> Sign:
     """The sign that says most. What is raised while a record is read is the record's fault, whatever its words."""
     best = max(chain, key=lambda sign: (sign.role is not Role.CASCADE, sign.certainty.weight))
     reader = next((sign for sign in chain if sign.pattern == LOADER_WORKER), None)
-    if reader is not None and best.failure_class in _OF_THE_RECORD:
-        best = reader
-    return replace(best, survived=chain[0].survived, ends=chain[-1].offset)
+    if reader is not None and best.failure_class in {*_OF_THE_RECORD, reader.failure_class}:
+        best = replace(reader, signature=chain[-1].signature)
+    place = best.place or next((sign.place for sign in chain if sign.place), "")
+    return replace(
+        best,
+        signature=f"{place} > {best.signature}" if place else best.signature,
+        survived=chain[0].survived,
+        ends=chain[-1].offset,
+    )
 
 
 def _with_crash_frames(sign: Sign, piece: Piece, source: Source) -> Sign:
-    """Two crashes are the same bug if they happened in the same place."""
-    if sign.failure_class not in _CRASHES:
+    """Two crashes or hangs are the same bug if they happened in the same place."""
+    if sign.failure_class not in _SHOW_A_STACK:
         return sign
     under = lines_after(piece.data, sign.offset - piece.offset, source, piece.offset)
     frames = crash_frames(line for line in under if line.rank == sign.rank)

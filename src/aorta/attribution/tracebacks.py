@@ -72,9 +72,17 @@ class Traceback:
         return self.exception.split("\n", 1)[0]
 
     @property
+    def own_frame(self) -> Frame | None:
+        """The innermost frame of the program itself, below which only libraries stand."""
+        return next((frame for frame in reversed(self.frames) if not frame.is_library), None)
+
+    @property
     def own_line(self) -> str:
-        """The innermost source line of the program itself, below which only libraries stand."""
-        return next((frame.text for frame in reversed(self.frames) if not frame.is_library), "")
+        return self.own_frame.text if self.own_frame else ""
+
+    @property
+    def place(self) -> str:
+        return self.own_frame.name if self.own_frame else ""
 
 
 def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | None:
