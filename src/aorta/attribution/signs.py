@@ -36,10 +36,13 @@ _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and ag
 _KEPT_AT_EACH_END = 3  # signs of one pattern, rank and source
 _FRAMES_IN_SIGNATURE = 3
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
+_RANDOM = re.compile(
+    r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b"
+)  # names, hashes
 _DIGITS = re.compile(r"\d+")
 _SHOW_A_STACK = {FailureClass.SEGFAULT, FailureClass.ABORT, FailureClass.HANG}
 _TORCHRUN_ROOT = "Root Cause (first observed failure):"
-_TORCHRUN_RANK = re.compile(r"rank\s*: (\d+)")
+_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
 _SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
 _WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
@@ -347,4 +350,4 @@ def _summaries(piece: Piece, source: Source) -> Iterator[Summary]:
 
 def stable(text: str) -> str:
     """A message without what differs between hosts, ranks and steps."""
-    return _DIGITS.sub("<n>", normalise(_HOST.sub("<host>", text)))
+    return _DIGITS.sub("<n>", normalise(_RANDOM.sub("id", _HOST.sub("<host>", text))))
