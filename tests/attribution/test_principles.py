@@ -5,6 +5,7 @@ import json
 import pytest
 
 from aorta.attribution import Action, Attribution, Evidence, LogTail, RankFailure, attribute
+from aorta.attribution.finding import SURE
 from aorta.attribution.progress import steps_in
 
 HEADER = "Traceback (most recent call last):\n"
@@ -97,7 +98,7 @@ def test_what_the_interpreter_says_it_ignored_ended_nothing() -> None:
 def test_output_that_was_written_late_does_not_hide_the_only_explanation() -> None:
     result = found(STEPS[:90] + raised("AssertionError: lost bucket") + STEPS[90:])
     assert result.finding.failure_class == "assertion"
-    assert result.finding.confidence < 0.5
+    assert result.finding.confidence < SURE
 
 
 # ---- whose words they are ----------------------------------------------------------------------------------------

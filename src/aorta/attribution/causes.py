@@ -158,13 +158,14 @@ def _only_explanation(signs: Sequence[Sign], failure: RankFailure | None) -> Sig
 
     Output that was held back and written late can make the end look like the middle.
     """
-    if failure is not None and not _left_by_itself(failure):
+    if failure is not None and (failure.hung or not exits.exception_fits(failure)):
         return None
     raised = [sign for sign in signs if sign.is_exception and sign.role is Role.ROOT]
     last = max(raised, key=lambda sign: sign.offset, default=None)
     if last is None or last.survived or not went_on(last):
         return None
-    return replace(last, survived=True, certainty=Certainty.WEAK)
+    certainty = min(last.certainty, Certainty.LIKELY, key=lambda each: each.weight)
+    return replace(last, survived=True, certainty=certainty)
 
 
 def _says_more(line: Sign, last: Sign) -> bool:
