@@ -258,7 +258,10 @@ def _exception_sign(traceback: Traceback, source: Source, registry: Registry) ->
     if known is None:
         return None
     row, match = known
-    frames = " > ".join(frame.name for frame in traceback.frames[-_FRAMES_IN_SIGNATURE:])
+    innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
+    frames = _RANDOM.sub(
+        "id", " > ".join(frame.name for frame in innermost)
+    )  # compilers write files
     kind, _, message = traceback.headline.partition(":")
     words = f"{kind}: {stable(message)}"
     return replace(
