@@ -36,9 +36,9 @@ _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and ag
 _KEPT_AT_EACH_END = 3  # signs of one pattern, rank and source
 _FRAMES_IN_SIGNATURE = 3
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
-_RANDOM = re.compile(
-    r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b"
-)  # names, hashes
+_RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
+    r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b|\b(?=[a-z]*\d)[a-z0-9]{20,}\b"
+)
 _DIGITS = re.compile(r"\d+")
 _SHOW_A_STACK = {FailureClass.SEGFAULT, FailureClass.ABORT, FailureClass.HANG}
 _TORCHRUN_ROOT = "Root Cause (first observed failure):"
@@ -259,9 +259,7 @@ def _exception_sign(traceback: Traceback, source: Source, registry: Registry) ->
         return None
     row, match = known
     innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
-    frames = _RANDOM.sub(
-        "id", " > ".join(frame.name for frame in innermost)
-    )  # compilers write files
+    frames = _RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
     kind, _, message = traceback.headline.partition(":")
     words = f"{kind}: {stable(message)}"
     return replace(
