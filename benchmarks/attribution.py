@@ -1,8 +1,4 @@
-"""Attribution measured: how fast it reads, how soon it answers, how often it is right, what its service bears.
-
-Accuracy is printed for each part of the corpus: `tuning` is what the patterns were written against; `held_back`, `later` and
-`unseen` were each measured once before anything was learned from them, and that first look is printed beside today's figure.
-"""
+"""Attribution measured: how fast it reads, how soon it answers, how often it is right, what its service bears."""
 
 import random
 import re
@@ -14,23 +10,17 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from aorta.attribution import Action, Attribution, Evidence, LogSource, attribute
+from aorta.attribution import Evidence, LogSource, attribute
 from aorta.attribution.reading import Source
 from aorta.attribution.registry import built_in
 from aorta.attribution.signs import read_whole
-from benchmarks import attribution_service
-from benchmarks.faults.corpus import Case, cases
+from benchmarks import attribution_accuracy, attribution_service
 
 SIZE = 1_000_000_000
 SMALL = 50_000_000
 RUNS = 5
 SAMPLE = 20_000_000  # what the slow reader reads: its speed does not depend on the length
 SEED = 20261115
-FIRST_LOOK = {  # class right, root right, false STOPs, user errors stopped; of the jobs that failed as meant
-    "held_back": (29, 32, 0, "9 of 10"),
-    "later": (14, 20, 0, "3 of 6"),
-    "unseen": (17, 20, 2, "4 of 5"),
-}
 _ENDING = (
     '[rank3]: Traceback (most recent call last):\n[rank3]:   File "/srv/train.py", line 9, in main\n'
     "[rank3]: OSError: [Errno 28] No space left on device\n"
@@ -40,7 +30,7 @@ _ENDING = (
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="aorta-bench-") as scratch:
         reading_speed(Path(scratch))
-    accuracy()
+    attribution_accuracy.report()
     attribution_service.main()
 
 
@@ -121,36 +111,6 @@ def line_by_line(log: Path) -> int:
     with log.open("rb") as file:
         lines = file.read(SAMPLE).split(b"\n")
     return sum(1 for line in lines for pattern in patterns if pattern.search(line))
-
-
-def accuracy() -> None:
-    results = [(case, attribute(case.evidence())) for case in cases()]
-    print(
-        f"\n{'corpus':12} {'jobs':>4} {'class':>6} {'root':>6} {'false STOP':>11} {'user errors stopped':>20}"
-    )
-    for half in ("tuning", *FIRST_LOOK):
-        row(half, [(case, result) for case, result in results if case.half == half])
-        if half in FIRST_LOOK:
-            right, root, wrong, stopped = FIRST_LOOK[half]
-            print(f"{'  first look':12} {'':4} {right:6} {root:6} {wrong:11} {stopped:>20}")
-    row("all", results)
-    took = sorted(result.elapsed_ms for _, result in results)
-    print(f"time to verdict: median {took[len(took) // 2]:.0f} ms, slowest {took[-1]:.0f} ms")
-    print("targets: no false STOP; 90 % of user errors stopped at the first failure")
-
-
-def row(name: str, results: list[tuple[Case, Attribution]]) -> None:
-    of = len(results)
-    right = sum(result.finding.failure_class == case.failure_class for case, result in results)
-    root = sum(
-        not case.root_ranks or result.finding.root.rank in case.root_ranks
-        for case, result in results
-    )
-    stops = [case for case, result in results if result.decision.action is Action.STOP]
-    wrong = sum(case.decision != "STOP" for case in stops)
-    user = [case for case, _ in results if case.user_error]
-    stopped = sum(case.user_error for case in stops)
-    print(f"{name:12} {of:4} {right:6} {root:6} {wrong:11} {f'{stopped} of {len(user)}':>20}")
 
 
 if __name__ == "__main__":

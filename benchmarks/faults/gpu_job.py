@@ -47,7 +47,68 @@ def keep_the_stream_busy() -> None:
         torch.mm(square, square)
 
 
+def fragmented() -> None:
+    """Holes between what is kept: enough memory is reserved, none of it in one piece."""
+    torch.cuda.set_per_process_memory_fraction(0.03)
+    pieces = [torch.empty(8 << 20, dtype=torch.uint8, device="cuda") for _ in range(400)]
+    del pieces[::2]
+    pieces.append(torch.empty(3 << 30, dtype=torch.uint8, device="cuda"))
+
+
+def misaligned() -> None:
+    source = "__global__ void wide(char* here) { *(double*)(here + 1) = 1.0; }"
+    memory = torch.zeros(64, dtype=torch.uint8, device="cuda")
+    torch.cuda._compile_kernel(source, "wide")((1, 1, 1), (1, 1, 1), (memory,))  # noqa: SLF001
+    torch.cuda.synchronize()
+
+
+def illegal_and_late() -> None:
+    """Nobody waits for the kernel: whatever touches the device next reports it."""
+    source = "__global__ void stray(float* here) { here[1ull << 38] = 1.0f; }"
+    memory = torch.zeros(16, device="cuda")
+    torch.cuda._compile_kernel(source, "stray")((1, 1, 1), (1, 1, 1), (memory,))  # noqa: SLF001
+
+
+def scatter_outside() -> None:
+    torch.zeros(4, device="cuda").scatter_(0, torch.tensor([9], device="cuda"), 1.0)
+    torch.cuda.synchronize()
+
+
+def label_outside() -> None:
+    logits = torch.randn(4, 10, device="cuda")
+    print(
+        torch.nn.functional.cross_entropy(logits, torch.tensor([1, 2, 3, 77], device="cuda")).item()
+    )
+
+
+def no_room_for_cublas() -> None:
+    free, _ = torch.cuda.mem_get_info()
+    kept = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
+    small = torch.empty(64, 64, device="cuda")
+    print((small @ small).sum().item(), len(kept))
+
+
+def another_architecture() -> None:
+    source = "__global__ void one(float* here) { here[0] = 1.0f; }"
+    torch.cuda._compile_kernel(source, "one", compute_capability="120")  # noqa: SLF001
+
+
+def two_devices() -> None:
+    print(torch.ones(3, device="cuda") + torch.ones(3))
+
+
+BEFORE_STEPS = {
+    "gpu_oom_startup": out_of_memory,
+    "gpu_no_room_for_cublas": no_room_for_cublas,
+    "gpu_another_architecture": another_architecture,
+    "gpu_two_devices": two_devices,
+}
 AT_STEP = {
+    ("gpu_fragmented", 1): fragmented,
+    ("gpu_misaligned", 0): misaligned,
+    ("gpu_illegal_and_late", 1): illegal_and_late,
+    ("gpu_scatter_outside", 0): scatter_outside,
+    ("gpu_label_outside", 1): label_outside,
     ("gpu_oom_late", 1): out_of_memory,
     ("gpu_device_assert", 1): device_assert,
     ("gpu_illegal_access", 0): illegal_access,
@@ -69,8 +130,7 @@ def main() -> None:
         "nccl" if over_nccl else "gloo", timeout=NCCL_TIMEOUT if over_nccl else GLOO_TIMEOUT
     )
     model = torch.nn.Linear(64, 64, device="cuda")
-    if name == "gpu_oom_startup":
-        out_of_memory()
+    BEFORE_STEPS.get(name, lambda: None)()
     train(model, AT_STEP.get((name, rank), lambda: None))
     dist.destroy_process_group()
 

@@ -3,10 +3,11 @@
 import time
 from dataclasses import replace
 
-from aorta.attribution.causes import Facts
 from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
+from aorta.attribution.facts import Facts
 from aorta.attribution.finding import SURE, conclude
 from aorta.attribution.flight import read_dumps, stragglers
+from aorta.attribution.last_words import last_words
 from aorta.attribution.nouns import Attribution, Evidence, Finding
 from aorta.attribution.progress import progress_of
 from aorta.attribution.reading import Source
@@ -33,18 +34,18 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
     logs = readable_sources(evidence)
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
-    facts = _facts(evidence, logs, reading)
+    facts = _facts(evidence, logs, reading, registry)
     finding = conclude(facts)
     if reading.complete or finding.confidence >= SURE:
         return finding
     return conclude(replace(facts, reading=read_whole(everything, registry)))
 
 
-def _facts(evidence: Evidence, logs: list[Source], reading: Reading) -> Facts:
+def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: Registry) -> Facts:
     failures = failures_with_times(evidence)
-    ranks = {failure.rank for failure in failures}
-    ranks |= {log.rank for log in logs if log.rank is not None}
-    ranks |= {sign.rank for sign in reading.signs if sign.rank is not None}
+    ended = {failure.rank for failure in failures}
+    heard = {log.rank for log in logs if log.rank is not None}
+    heard |= {sign.rank for sign in reading.signs if sign.rank is not None}
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
@@ -52,6 +53,8 @@ def _facts(evidence: Evidence, logs: list[Source], reading: Reading) -> Facts:
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),
-        ranks=tuple(sorted(ranks)),
+        ranks=tuple(sorted(ended | heard)),
+        heard=None if any(log.rank is None for log in logs) else frozenset(heard),
         nodes=nodes,
+        last_words=last_words(logs, registry),
     )

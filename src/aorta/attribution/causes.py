@@ -5,24 +5,27 @@ did ranks wait for one that never came? did they only lose a peer? Whatever is l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aorta.attribution import exits
-from aorta.attribution.endings import is_fatal, is_last_word
-from aorta.attribution.flight import Stragglers
+from aorta.attribution.endings import is_fatal, is_last_word, went_on
+from aorta.attribution.facts import Cause, Facts, by_rank, of_signs
+from aorta.attribution.followers import lost_peer, never_came
 from aorta.attribution.nouns import RankFailure
-from aorta.attribution.progress import Progress
-from aorta.attribution.signs import Reading, Sign, stable
+from aorta.attribution.signs import Sign
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
-_UNEXPLAINED = 0.3
-_SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
-_FROM_OUTSIDE = {
-    FailureClass.PREEMPTED,
-    FailureClass.TIME_LIMIT,
-    FailureClass.CANCELLED,
-    FailureClass.HARDWARE_FAULT,
-    FailureClass.LINK_FAULT,
+UNEXPLAINED = 0.2
+SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
+_BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
+_FROM_OUTSIDE = {*_BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
+_REFUSALS = {
+    FailureClass.BAD_ARGUMENTS,
+    FailureClass.BAD_CONFIG,
+    FailureClass.IMPORT_ERROR,
+    FailureClass.SYNTAX_ERROR,
+    FailureClass.MISSING_FILE,
+    FailureClass.PERMISSION_DENIED,
 }
 _EXPLAINS = {  # what a confirming sign may be the true cause of
     FailureClass.HOST_OOM: {FailureClass.KILLED, FailureClass.UNKNOWN},
@@ -30,35 +33,6 @@ _EXPLAINS = {  # what a confirming sign may be the true cause of
     FailureClass.ILLEGAL_ACCESS: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ABORT},
     FailureClass.SEGFAULT: {FailureClass.UNKNOWN},
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A candidate for what began it. `signs` are its own lines; `rank` None: nobody in particular."""
-
-    failure_class: FailureClass
-    certainty: Certainty
-    signature: str
-    words: str
-    rank: int | None
-    signs: tuple[Sign, ...] = ()
-    ranks: tuple[int, ...] = ()
-    node: str | None = None
-    device: str | None = None
-    confidence: float | None = None
-    moment: float | None = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """All that was read about one cycle."""
-
-    reading: Reading
-    failures: tuple[RankFailure, ...]
-    progress: Progress
-    stragglers: Stragglers
-    ranks: tuple[int, ...]  # every rank anything is known about
-    nodes: dict[int, str]
 
 
 def find_cause(facts: Facts) -> tuple[Cause, int]:
@@ -74,12 +48,12 @@ def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
     own = _own_causes(facts)
     if own:
         return _first_of(own)
-    waiting = _by_rank(facts, Role.WAITING)
+    waiting = by_rank(facts, Role.WAITING)
     if waiting or facts.stragglers.ranks:
-        return _never_came(facts, waiting), 0
-    cascades = _by_rank(facts, Role.CASCADE)
+        return never_came(facts, waiting), 0
+    cascades = by_rank(facts, Role.CASCADE)
     if cascades:
-        return _lost_peer(facts, cascades), 0
+        return lost_peer(facts, cascades), 0
     return _silent(facts), 0
 
 
@@ -93,12 +67,21 @@ def _from_outside(facts: Facts) -> Cause | None:
         if sign.failure_class in _FROM_OUTSIDE
         and sign.role is Role.ROOT
         and sign.certainty is Certainty.CERTAIN
+        and not went_on(sign)
     ]
+    if any(_raised_by_itself(sign) for sign in facts.reading.signs):
+        signs = [sign for sign in signs if sign.failure_class not in _BY_SCHEDULER]
     if not signs:
         return None
     sign = signs[0]
     victim = sign.rank if sign.rank is not None else _only_rank_on(sign.node, facts)
-    return replace(_of_signs([sign], victim), node=sign.node)
+    return replace(of_signs([sign], victim), node=sign.node)
+
+
+def _raised_by_itself(sign: Sign) -> bool:
+    """Whether a rank left by an exception of its own: whom a scheduler ends does not come to that."""
+    of_an_end = sign.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
+    return sign.is_exception and sign.role is Role.ROOT and not of_an_end and is_fatal(sign)
 
 
 def _only_rank_on(node: str | None, facts: Facts) -> int | None:
@@ -128,12 +111,20 @@ def _own_cause(rank: int | None, facts: Facts) -> Cause | None:
         signs = [sign for sign in signs if not sign.is_exception]
     followed = _is_follower([sign for sign in signs if not sign.survived or is_last_word(sign)])
     roots = [] if followed else _credible(signs, failure)
-    told = _most_telling(roots)
+    told = _most_telling(roots) or (None if followed else _only_explanation(signs, failure))
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
+    if told is None and not followed and _left_by_itself(failure):
+        told = facts.last_words.get(rank)
+    if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
+        return None
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
         return from_exit
     moment = None if failure is None else failure.time
-    return replace(_of_signs([told], rank), moment=moment)
+    return replace(of_signs([told], rank), moment=moment)
+
+
+def _left_by_itself(failure: RankFailure | None) -> bool:
+    return failure is not None and exits.signal_of(failure) is None and not failure.hung
 
 
 def _is_follower(signs: Sequence[Sign]) -> bool:
@@ -152,15 +143,42 @@ def _is_follower(signs: Sequence[Sign]) -> bool:
 def _credible(signs: Sequence[Sign], failure: RankFailure | None) -> list[Sign]:
     """Signs that can have been the end of a rank: the last uncaught exception, and lines that name a death."""
     roots = [sign for sign in signs if sign.role is Role.ROOT]
-    lines = [sign for sign in roots if not sign.is_exception]
+    lines = [sign for sign in roots if not sign.is_exception and _may_end(sign, failure)]
     if failure is not None and not exits.exception_fits(failure):
-        return [sign for sign in lines if sign.failure_class is not FailureClass.USER_EXCEPTION]
+        return lines
     fatal = [sign for sign in roots if sign.is_exception and is_fatal(sign)]
     last = max(fatal, key=lambda sign: sign.offset, default=None)
     if last is None:
         return lines
-    stronger = [sign for sign in lines if sign.certainty.weight > last.certainty.weight]
-    return [*stronger, last]
+    return [*(sign for sign in lines if _says_more(sign, last)), last]
+
+
+def _only_explanation(signs: Sequence[Sign], failure: RankFailure | None) -> Sign | None:
+    """The last exception a rank seems to have survived, where nothing else says why it left.
+
+    Output that was held back and written late can make the end look like the middle.
+    """
+    if failure is not None and (failure.hung or not exits.exception_fits(failure)):
+        return None
+    raised = [sign for sign in signs if sign.is_exception and sign.role is Role.ROOT]
+    last = max(raised, key=lambda sign: sign.offset, default=None)
+    if last is None or last.survived or not went_on(last):
+        return None
+    certainty = min(last.certainty, Certainty.LIKELY, key=lambda each: each.weight)
+    return replace(last, survived=True, certainty=certainty)
+
+
+def _says_more(line: Sign, last: Sign) -> bool:
+    return line.certainty.weight > last.certainty.weight and line.failure_class not in _BY_SCHEDULER
+
+
+def _may_end(line: Sign, failure: RankFailure | None) -> bool:
+    """Whether a rank can have ended with this line: it did not go on, and who refuses its input falls silent."""
+    if failure is not None and not exits.line_fits(failure, line.failure_class):
+        return False
+    if went_on(line):
+        return False
+    return line.failure_class not in _REFUSALS or is_last_word(line)
 
 
 def _most_telling(signs: Sequence[Sign]) -> Sign | None:
@@ -169,19 +187,29 @@ def _most_telling(signs: Sequence[Sign]) -> Sign | None:
 
 def _from_exit(failure: RankFailure, facts: Facts) -> Cause | None:
     """A cause told by an exit status alone; none where a launcher was only tidying up."""
-    if _tidied_up(failure, facts):
+    if _tidied_up(failure, facts) or (failure.hung and _stood_waiting(failure.rank, facts)):
         return None
     failure_class, certainty = exits.class_of_exit(failure)
     words = exits.words(failure)
     return Cause(
         failure_class,
         certainty,
-        stable(words.replace(f"rank {failure.rank} ", "")),
+        words.replace(f"rank {failure.rank} ", "") + _stack_of(failure, facts),
         words,
         failure.rank,
         moment=failure.time,
-        confidence=_UNEXPLAINED if failure_class is FailureClass.UNKNOWN else None,
+        confidence=UNEXPLAINED if failure_class is FailureClass.UNKNOWN else None,
     )
+
+
+def _stack_of(failure: RankFailure, facts: Facts) -> str:
+    """Where a rank that hung stood, if its stack was shown: two hangs are the same bug if they stood in the same place."""
+    stacks = [
+        sign.signature
+        for sign in facts.reading.signs
+        if failure.hung and sign.rank == failure.rank and sign.role is Role.STANDING
+    ]
+    return f" > {max(stacks, key=len)}" if stacks else ""
 
 
 def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
@@ -200,11 +228,24 @@ def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
     )
 
 
+def _stood_waiting(rank: int | None, facts: Facts) -> bool:
+    """Whether its stack shows this rank in a collective while another that hung with it was elsewhere."""
+    signs = facts.reading.signs
+    waiting = {
+        sign.rank
+        for sign in signs
+        if sign.role is Role.STANDING and sign.failure_class is FailureClass.COLLECTIVE_TIMEOUT
+    }
+    hung = {sign.rank for sign in signs if sign.role is Role.ROOT and sign.failure_class is FailureClass.HANG}  # fmt: skip
+    hung |= {failure.rank for failure in facts.failures if failure.hung}
+    return rank in waiting and bool(hung - waiting)
+
+
 def _before(earlier: RankFailure, later: RankFailure) -> bool:
     return (
         earlier.time is not None
         and later.time is not None
-        and later.time - earlier.time > _SAME_MOMENT
+        and later.time - earlier.time > SAME_MOMENT
     )
 
 
@@ -222,7 +263,7 @@ def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     first = [
         cause
         for cause in causes
-        if earliest is None or cause.moment is None or cause.moment - earliest <= _SAME_MOMENT
+        if earliest is None or cause.moment is None or cause.moment - earliest <= SAME_MOMENT
     ]
     chosen = max(first, key=lambda cause: (cause.certainty.weight, -_order(cause)))
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
@@ -236,58 +277,7 @@ def _order(cause: Cause) -> float:
     return offset * 1e6 + (cause.rank if cause.rank is not None else 0)
 
 
-# ---- did ranks wait for one that never came? ---------------------------------------------------------------------
-
-
-def _never_came(facts: Facts, waiting: dict[int | None, Sign]) -> Cause:
-    signs = list(waiting.values())
-    if signs:
-        cause = _of_signs(_last_sequence_first(signs), None)
-    else:
-        cause = Cause(
-            FailureClass.COLLECTIVE_TIMEOUT,
-            Certainty.LIKELY,
-            f"flight recorder {facts.stragglers.operation}",
-            facts.stragglers.words,
-            None,
-        )
-    blamed = facts.stragglers.ranks or _behind(signs) or _others(facts, waiting)
-    if not blamed:
-        return replace(cause, rank=None, ranks=())
-    return replace(cause, rank=min(blamed), ranks=tuple(blamed))
-
-
-def _last_sequence_first(signs: Sequence[Sign]) -> list[Sign]:
-    return sorted(signs, key=lambda sign: -(sign.sequence or 0))
-
-
-def _behind(signs: Sequence[Sign]) -> tuple[int, ...]:
-    """Of ranks that all waited, those that had come least far."""
-    counted = {
-        sign.rank: sign.sequence for sign in signs if sign.rank is not None and sign.sequence
-    }
-    if len(set(counted.values())) < 2:
-        return ()
-    least = min(value for value in counted.values() if value is not None)
-    return tuple(rank for rank, value in counted.items() if value == least and rank is not None)
-
-
-def _others(facts: Facts, known: dict[int | None, Sign]) -> tuple[int, ...]:
-    return tuple(rank for rank in facts.ranks if rank not in known)
-
-
-# ---- did they only lose a peer? ------------------------------------------------------------------------------------
-
-
-def _lost_peer(facts: Facts, cascades: dict[int | None, Sign]) -> Cause:
-    sign = next(iter(cascades.values()))
-    silent = _others(facts, cascades)
-    cause = replace(
-        _of_signs([sign], min(silent, default=None)),
-        failure_class=FailureClass.NETWORK_LOSS if sign.failure_class is not FailureClass.UNKNOWN else sign.failure_class,
-        certainty=Certainty.WEAK,
-    )  # fmt: skip
-    return replace(cause, ranks=silent)
+# ---- nothing but exits, or nothing at all ------------------------------------------------------------------------
 
 
 def _silent(facts: Facts) -> Cause:
@@ -295,40 +285,23 @@ def _silent(facts: Facts) -> Cause:
     ended = [failure for failure in facts.failures if exits.failed(failure)]
     if not ended:
         words = "nothing in the evidence says why it ended"
-        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, confidence=_UNEXPLAINED)
+        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, confidence=UNEXPLAINED)
     first = min(ended, key=lambda f: (f.time if f.time is not None else 0.0, f.rank))
     failure_class, certainty = exits.class_of_exit(first)
     words = exits.words(first)
     return Cause(failure_class, certainty, "ended from outside", words, first.rank)
 
 
-def _of_signs(signs: Sequence[Sign], rank: int | None) -> Cause:
-    first = signs[0]
-    return Cause(
-        first.failure_class,
-        first.certainty,
-        first.signature,
-        first.text,
-        rank,
-        tuple(signs),
-        node=first.node,
-        device=first.device,
-    )
-
-
 def _confirmed(cause: Cause, facts: Facts) -> Cause:
     """The cause, or what a confirming sign says was behind it."""
     for sign in facts.reading.signs:
         explains = _EXPLAINS.get(sign.failure_class, set())
-        if sign.role is Role.CONFIRM and cause.failure_class in explains:
-            told = replace(_of_signs([sign, *cause.signs], cause.rank), ranks=cause.ranks)
+        if sign.role is not Role.CONFIRM or cause.failure_class not in explains:
+            continue
+        if sign.rank in {None, cause.rank} and not went_on(sign):
+            told = replace(of_signs([sign, *cause.signs], cause.rank), ranks=cause.ranks)
             return replace(told, signature=sign.pattern, moment=cause.moment)
     return cause
-
-
-def _by_rank(facts: Facts, role: Role) -> dict[int | None, Sign]:
-    """The last sign of a role that each rank shows."""
-    return {sign.rank: sign for sign in facts.reading.signs if sign.role is role}
 
 
 def _ranks_with_signs(facts: Facts) -> list[int | None]:

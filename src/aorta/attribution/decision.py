@@ -1,14 +1,15 @@
 """Finding and history -> RESTART, STOP or UNKNOWN, with a reason a person accepts.
 
 A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up. So STOP needs a class that
-a restart cannot heal and a confidence of at least `SURE`, or the same failure again without progress in between.
+a restart cannot heal and a confidence of at least `SURE`, or the same failure again without progress in between. What has
+run for some steps was not wrong from the start: after the first step a STOP needs `SURE_LATER`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from aorta.attribution.finding import SURE
+from aorta.attribution.finding import SURE, SURE_LATER
 from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
 from aorta.attribution.taxonomy import Action, FailureClass
 
@@ -73,6 +74,11 @@ _NODE_MAY_DIFFER = {
     _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.DISK_FULL, _C.BAD_CONFIG,
     _C.CHECKPOINT_CORRUPT, _C.DEVICE_OOM,
 }  # fmt: skip
+_RANK_MAY_DIFFER = {
+    _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
+    _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR,
+}  # fmt: skip
+_DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
 
 
 def decide(
@@ -105,15 +111,36 @@ def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
     before_first_step = rule.policy is Policy.STARTUP and no_step
     if rule.policy is not Policy.STOP and not before_first_step:
         return None
-    if finding.confidence < SURE or _is_one_node_only(finding):
+    if finding.confidence < _needed(finding) or _is_odd_one_out(finding):
         return None
     more = " before the first step" if before_first_step else ""
     return _because(finding, rule.why + more)
 
 
+def _needed(finding: Finding) -> float:
+    """How sure a STOP at the first failure must be."""
+    told_from_outside = finding.failure_class in {_C.TIME_LIMIT, _C.CANCELLED}
+    return SURE if told_from_outside or finding.last_step is None else SURE_LATER
+
+
 def _is_one_node_only(finding: Finding) -> bool:
     """One of several nodes shows what the program alone would show on all: that node is the suspect."""
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
+
+
+def _is_of_some_ranks_only(finding: Finding) -> bool:
+    """Some ranks alone show what all would show if the program, its files or its configuration were wrong.
+
+    Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows may well be
+    the program's mistake; but every rank imports modules and reads its command line.
+    """
+    if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
+        return False
+    return finding.suspect_ranks != (0,) or finding.failure_class in _DONE_BY_EVERY_RANK
+
+
+def _is_odd_one_out(finding: Finding) -> bool:
+    return _is_one_node_only(finding) or _is_of_some_ranks_only(finding)
 
 
 def _repeats(
@@ -127,7 +154,7 @@ def _repeats(
             break
         same += 1
     progress_is_told = finding.last_step is not None
-    once = rule.policy in {Policy.ONCE, Policy.STARTUP} or _is_one_node_only(finding)
+    once = rule.policy in {Policy.ONCE, Policy.STARTUP} or _is_odd_one_out(finding)
     one_chance = once and progress_is_told
     if one_chance and same >= 1:
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
@@ -161,7 +188,10 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
         return _because(
             finding, f"only one of {finding.one_node_of} nodes shows it; leave that node out"
         )
-    if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < SURE:
+    if _is_of_some_ranks_only(finding):
+        alone = f"not all of the {finding.some_ranks_of} ranks show it"
+        return _because(finding, f"{alone}; the same again will stop it")
+    if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < _needed(finding):
         return _because(finding, "the evidence is not clear enough to stop for")
     again = "; the same again without progress will stop it" if rule.policy is Policy.ONCE else ""
     return _because(finding, rule.why + again)
@@ -170,6 +200,8 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
 def _restart_rule(finding: Finding, rule: Rule) -> str:
     if _is_one_node_only(finding):
         return "one_node_only"
+    if _is_of_some_ranks_only(finding):
+        return "some_ranks_only"
     if rule.policy is Policy.STOP:
         return "uncertain"
     return "restart_once" if rule.policy is not Policy.RESTART else "transient"

@@ -1,4 +1,4 @@
-"""Was this exception the end of its rank? Many a traceback in a log was caught, logged and survived."""
+"""Was this the end of its rank? Many a traceback in a log was caught, logged and survived, and many an error was a helper's."""
 
 from aorta.attribution.progress import steps_in
 from aorta.attribution.reading import pieces
@@ -11,15 +11,15 @@ _MANY_STEPS = 20  # without a step before it, fewer may be another stream that w
 
 def is_fatal(sign: Sign) -> bool:
     """Whether a rank may have ended with this exception: it did not go on, and said no more if it logged it itself."""
-    return not _went_on(sign) and (not sign.survived or is_last_word(sign))
+    return not went_on(sign) and (not sign.survived or is_last_word(sign))
 
 
 def is_last_word(sign: Sign) -> bool:
     return len(_own_lines_after(sign)) <= _LINES_OF_A_MESSAGE
 
 
-def _went_on(sign: Sign) -> bool:
-    """Whether the same rank came further, in the same log, after this."""
+def went_on(sign: Sign) -> bool:
+    """Whether the same rank came further, in the same log, after this: then it tells of another time."""
     before = steps_in(_text(sign, max(0, sign.offset - _LOOK_AROUND), sign.offset))
     after = steps_in("\n".join(_own_lines_after(sign)))
     if not before:
@@ -29,7 +29,8 @@ def _went_on(sign: Sign) -> bool:
 
 def _own_lines_after(sign: Sign) -> list[str]:
     """What the same rank wrote to the same log in the moment after."""
-    lines = _text(sign, sign.offset, sign.offset + _LOOK_AROUND).split("\n")[1:]
+    begin = sign.offset if sign.ends is None else sign.ends
+    lines = _text(sign, begin, begin + _LOOK_AROUND).split("\n")[1:]
     if sign.source.rank is None and sign.rank is not None:
         marks = (f"[rank{sign.rank}]", f"{sign.rank}: ", f"{sign.rank}]:")
         lines = [line for line in lines if any(mark in line[:24] for mark in marks)]

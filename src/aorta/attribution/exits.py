@@ -8,6 +8,12 @@ from aorta.attribution.taxonomy import Certainty, FailureClass
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _POLITE = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 _SHELL = 128
+_WAYS_TO_EXIT = {
+    FailureClass.BAD_ARGUMENTS, FailureClass.BAD_CONFIG, FailureClass.IMPORT_ERROR, FailureClass.SYNTAX_ERROR,
+    FailureClass.MISSING_FILE, FailureClass.PERMISSION_DENIED, FailureClass.USER_EXCEPTION, FailureClass.ASSERTION,
+    FailureClass.DATA_ERROR, FailureClass.NAN, FailureClass.CHECKPOINT_MISMATCH, FailureClass.CHECKPOINT_CORRUPT,
+}  # fmt: skip
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # what shells, env and container engines exit with
 
 
 def signal_of(failure: RankFailure) -> int | None:
@@ -42,6 +48,10 @@ def class_of_exit(failure: RankFailure) -> tuple[FailureClass, Certainty]:
         return FailureClass.CANCELLED, Certainty.LIKELY
     if number is not None:
         return FailureClass.KILLED, Certainty.LIKELY
+    if failure.exit_code == _NOT_FOUND:
+        return FailureClass.MISSING_FILE, Certainty.LIKELY
+    if failure.exit_code == _NOT_EXECUTABLE:
+        return FailureClass.PERMISSION_DENIED, Certainty.LIKELY
     return FailureClass.UNKNOWN, Certainty.WEAK
 
 
@@ -49,6 +59,11 @@ def exception_fits(failure: RankFailure) -> bool:
     """Whether an uncaught Python exception could have ended this rank: it exits 1, or aborts on its way out."""
     number = signal_of(failure)
     return number in {None, signal.SIGABRT, signal.SIGINT} and failure.exit_code != 0
+
+
+def line_fits(failure: RankFailure, failure_class: FailureClass) -> bool:
+    """Whether a line of this class could tell how this rank ended: nobody dies of a signal for refusing its input."""
+    return exception_fits(failure) or failure_class not in _WAYS_TO_EXIT
 
 
 def words(failure: RankFailure) -> str:

@@ -104,6 +104,7 @@ class Finding:
     cascade: tuple[Cascade, ...] = ()
     advice: tuple[Advice, ...] = ()
     one_node_of: int | None = None  # of how many nodes only one shows this failure
+    some_ranks_of: int | None = None  # of how many ranks only some show this failure
     steps_would_show: bool = True  # False: only error streams were read, which do not tell of steps
 
 

@@ -24,6 +24,9 @@ _GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _PREFIX = re.compile(r"\s*\[[A-Za-z_]+?[ _]?(\d{1,6})\]:? ?")
 _BARE_PREFIX = re.compile(r"\s*(\d{1,6}): ")
+_BAR = re.compile(
+    r"^[^|]{0,80}\|[^|]{0,200}\|\s*\d+/\d+ \[[^\]]{0,80}\](?=\S)"
+)  # it leaves the line open
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
 _LINE_FEED = ord("\n")
@@ -187,6 +190,8 @@ def cleaned(raw: bytes, source: Source, offset: int) -> Line:
     text = raw.decode("utf-8", errors="replace")
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
+    if "it/s]" in text or "s/it]" in text:
+        text = _BAR.sub("", text)
     rank = source.rank
     if rank is None and (bare := _BARE_PREFIX.match(text)) is not None:
         rank, text = int(bare[1]), text[bare.end() :]  # torch's own prefix may follow a launcher's

@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
@@ -27,6 +28,14 @@ class PatternAdvice(StrictModel):
     text: str
 
 
+@dataclass(frozen=True)
+class Raised:
+    """Where an exception was raised, as far as its traceback tells."""
+
+    frame: str | None = None  # innermost `file.py:function`
+    source: str = ""  # the program's own innermost source line
+
+
 class Pattern(StrictModel):
     """One row. `hits` and `misses` are its own tests: loading a user's file runs them."""
 
@@ -38,6 +47,9 @@ class Pattern(StrictModel):
     certainty: Certainty = Field(strict=False)
     triggers: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
     frame: str | None = None  # must match the innermost `file.py:function` of the traceback
+    source: str | None = None  # must match the program's own source line in the traceback
+    before: str | None = None  # must match one of the lines just before; for rows on `line`
+    whole_message: bool = False  # whether more than an exception's first line is its own word
     hits: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = Field(min_length=1)
     misses: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = Field(min_length=1)
     advice: PatternAdvice | None = None
@@ -45,9 +57,9 @@ class Pattern(StrictModel):
 
     @model_validator(mode="after")
     def _usable(self) -> "Pattern":
-        for expression in (self.regex, self.frame or ""):
+        for expression in (self.regex, self.frame, self.source, self.before):
             try:
-                re.compile(expression)
+                re.compile(expression or "")
             except re.error as wrong:
                 raise UsageError(f"{expression!r} is not a regular expression: {wrong}") from None
         if (self.on == "line") != bool(self.triggers):
@@ -63,22 +75,33 @@ class Pattern(StrictModel):
     def compiled(self) -> re.Pattern[str]:
         return re.compile(self.regex)
 
-    def match(self, text: str, innermost_frame: str | None = None) -> re.Match[str] | None:
-        """The match, if `text` shows this pattern; `innermost_frame` is None where no frames are known."""
-        found = self.compiled.search(text)
-        if found is None or self.frame is None:
-            return found
-        return found if innermost_frame and re.search(self.frame, innermost_frame) else None
+    def match(self, text: str, raised: Raised | None = None) -> re.Match[str] | None:
+        """The match, if `text` shows this pattern; `raised` is where, if that is known."""
+        spoken = text if self.whole_message else text.split("\n", 1)[0]
+        found = self.compiled.search(spoken)
+        for wanted, place in ((self.frame, raised and raised.frame), (self.source, raised and raised.source)):  # fmt: skip
+            if wanted is not None and not (place and re.search(wanted, place)):
+                return None
+        return found
+
+    def fits_after(self, lines: Iterable[str]) -> bool:
+        """Whether the lines before a match are those this row asks for."""
+        return self.before is None or any(re.search(self.before, line) for line in lines)
 
     def failing_test(self) -> str | None:
         """The first of its own tests that this row does not pass, or None."""
         for text in self.hits:
-            if not self.compiled.search(text):
+            if not self._shows(text):
                 return f"does not match its hit {text!r}"
             if self.triggers and not any(trigger in text for trigger in self.triggers):
                 return f"none of its triggers occurs in its hit {text!r}"
-        wrong = next((text for text in self.misses if self.compiled.search(text)), None)
+        wrong = next((text for text in self.misses if self._shows(text)), None)
         return None if wrong is None else f"matches its miss {wrong!r}"
+
+    def _shows(self, text: str) -> bool:
+        return (
+            self.compiled.search(text if self.whole_message else text.split("\n", 1)[0]) is not None
+        )
 
 
 class _PatternFile(StrictModel):
@@ -98,14 +121,14 @@ class Registry:
         self.by_trigger = {trigger: tuple(rows) for trigger, rows in by_trigger.items()}
 
     def exception(
-        self, text: str, innermost_frame: str | None
+        self, text: str, raised: Raised | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """The row that says most about an exception."""
         best: tuple[Pattern, re.Match[str]] | None = None
         for row in self.on_exception:
             if best is not None and row.certainty.weight <= best[0].certainty.weight:
                 continue
-            found = row.match(text, innermost_frame)
+            found = row.match(text, raised)
             if found is not None:
                 best = (row, found)
         return best

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aorta.attribution.reading import (
+    MARGIN,
+    Line,
     Piece,
     Source,
     line_at,
@@ -16,21 +18,41 @@ from aorta.attribution.reading import (
     lines_after,
     pieces,
 )
-from aorta.attribution.registry import Pattern, Registry
+from aorta.attribution.registry import Pattern, Raised, Registry
 from aorta.attribution.scanning import Scanner, fastest_scanner
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
-from aorta.attribution.tracebacks import HEADER, Traceback, crash_frames, read_traceback
+from aorta.attribution.tracebacks import (
+    HEADER,
+    Traceback,
+    crash_frames,
+    read_traceback,
+    unfolded,
+)
 from aorta.core.signature import normalise
 
+LOADER_WORKER = "data.loader_worker"
 TAIL_FIRST = 50 << 20
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _KEPT_AT_EACH_END = 3  # signs of one pattern, rank and source
 _FRAMES_IN_SIGNATURE = 3
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
+_RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
+    r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b|\b(?=[a-z]*\d)[a-z0-9]{20,}\b"
+)
 _DIGITS = re.compile(r"\d+")
-_CRASHES = {FailureClass.SEGFAULT, FailureClass.ABORT}
+_SHOW_A_STACK = {FailureClass.SEGFAULT, FailureClass.ABORT, FailureClass.HANG}
 _TORCHRUN_ROOT = "Root Cause (first observed failure):"
-_TORCHRUN_RANK = re.compile(r"rank\s*: (\d+)")
+_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
+_QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
+_SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
+_WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
+_OF_THE_RECORD = {
+    FailureClass.SHAPE_MISMATCH,
+    FailureClass.ASSERTION,
+    FailureClass.USER_EXCEPTION,
+    FailureClass.NAN,
+}
+_BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 _TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
 
 
@@ -54,6 +76,8 @@ class Sign:
     sequence: int | None = None  # of a collective, where the sign tells
     is_exception: bool = False
     survived: bool = False  # the program reported it and went on
+    place: str = ""  # the program's own innermost frame, where its libraries failed
+    ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
 
 
@@ -120,7 +144,7 @@ _SUMMARY = _TORCHRUN_ROOT.encode()
 
 @lru_cache(maxsize=8)
 def _scanner_for(registry: Registry) -> tuple[tuple[bytes, ...], Scanner]:
-    literals = (HEADER, _SUMMARY, *(trigger.encode() for trigger in registry.by_trigger))
+    literals = (HEADER, _SUMMARY, _WHAT, *(trigger.encode() for trigger in registry.by_trigger))
     return literals, fastest_scanner(literals)
 
 
@@ -146,14 +170,37 @@ def _signs(
             if sign is not None:
                 in_traceback.add(sign.offset)
                 yield sign
+    if _WHAT in wanted:
+        yield from _uncaught(piece, source, registry)
     for literal in wanted:
         for row in registry.by_trigger.get(literal.decode(), ()):
             for position in _occurrences(piece, literal):
                 line = line_at(piece.data, position, source, piece.offset)
                 match = None if line.offset in in_traceback else row.match(line.text)
-                if match is not None:
-                    sign = _sign(row, match, line.text, source, line.rank, line.offset)
+                if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
+                    sign = sign_of(row, match, line.text, source, line.rank, line.offset)
                     yield _with_crash_frames(sign, piece, source)
+
+
+def _uncaught(piece: Piece, source: Source, registry: Registry) -> Iterator[Sign]:
+    """C++ exceptions that ended a process: their message is as good as any other's."""
+    for position in _occurrences(piece, _WHAT):
+        line = line_at(piece.data, position, source, piece.offset)
+        message = line.text.partition(_WHAT.decode())[2]
+        known = registry.exception(f"RuntimeError: {message}")
+        if known is not None and known[0].failure_class is not FailureClass.USER_EXCEPTION:
+            yield sign_of(known[0], known[1], line.text, source, line.rank, line.offset)
+
+
+def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Iterator[str]:
+    """What the same rank wrote just before, where a row asks for it."""
+    if row.before is None:
+        return
+    end = line.offset - piece.offset
+    begin = line_start(piece.data, max(0, end - _BLOCK))
+    for earlier in lines_after(piece.data[:end], begin, source, piece.offset):
+        if earlier.rank == line.rank:
+            yield earlier.text
 
 
 def _occurrences(piece: Piece, literal: bytes) -> list[int]:
@@ -175,25 +222,51 @@ def _occurrences(piece: Piece, literal: bytes) -> list[int]:
 
 def _traceback_at(piece: Piece, position: int, source: Source) -> Traceback | None:
     begin = line_start(piece.data, position)
+    header = line_at(piece.data, position, source, piece.offset)
+    folded = unfolded(_whole_line(piece, begin), header.rank, header.offset)
+    if folded:
+        told = read_traceback(folded, None)
+        return None if told is None else replace(told, survived=True)
     before = None
     if begin > 1:
         before = line_at(piece.data, begin - 2, source, piece.offset)
-    return read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
+    told = read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
+    if told is None:
+        return None
+    if _QUOTED.match(header.text):
+        return replace(told, rank=_rank_of_block(piece, begin, told.rank))
+    spawned = None if before is None else _SPAWNED.match(before.text)
+    return told if spawned is None else replace(told, rank=int(spawned[1]))
+
+
+def _whole_line(piece: Piece, begin: int) -> str:
+    """A line that holds a whole traceback is longer than other lines are ever read."""
+    end = piece.data.find(b"\n", begin, begin + MARGIN)
+    return piece.data[begin : end if end >= 0 else begin + MARGIN].decode("utf-8", "replace")
+
+
+def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | None:
+    """Whose traceback torchrun quotes: it says so a few lines above."""
+    above = piece.data[max(0, begin - _BLOCK) : begin].decode("utf-8", "replace")
+    told = _TORCHRUN_RANK.findall(above)
+    return int(told[-1]) if told else otherwise
 
 
 def _exception_sign(traceback: Traceback, source: Source, registry: Registry) -> Sign | None:
-    known = registry.exception(traceback.exception, traceback.innermost)
+    raised = Raised(traceback.innermost, traceback.own_line)
+    known = registry.exception(traceback.exception, raised)
     if known is None:
         return None
     row, match = known
-    frames = " > ".join(frame.name for frame in traceback.frames[-_FRAMES_IN_SIGNATURE:])
-    first_line = traceback.exception.split("\n", 1)[0]
-    kind, _, message = first_line.partition(":")
+    innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
+    frames = _RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
+    kind, _, message = traceback.headline.partition(":")
     words = f"{kind}: {stable(message)}"
     return replace(
-        _sign(row, match, first_line, source, traceback.rank, traceback.offset),
+        sign_of(row, match, traceback.headline, source, traceback.rank, traceback.offset),
         signature=f"{frames} > {words}" if frames else words,
         is_exception=True,
+        place=traceback.place,
         survived=traceback.survived,
         leads_on=traceback.link is not None,
     )
@@ -216,20 +289,30 @@ def _chained(signs: Iterable[Sign]) -> tuple[Sign, ...]:
 
 
 def _told_by(chain: list[Sign]) -> Sign:
+    """The sign that says most. What is raised while a record is read is the record's fault, whatever its words."""
     best = max(chain, key=lambda sign: (sign.role is not Role.CASCADE, sign.certainty.weight))
-    return replace(best, survived=chain[0].survived)
+    reader = next((sign for sign in chain if sign.pattern == LOADER_WORKER), None)
+    if reader is not None and best.failure_class in {*_OF_THE_RECORD, reader.failure_class}:
+        best = replace(reader, signature=chain[-1].signature)
+    place = best.place or next((sign.place for sign in chain if sign.place), "")
+    return replace(
+        best,
+        signature=f"{place} > {best.signature}" if place else best.signature,
+        survived=chain[0].survived,
+        ends=chain[-1].offset,
+    )
 
 
 def _with_crash_frames(sign: Sign, piece: Piece, source: Source) -> Sign:
-    """Two crashes are the same bug if they happened in the same place."""
-    if sign.failure_class not in _CRASHES:
+    """Two crashes or hangs are the same bug if they happened in the same place."""
+    if sign.failure_class not in _SHOW_A_STACK:
         return sign
     under = lines_after(piece.data, sign.offset - piece.offset, source, piece.offset)
     frames = crash_frames(line for line in under if line.rank == sign.rank)
     return replace(sign, signature=" > ".join([sign.signature, *frames]))
 
 
-def _sign(
+def sign_of(
     row: Pattern, match: re.Match[str], text: str, source: Source, rank: int | None, offset: int
 ) -> Sign:
     groups = {name: value for name, value in match.groupdict().items() if value}
@@ -268,4 +351,4 @@ def _summaries(piece: Piece, source: Source) -> Iterator[Summary]:
 
 def stable(text: str) -> str:
     """A message without what differs between hosts, ranks and steps."""
-    return _DIGITS.sub("<n>", normalise(_HOST.sub("<host>", text)))
+    return _DIGITS.sub("<n>", normalise(_RANDOM.sub("id", _HOST.sub("<host>", text))))

@@ -51,6 +51,7 @@ class Role(StrEnum):
     CASCADE = "cascade"  # only follows from another rank's failure
     WAITING = "waiting"  # waited in vain; the blame is on a rank that does not say so
     CONFIRM = "confirm"  # names the cause of a death that another fact reports
+    STANDING = "standing"  # where a rank stood when its stack was asked for
 
 
 class Certainty(StrEnum):

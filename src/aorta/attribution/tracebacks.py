@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
@@ -15,9 +15,12 @@ _BOXED_FRAME = re.compile(r"(?P<file>[^\s│]+\.py):(?P<line>\d+) in (?P<functio
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
 _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
-_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG)\b|^[EWI]\d{4} ")
-_IN_THREAD = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
+_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{4} ")
+_IGNORED = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
 _CRASH_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
+_LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python\d|^<frozen ")
+_CARETS = re.compile(r"^[\s~^]*$")
+_BOXED_LINE = re.compile(r"❱\s*\d+(?P<text>.*)")
 _MOST_LINES = 400
 _MOST_CRASH_LINES = 40
 _CRASH_FRAMES = 3
@@ -37,6 +40,11 @@ class Frame:
     file: str
     line: int
     function: str
+    text: str = ""  # of the source line, where it was shown
+
+    @property
+    def is_library(self) -> bool:
+        return _LIBRARY.search(self.file) is not None
 
     @property
     def name(self) -> str:
@@ -59,14 +67,34 @@ class Traceback:
     def innermost(self) -> str | None:
         return self.frames[-1].name if self.frames else None
 
+    @property
+    def headline(self) -> str:
+        return self.exception.split("\n", 1)[0]
+
+    @property
+    def own_frame(self) -> Frame | None:
+        """The innermost frame of the program itself, below which only libraries stand."""
+        return next((frame for frame in reversed(self.frames) if not frame.is_library), None)
+
+    @property
+    def own_line(self) -> str:
+        return self.own_frame.text if self.own_frame else ""
+
+    @property
+    def place(self) -> str:
+        return self.own_frame.name if self.own_frame else ""
+
 
 def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | None:
     """The traceback whose header is the first of `lines`; lines of other ranks in between are passed over."""
     reader = iter(lines)
     header = next(reader, None)
-    if header is None or _HEADER not in header.text:
+    if header is None or _HEADER not in header.text or _is_ignored(before):
         return None
-    own = (line for line in islice(reader, _MOST_LINES) if line.rank == header.rank)
+    margin = len(header.text) - len(header.text.lstrip(" "))
+    own = (
+        _without(margin, line) for line in islice(reader, _MOST_LINES) if line.rank == header.rank
+    )
     frames: list[Frame] = []
     for line in own:
         text = _GROUP_MARGIN.sub("", line.text)
@@ -87,7 +115,36 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
                 link=link,
                 survived=_survived(header, before),
             )
+        elif frames:
+            frames[-1] = _with_source(frames[-1], text)
     return None
+
+
+def unfolded(text: str, rank: int | None, offset: int) -> list[Line]:
+    """The lines of a traceback that a structured logger folded into one; none if this one is not folded."""
+    at = text.find(_HEADER)
+    if at < 0 or "\\n" not in text[at:]:
+        return []
+    lines = text[at:].replace('\\"', '"').replace("\\\\", "\\").split("\\n")
+    return [Line(line.rstrip('"}] '), rank, offset) for line in lines]
+
+
+def _without(margin: int, line: Line) -> Line:
+    """`line` moved left as far as its header stands to the right: launchers quote tracebacks with a margin."""
+    if margin and line.text[:margin].isspace():
+        return replace(line, text=line.text[margin:])
+    return line
+
+
+def _with_source(frame: Frame, text: str) -> Frame:
+    """The frame with the source line that is printed under it, the first that is one."""
+    boxed = _BOXED_LINE.search(text)
+    if boxed is not None:
+        return replace(frame, text=boxed["text"].strip("│ "))
+    shown = text.strip()
+    if frame.text or _CARETS.match(text) or not text.startswith("    "):
+        return frame
+    return replace(frame, text=shown)
 
 
 def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
@@ -122,4 +179,9 @@ def _after(lines: Iterable[Line]) -> tuple[list[str], Link | None]:
 def _survived(header: Line, before: Line | None) -> bool:
     if before is None or before.rank != header.rank:
         return False
-    return bool(_LOGGED.search(before.text) or _IN_THREAD.match(before.text))
+    return _LOGGED.search(before.text) is not None
+
+
+def _is_ignored(before: Line | None) -> bool:
+    """Whether the interpreter itself says that this one ends nothing but a thread or a destructor."""
+    return before is not None and _IGNORED.match(before.text) is not None

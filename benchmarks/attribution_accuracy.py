@@ -1,0 +1,130 @@
+"""How often attribution is right, and whether it knows: over the corpus of real failures, set by set.
+
+`tuning` is what the patterns were first written against. Every other set was written, with its truth, before any rule had seen
+it, and measured once before anything was learned from it: that first look is the estimate for failures to come, and is
+printed beside today's figure. The sets `fresh`, `newest`, `last` and `gpu` followed one another in this order, and hold many
+failures that were made to look like what they are not.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aorta.attribution import Attribution, attribute
+from aorta.attribution.causes import UNEXPLAINED
+from aorta.attribution.finding import CONFIDENCE
+from aorta.attribution.taxonomy import Certainty
+from benchmarks.faults.corpus import Case, cases
+
+FIRST_LOOKS = Path(__file__).parent / "results" / "first_looks.json"
+EARLIER = {  # class right, root right, false STOPs, user errors stopped; of the jobs that failed as meant
+    "held_back": (32, 29, 32, 0, "9 of 10"),
+    "later": (20, 14, 20, 0, "3 of 6"),
+    "unseen": (20, 17, 20, 2, "4 of 5"),
+}
+SETS = ("fresh", "newest", "last", "gpu")
+SAME_SCALE = SETS[1:]  # first looked at with the confidences measured from `fresh`
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was said about one job, beside what is true of it."""
+
+    case: Case
+    failure_class: str
+    root: int | None
+    action: str
+    confidence: float
+
+    @property
+    def is_right(self) -> bool:
+        return self.failure_class == self.case.failure_class
+
+    @property
+    def has_root(self) -> bool:
+        return not self.case.root_ranks or self.root in self.case.root_ranks
+
+
+def report() -> None:
+    corpus = {case.name: case for case in cases()}
+    results = {name: attribute(case.evidence()) for name, case in corpus.items()}
+    today = [_today(corpus[name], result) for name, result in results.items()]
+    first = [_first(corpus[row["job"]], row) for row in json.loads(FIRST_LOOKS.read_text())]
+    accuracy(today, first)
+    took = sorted(result.elapsed_ms for result in results.values())
+    print(f"time to verdict: median {took[len(took) // 2]:.0f} ms, slowest {took[-1]:.0f} ms")
+    print("targets: no false STOP; 90 % of user errors stopped at the first failure")
+    calibration(today, [look for look in first if look.case.half in SAME_SCALE])
+
+
+def _today(case: Case, result: Attribution) -> Look:
+    finding = result.finding
+    return Look(
+        case, finding.failure_class, finding.root.rank, result.decision.action, finding.confidence
+    )
+
+
+def _first(case: Case, row: dict[str, object]) -> Look:
+    root, confidence = row["root"], row["confidence"]
+    return Look(
+        case,
+        str(row["class"]),
+        root if isinstance(root, int) else None,
+        str(row["action"]),
+        confidence if isinstance(confidence, float) else 0.0,
+    )
+
+
+def accuracy(today: list[Look], first: list[Look]) -> None:
+    print(
+        f"\n{'corpus':14} {'jobs':>4} {'class':>6} {'root':>6} {'false STOP':>11} {'user errors stopped':>20}"
+    )
+    for half in ("tuning", *EARLIER, *SETS):
+        row(half, [look for look in today if look.case.half == half])
+        if half in EARLIER:
+            of, right, root, wrong, stopped = EARLIER[half]
+            print(f"{'  first look':14} {of:4} {right:6} {root:6} {wrong:11} {stopped:>20}")
+        elif half in SETS:
+            row("  first look", [look for look in first if look.case.half == half])
+    row("all", today)
+
+
+def row(name: str, looks: list[Look]) -> None:
+    right = sum(look.is_right for look in looks)
+    root = sum(look.has_root for look in looks)
+    stops = [look.case for look in looks if look.action == "STOP"]
+    wrong = sum(case.decision != "STOP" for case in stops)
+    user = sum(look.case.user_error for look in looks)
+    stopped = sum(case.user_error for case in stops)
+    print(f"{name:14} {len(looks):4} {right:6} {root:6} {wrong:11} {f'{stopped} of {user}':>20}")
+
+
+def calibration(today: list[Look], first: list[Look]) -> None:
+    """Stated confidence against how often it was right. Today's share is of jobs that were learned from."""
+    print("\nconfidence     at the first look                since then      all jobs today")
+    print("               stated  right                   stated          right")
+    stated_now = {
+        "certain": CONFIDENCE[Certainty.CERTAIN],
+        "likely": CONFIDENCE[Certainty.LIKELY],
+        "weak": CONFIDENCE[Certainty.WEAK],
+        "unexplained": UNEXPLAINED,
+    }
+    for band, now in stated_now.items():
+        then = [look for look in first if _band(look.confidence, _THEN) == band]
+        here = [look for look in today if _band(look.confidence, _NOW) == band]
+        mean = sum(look.confidence for look in then) / max(1, len(then))
+        print(f"{band:14} {mean:5.2f}   {_share(then):22}  {now:5.2f}           {_share(here)}")
+
+
+_THEN = (("certain", 0.88), ("likely", 0.7), ("weak", 0.4), ("unexplained", 0.0))
+_NOW = (("certain", 0.8), ("likely", 0.6), ("weak", 0.3), ("unexplained", 0.0))
+
+
+def _band(confidence: float, bands: Iterable[tuple[str, float]]) -> str:
+    return next(name for name, least in bands if confidence >= least)
+
+
+def _share(looks: list[Look]) -> str:
+    right = sum(look.is_right for look in looks)
+    return f"{right} of {len(looks)} ({right / len(looks):.0%})" if looks else "none"
