@@ -4,8 +4,6 @@ import json
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,57 +11,12 @@ import pytest
 import yaml
 
 from aorta_cli import Finished, aorta
-from git_images import with_git
-from git_repositories import Repository
+from nightly import BUILD, TEST, World, day
 from services.engines import DockerEngine, Engine, PodmanEngine
-from services.images import Rootfs
 from services.registry import Registry
 
 DAYS = 12
 BROKEN_ON = 7  # the first day whose container fails
-COMMITS = 8  # of each package between two days
-
-
-BUILD = "cp /opt/jax/broken /installed"
-TEST = "mkdir -p /triage-tool-output; cp /installed /triage-tool-output/kept; grep -q no /installed || { echo Error: nn_test; exit 1; }"
-
-
-@dataclass(frozen=True)
-class World:
-    """Repositories of two packages, and which of their commits each day's container was made from."""
-
-    jax: list[str]
-    xla: list[str]
-    culprit: str
-    rootfs: dict[str, Rootfs]
-
-
-def day(number: int) -> str:
-    return (date(2024, 9, 1) + timedelta(days=number)).isoformat()
-
-
-@pytest.fixture(scope="session")
-def world(busybox: Rootfs, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The day before the break and the day of it differ in COMMITS commits of each package; jax's fifth is the culprit.
-
-    Both repositories hold every commit, so that nothing has to be fetched.
-    """
-    root = tmp_path_factory.mktemp("world")
-    repositories = {name: Repository.create(root / name) for name in ("jax", "xla")}
-    shas: dict[str, list[str]] = {"jax": [], "xla": []}
-    for i in range(COMMITS + 1):
-        for name, repository in repositories.items():
-            broken = "yes" if name == "jax" and i >= 5 else "no"
-            files = {"number": f"{i}\n", "broken": f"{broken}\n"}
-            shas[name].append(repository.commit(f"{name} {i}", files))
-    images = {}
-    for side, commit in (("good", 0), ("bad", COMMITS)):
-        for name, repository in repositories.items():
-            repository.git("checkout", "--quiet", "--detach", shas[name][commit])
-        here = {f"/opt/{name}": repository.path for name, repository in repositories.items()}
-        scripts = {"/usr/bin/build-jax.sh": BUILD, "/usr/bin/test-jax.sh": TEST}
-        images[side] = with_git(busybox, root / side, here, scripts)
-    return World(shas["jax"], shas["xla"], shas["jax"][5], images)
 
 
 PACKAGES = [
@@ -123,15 +76,10 @@ def images_of(engine: Engine, world: World) -> dict[str, str]:
 def test_from_dated_containers_to_the_commit(
     docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
-    made = images_of(docker_engine, world)
     listed = [n for n in range(DAYS) if n not in (BROKEN_ON + 2, BROKEN_ON - 3)]  # holes
-    for number in listed:
-        side = "bad" if number >= BROKEN_ON else "good"
-        reference = f"{oci_registry.address}/nightly/jax:jax-{day(number)}"
-        docker_engine("tag", made[side], reference)
-        docker_engine("push", "--quiet", reference)
-        docker_engine("rmi", reference)
-    template = f"{oci_registry.address}/nightly/jax:{{container}}-{{date}}"
+    template = world.publish(
+        oci_registry, "nightly/jax", [day(n) for n in listed], first_bad=day(BROKEN_ON)
+    )
     done = aorta(  # without a spec: the preset knows the packages of these images
         "bisect",
         "--container",
@@ -171,12 +119,9 @@ def test_from_dated_containers_to_the_commit(
 def test_a_series_that_never_passes_says_so(
     docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
-    made = images_of(docker_engine, world)
-    for number in (1, 3, 9):
-        reference = f"{oci_registry.address}/nightly/never:jax-{day(number)}"
-        docker_engine("tag", made["bad"], reference)
-        docker_engine("push", "--quiet", reference)
-    template = f"{oci_registry.address}/nightly/never:{{container}}-{{date}}"
+    template = world.publish(
+        oci_registry, "nightly/never", [day(1), day(3), day(9)], first_bad=day(0)
+    )
     arguments = ("--container", "jax", "--container-url-template", template)
     planned = bisect(tmp_path, {}, docker_engine, *arguments, "--dry-run")
     assert planned.json()["containers"]["days"] == [day(1), day(3), day(9)]
@@ -251,7 +196,7 @@ image = options["--container-image"]
 root = image + ".root" if image.endswith(".sqsh") else os.environ["SRUN_" + image.upper()]
 scratch = None
 if "--container-save" in options:
-    scratch = options["--container-save"].replace(".unfinished.sqsh", "") + ".root"
+    scratch = options["--container-save"].replace("/saving/", "/") + ".root"
     subprocess.run(["cp", "-a", root + "/.", scratch], check=True)
     root = scratch
 for mount in filter(None, options.get("--container-mounts", "").split(",")):
@@ -261,7 +206,8 @@ for mount in filter(None, options.get("--container-mounts", "").split(",")):
         os.rmdir(root + target) if not os.listdir(root + target) else None
 code = subprocess.run(["chroot", root, *words]).returncode
 if code == 0 and scratch:
-    open(options["--container-save"], "w").close()
+    with open(options["--container-save"], "wb") as saved:
+        saved.write(b"hsqs" + bytes(92))
 sys.exit(code)
 """
 

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.interval import Interval
 
 AXIS = "container"
+_OF_PYXIS = (
+    ("--container-remap-root", "--no-container-remap-root"),
+    ("--container-writable", "--container-readonly"),
+)
 
 _VERDICTS = {
     GallopVerdict.DOES_NOT_FAIL: ("did_not_reproduce", "the newest container does not fail"),
@@ -72,8 +76,16 @@ def environment_of(containers: ContainersSpec) -> Environment:
         "bisection",
         RUNTIME_KINDS[containers.runtime],
         mounts=(*_absolute(containers.mounts), *mounts),
-        options=containers.options,
+        options=(*_defaults(containers), *containers.options),
     )
+
+
+def _defaults(containers: ContainersSpec) -> Iterator[str]:
+    """As in the other engines' containers: root inside, and a file system that can be written."""
+    if containers.runtime == "pyxis":
+        for default, opposite in _OF_PYXIS:
+            if not {default, opposite} & set(containers.options):
+                yield default
 
 
 def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:

@@ -6,13 +6,14 @@ All checkouts come first, then the builds in the order of the packages, since on
 import hashlib
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.building import Order
-from aorta.bisect.imaging import ImageJob
+from aorta.bisect.imaging import SAVING, ImageJob
 from aorta.bisect.package import Package, Versions, version_variables
 from aorta.bisect.trees import set_key
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
@@ -102,6 +103,7 @@ class Images:
         if self._base.environment.kind not in ENGINES:
             for file in self._root.glob("*.sqsh"):
                 file.unlink(missing_ok=True)
+            shutil.rmtree(self._root / SAVING, ignore_errors=True)
             return
         client, _ = client_of(ENGINES[self._base.environment.kind], self._base.environment.options)
         kept = self._root / "made.txt"

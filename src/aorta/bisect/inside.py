@@ -10,8 +10,9 @@ from pathlib import Path
 from aorta.bisect.git import GitAnswer, RunGit
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Environment, TrialSpec
+from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes import launch_for
+from aorta.runtimes.pyxis import ONCE
 
 _GIT = "git -c safe.directory='*'"
 _PATIENCE = 3600  # an image may have to be pulled first
@@ -33,9 +34,10 @@ class Inside:
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        trial = TrialSpec(
-            argv, self._scratch, self._scratch, "question", environment=self.environment
-        )
+        environment = self.environment
+        if environment.kind is RuntimeKind.PYXIS:
+            environment = replace(environment, options=(*environment.options, *ONCE))
+        trial = TrialSpec(argv, self._scratch, self._scratch, "question", environment=environment)
         launch = launch_for(trial)
         try:
             done = subprocess.run(
