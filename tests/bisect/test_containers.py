@@ -25,7 +25,13 @@ PACKAGES = [
 ]
 
 
-def bisect(tmp_path: Path, spec: dict[str, Any], engine: Engine | None, *more: str) -> Finished:
+def bisect(
+    tmp_path: Path,
+    spec: dict[str, Any],
+    engine: Engine | None,
+    *more: str,
+    cache: Path | None = None,
+) -> Finished:
     file = tmp_path / "bisect.yaml"
     file.write_text(yaml.safe_dump({"packages": PACKAGES, **spec}))
     environ = engine.environ if engine else {}
@@ -44,7 +50,7 @@ def bisect(tmp_path: Path, spec: dict[str, Any], engine: Engine | None, *more: s
         "-c",
         TEST,
         cwd=tmp_path,
-        env={**environ, "AORTA_CACHE_DIR": str(tmp_path / "cache")},
+        env={**environ, "AORTA_CACHE_DIR": str(cache or tmp_path / "cache")},
     )
 
 
@@ -113,6 +119,35 @@ def test_from_dated_containers_to_the_commit(
         command = result["reproduce"][side]
         shown = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, check=False)
         assert shown.returncode == code, shown.stderr
+
+
+@pytest.mark.xdist_group("docker")
+def test_outcomes_of_dated_images_are_shared_between_runs_until_a_tag_moves(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(n) for n in range(6)]
+    template = world.publish(oci_registry, "nightly/shared", days, first_bad=day(3))
+    words = ("--container", "jax", "--container-url-template", template)
+    spec: dict[str, Any] = {"packages": []}
+
+    def run(name: str) -> dict[str, Any]:
+        (tmp_path / name).mkdir()
+        done = bisect(tmp_path / name, spec, docker_engine, *words, cache=tmp_path / "cache")
+        result: dict[str, Any] = done.json()
+        return result
+
+    first, second = run("one"), run("two")
+    assert first["cached"] == 0
+    assert first["tests"] > 0
+    assert second["culprits"] == first["culprits"]
+    assert second["tests"] < first["tests"]
+    assert second["cached"] > 0
+    days_tried = Path(second["output_dir"]) / "stages" / "containers" / "trials"
+    assert not days_tried.exists()
+    world.publish(oci_registry, "nightly/shared", [day(5)], first_bad=day(9))
+    docker_engine("rmi", template.format(container="jax", date=day(5)))
+    moved = run("three")
+    assert moved["status"] == "did_not_reproduce"
 
 
 @pytest.mark.xdist_group("docker")
@@ -256,7 +291,8 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
     assert result["culprits"][0]["bad"] == world.culprit
     calls = [json.loads(line) for line in (tmp_path / "srun.log").read_text().splitlines()]
     saves = [options["--container-save"] for options, _ in calls if "--container-save" in options]
-    assert len(saves) == len(set(saves)) == result["builds"] + result["checks"]["builds"]
+    made = result["builds"] + result["checks"]["builds"]
+    assert len(saves) == len(set(saves)) == made + 1  # and the container itself, got once
     tests = [options for options, words in calls if words == ["sh", "-c", script]]
     outputs = [
         mount

@@ -7,7 +7,7 @@ begins, and adds its own; what could not be told is never kept.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,12 +53,25 @@ class OutcomeCache:
         return (self._root or Path()) / digest[:2] / digest
 
 
-def files_named_in(command: tuple[str, ...], directory: Path) -> dict[str, str]:
-    """A digest of every file of the host that the command names: an edited script is another question."""
+def files_named_in(
+    command: Sequence[str], directory: Path, mounts: Sequence[str] = ()
+) -> dict[str, str]:
+    """A digest of every file of the host that the command names, also by its place in a container: an edited script is
+    another question.
+    """
     found: dict[str, str] = {}
     for word in command:
-        path = directory / word
-        with suppress(OSError, ValueError):
-            if path.is_file():
-                found[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in (directory / word, *_behind(word, directory, mounts)):
+            with suppress(OSError, ValueError):
+                if path.is_file():
+                    found[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return found
+
+
+def _behind(word: str, directory: Path, mounts: Sequence[str]) -> Iterator[Path]:
+    """The files of the host that a path in the container leads to."""
+    for mount in mounts:
+        source, _, rest = mount.partition(":")
+        target = rest.partition(":")[0].rstrip("/")
+        if target and (word == target or word.startswith(f"{target}/")):
+            yield directory / Path(source).expanduser() / word[len(target) :].lstrip("/")

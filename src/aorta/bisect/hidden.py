@@ -22,6 +22,7 @@ class Sides:
     failing: str | None
     confidence: float | None = None
     names: tuple[str, str] | None = None
+    cached: int = 0  # outcomes of other runs that were used to find them
 
 
 def explain_hidden_variable(

@@ -120,7 +120,13 @@ class Images:
         return any(versions[name] != self._base.versions.get(name) for name in names)
 
     def _key(self, versions: Versions) -> str:
-        content = [self._base.digest, set_key(self._packages, versions), sorted(self._build_env)]
+        """Of this run alone: another one may be removing its own images by now."""
+        content = [
+            str(self._root.absolute()),
+            self._base.digest,
+            set_key(self._packages, versions),
+            sorted(self._build_env.items()),
+        ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def _exists(self, target: str) -> bool:

@@ -133,7 +133,7 @@ def is_whole(image: Path) -> bool:
     if len(head) < _SQUASHFS_HEAD.size:
         return False
     magic, used = _SQUASHFS_HEAD.unpack(head)
-    return magic == b"hsqs" and length >= used
+    return bool(magic == b"hsqs" and length >= used)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,8 @@ def _search(
     search = TimelineBisection(timeline, settings)
     for vector, counts in (assume or {}).items():
         search.assume(vector, counts)
-    remembered = Remembered(search, _known_outcomes(setting, name, timeline, packages))
+    known = _known_outcomes(setting, name, timeline, packages)
+    remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     workshop = setting.workshop(packages)
     experiment = VersionsExperiment(setting.command, packages, workshop)
     listeners = [*setting.on_search(search), _cache_listener(setting.cache, packages)]

@@ -5,7 +5,7 @@ its journal when the run is resumed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.bisect.building import BuildFirst, Workshop
@@ -65,7 +65,7 @@ class Stages:
             SameJudge(OneTrial()),
             experiment,
             {**self._fingerprint, "stage": name},
-            budget=self._place.budget,
+            budget=self._left(),
         )
         executor = self._place.executor()
         place = BuildFirst(executor, workshop) if workshop else executor
@@ -78,6 +78,16 @@ class Stages:
                 answer = stage.answer(question, place, everyone)
         self.answers[name] = answer
         return answer
+
+    def _left(self) -> Budget:
+        """One budget for all stages: what the earlier ones spent is gone."""
+        budget, earlier = self._place.budget, self.answers.values()
+        trials, seconds = budget.max_trials, budget.max_seconds
+        if trials is not None:
+            trials = max(0, trials - sum(len(answer.records) for answer in earlier))
+        if seconds is not None:
+            seconds = max(0.0, seconds - sum(answer.ending.seconds for answer in earlier))
+        return replace(budget, max_trials=trials, max_seconds=seconds)
 
     def stage_path(self, name: str) -> Path:
         return self.path if name == MAIN else self.path / "stages" / name

@@ -82,8 +82,27 @@ def _bisect_on_host(request: Request) -> Findings:
             side: reproduce_on_host(shown.packages, spec.command, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
-        run.write(findings, outcome)
+        run.write(findings, shown_of(outcome, run.stages))
     return findings
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The two states that matter: their stage, and by side the key of their configuration."""
+
+    stage: str
+    keys: Mapping[str, str]
+
+
+def shown_of(outcome: Outcome, stages: Stages) -> Shown | None:
+    found = outcome.inner or outcome.main
+    interval = found.interval
+    if interval is None:
+        return None
+    stage = MAIN if outcome.inner is None else _last_merge(stages)
+    vectors = {"good": interval.good, "bad": interval.bad}
+    versions = found.search.timeline.versions
+    return Shown(stage, {s: Point.of(versions(v)).config_key for s, v in vectors.items()})
 
 
 class Run:
@@ -135,12 +154,18 @@ class Run:
             self.stages,
             command or self.command(),
             workshop,
-            OutcomeCache(request.cache, {**_question(request), "image": image}),
+            OutcomeCache(
+                request.cache, {**_question(request), **_building(request), "image": image}
+            ),
             request.spec.confidence,
             check_ends=not request.spec.skip_precondition_checks,
             checks=request.checks,
             on_search=self._show_search,
         )
+
+    def cache_of_image(self, digest: str) -> OutcomeCache:
+        """Outcomes of an image as it is."""
+        return OutcomeCache(self.request.cache, {**_question(self.request), "image": digest})
 
     def _show_search(self, search: TimelineBisection) -> list[Listener]:
         """The first search is over the whole timeline; later ones look closer at a part of it."""
@@ -150,22 +175,16 @@ class Run:
         self.request.on_belief(lambda: list(search.belief.atoms()))
         return [StepsLeft(search, self.say)]
 
-    def write(self, findings: Findings, outcome: Outcome | None) -> None:
+    def write(self, findings: Findings, shown: Shown | None) -> None:
         """The artifacts; also of a run that was cut short."""
         path = self.stages.path
         findings.output_dir = str(path)
-        sides: dict[str, Path] = {}
         for name, answer in self.stages.answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
-        if outcome is not None and (interval := (outcome.inner or outcome.main).interval):
-            shown = outcome.inner or outcome.main
-            name = MAIN if outcome.inner is None else _last_merge(self.stages)
-            keys = {
-                side: Point.of(shown.search.timeline.versions(vector)).config_key
-                for side, vector in (("good", interval.good), ("bad", interval.bad))
-            }
-            records = self.stages.answers[name].records
-            sides = link_sides(path, self.stages.stage_path(name), records, keys)
+        sides: dict[str, Path] = {}
+        if shown is not None:
+            records = self.stages.answers[shown.stage].records
+            sides = link_sides(path, self.stages.stage_path(shown.stage), records, shown.keys)
         records = [r for answer in self.stages.answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
         write_atomically(
@@ -190,7 +209,7 @@ def fingerprint(request: Request) -> dict[str, object]:
     content = spec.model_dump(mode="json", exclude={"command", "timeout", "build_timeout"})
     return {
         "command": list(spec.command),
-        "files of the command": files_named_in(spec.command, request.directory),
+        "files of the command": _files(request),
         "spec": content,
     }
 
@@ -198,22 +217,34 @@ def fingerprint(request: Request) -> dict[str, object]:
 def _question(request: Request) -> dict[str, object]:
     """What decides the outcome of a state, apart from its versions and its image."""
     spec = request.spec
-    builds: Mapping[str, object] = {
-        p.name: [p.path, p.build, p.cherry_pick, p.env] for p in spec.packages
-    }
+    place = spec.containers
     return {
         "command": list(spec.command),
-        "files": files_named_in(spec.command, request.directory),
+        "files": _files(request),
         "oracle": for_bisection(spec.oracle).model_dump(mode="json"),
         "env": dict(spec.env),
         "timeout": spec.timeout,
-        "builds": builds,
+        "place": [place.runtime, place.mounts, place.options] if place else None,
+    }
+
+
+def _building(request: Request) -> dict[str, object]:
+    """What decides how a version set is made."""
+    spec = request.spec
+    return {
+        "builds": {p.name: [p.path, p.build, p.cherry_pick, p.env] for p in spec.packages},
         "repositories": [str(request.directory / p.path) for p in spec.packages if p.path],
     }
+
+
+def _files(request: Request) -> dict[str, str]:
+    containers = request.spec.containers
+    mounts = containers.mounts if containers else ()
+    return files_named_in(request.spec.command, request.directory, mounts)
 
 
 def _last_merge(stages: Stages) -> str:
     return max(name for name in stages.answers if name.startswith("merge-"))
 
 
-__all__ = ["Request", "Run", "bisect", "fingerprint"]
+__all__ = ["Request", "Run", "Shown", "bisect", "fingerprint", "shown_of"]

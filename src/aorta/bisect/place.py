@@ -1,0 +1,70 @@
+"""Where trials in containers run: the environment they share, and the command as it runs in there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aorta.bisect.experiment import ProbedCommand
+from aorta.bisect.oci import digest_of
+from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
+from aorta.core.errors import UsageError
+from aorta.core.trial import Environment, RuntimeKind
+from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.engine import client_of, present_image
+
+_OF_PYXIS = (
+    ("--container-remap-root", "--no-container-remap-root"),
+    ("--container-writable", "--container-readonly"),
+)
+
+
+def environment_of(containers: ContainersSpec) -> Environment:
+    if containers.runtime == "host":
+        raise UsageError("containers run under docker, podman or pyxis; choose --container-runtime")
+    cache = containers.bazel_cache
+    mounts = (f"{cache}:{cache}",) if cache and cache.startswith("/") else ()
+    return Environment(
+        "bisection",
+        RUNTIME_KINDS[containers.runtime],
+        mounts=(*_absolute(containers.mounts), *mounts),
+        options=(*_defaults(containers), *containers.options),
+    )
+
+
+def _defaults(containers: ContainersSpec) -> Iterator[str]:
+    """As in the other engines' containers: root inside, and a file system that can be written."""
+    if containers.runtime == "pyxis":
+        for default, opposite in _OF_PYXIS:
+            if not {default, opposite} & set(containers.options):
+                yield default
+
+
+def command_inside(
+    command: ProbedCommand, environment: Environment, path: str | None
+) -> ProbedCommand:
+    """The command in the container, from the first package's sources where there are any."""
+    option = "--container-workdir" if environment.kind is RuntimeKind.PYXIS else "--workdir"
+    options = (*environment.options, *([f"{option}={path}"] if path else []))
+    return replace(command, environment=replace(environment, options=options, image="unset"))
+
+
+def digest_in(environment: Environment) -> str | None:
+    """The digest of what would run: of the image that the engine has, else of the one the registry would give.
+
+    None where nobody can say: a squashfs file, or a registry that does not answer.
+    """
+    reference = str(environment.image)
+    if environment.kind in ENGINES:
+        client, _ = client_of(ENGINES[environment.kind], environment.options)
+        present = present_image(client, reference)
+        if present is not None:
+            return present.digest
+    return digest_of(reference)
+
+
+def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:
+    """Relative sources are relative to where the user stands."""
+    return tuple(
+        f"{Path(source).expanduser().absolute()}:{rest}"
+        for source, _, rest in (mount.partition(":") for mount in mounts)
+    )
