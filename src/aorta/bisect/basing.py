@@ -32,7 +32,7 @@ def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
         return environment
     if image.startswith((".", "/")):
         return environment
-    return replace(environment, image=_made(run, environment, ":", {}, root))
+    return replace(environment, image=_made(run, environment, "true", {}, root))
 
 
 def base_of(

@@ -21,7 +21,7 @@ from aorta.bisect.verb import Run
 from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.engine import events
-from aorta.engine.events import Event
+from aorta.engine.events import Event, Listener
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.engine.session import Answer
 from aorta.search.bisection import Settings
@@ -56,7 +56,11 @@ def between_days(
         run.cache_of_image,
     )
     remembered = Remembered(search, earlier.of)
-    answer = run.stages.drive(STAGE, remembered, experiment, listeners=[earlier.keep])
+    listeners: list[Listener] = [earlier.keep]
+    if run.metric:
+        run.metric.take_samples()
+        listeners.append(run.metric.listen)
+    answer = run.stages.drive(STAGE, remembered, experiment, listeners=listeners, judges=run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
         findings = _unfinished(search, answer, family, interval)

@@ -6,6 +6,7 @@ from typing import Any
 
 from aorta.bisect.git import web_address
 from aorta.bisect.investigation import Found, Outcome
+from aorta.bisect.metric import Metric
 from aorta.bisect.package import Package, moving
 from aorta.core.exits import Exit
 from aorta.core.point import Purpose
@@ -42,6 +43,7 @@ class Findings:
     containers: dict[str, str | None] = field(
         default_factory=lambda: {"last_good": None, "first_bad": None}
     )
+    metric: dict[str, Any] | None = None  # the two levels of the number that decided
     rates: dict[str, float | None] = field(default_factory=lambda: {"good": None, "bad": None})
     builds: int = 0
     tests: int = 0
@@ -77,6 +79,19 @@ def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
     return findings
 
 
+def levels_found(metric: Metric) -> dict[str, Any] | None:
+    levels = metric.levels
+    if levels is None:
+        return None
+    good, bad = levels.centres
+    return {
+        "name": metric.oracle.key or metric.oracle.pattern,
+        "good": {"mean": good, "values": len(levels.good)},
+        "bad": {"mean": bad, "values": len(levels.bad)},
+        "noise": levels.spread,
+    }
+
+
 def exit_code(status: str, answers: Sequence[Answer]) -> int:
     cut = next((a.ending for a in answers if a.ending.reason is not Reason.DONE), None)
     if cut is not None:
@@ -87,6 +102,8 @@ def exit_code(status: str, answers: Sequence[Answer]) -> int:
 def _status(outcome: Outcome) -> str:
     main = outcome.main
     ends = main.search.ends
+    if main.alike:
+        return "inconsistent"
     if ends in _ENDS:
         return _ENDS[ends][0]
     shown = outcome.inner or main
@@ -103,6 +120,8 @@ def _describe_ends(findings: Findings, main: Found) -> None:
     search, ends = main.search, main.search.ends
     findings.good = main.versions(search.timeline.state(0))
     findings.bad = main.versions(search.timeline.state(search.timeline.changes))
+    if main.alike:
+        findings.warnings.append(main.alike)
     if ends in _ENDS:
         findings.warnings.append(_ENDS[ends][1] + _last_words(main, ends))
     if ends is EndsVerdict.DIFFER:

@@ -8,24 +8,29 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from aorta.bisect.building import Workshop
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.experiment import Assigns, ProbedCommand, VersionsExperiment
 from aorta.bisect.histories import Line, merged_line
+from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, moving, whole
 from aorta.bisect.stages import MAIN, Stages
 from aorta.core.point import Point, Purpose
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
+from aorta.engine.judge import Judges
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.engine.session import Answer
+from aorta.search import Search
 from aorta.search.bisection import Settings, TimelineBisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.interval import Interval
 from aorta.search.remembered import Remembered
 from aorta.search.timeline import Timeline
+
+KnownT = TypeVar("KnownT")
 
 _SENTINELS = 2
 _SURELY_SILENT = 0.02
@@ -50,6 +55,7 @@ class Setting:
     check_ends: bool = True
     checks: bool = True
     on_search: Callable[[TimelineBisection], Sequence[Listener]] = lambda _: ()
+    metric: Metric | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Found:
     packages: Sequence[Package]
     answer: Answer
     cached: int = 0
+    alike: str | None = None  # why its two ends cannot be told apart
 
     @property
     def interval(self) -> Interval | None:
@@ -132,13 +139,41 @@ def _search(
     search = TimelineBisection(timeline, settings)
     for vector, counts in (assume or {}).items():
         search.assume(vector, counts)
-    known = _known_outcomes(setting, name, timeline, packages)
-    remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     workshop = setting.workshop(packages)
     experiment = VersionsExperiment(setting.command, packages, workshop)
     listeners = [*setting.on_search(search), _cache_listener(setting.cache, packages)]
-    answer = setting.stages.drive(name, remembered, experiment, workshop, listeners)
+
+    def drive(asked: Search, judges: Judges | None = None) -> Answer:
+        return setting.stages.drive(name, asked, experiment, workshop, listeners, judges)
+
+    if setting.metric:
+        listeners.append(setting.metric.listen)
+        ends = _measured_ends(setting.metric, setting, name, search, packages)
+        before = setting.metric.cached
+        answer = drive(ends or search, setting.metric)
+        used = setting.metric.cached - before
+        return Found(search, packages, answer, used, ends.alike if ends else None)
+    known = _known(setting, name, timeline, packages, setting.cache.known)
+    remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
+    answer = drive(remembered)
     return Found(search, packages, answer, remembered.used)
+
+
+def _measured_ends(
+    metric: Metric,
+    setting: Setting,
+    name: str,
+    search: TimelineBisection,
+    packages: Sequence[Package],
+) -> MeasuredEnds | None:
+    """The main search measures its ends first; the searches after it know the two levels already."""
+    cached = setting.cache.known_values
+    metric.remember(_known(setting, name, search.timeline, packages, cached))
+    if name == MAIN and setting.check_ends:
+        return MeasuredEnds(search, metric)
+    if metric.levels is None:
+        metric.take_samples()
+    return None
 
 
 def _look_into_merge(setting: Setting, outcome: Outcome) -> None:
@@ -233,20 +268,24 @@ def _silent(found: Found) -> int:
     return max(2, math.ceil(math.log(_SURELY_SILENT) / math.log(1 - min(bad, 0.99))))
 
 
-def _known_outcomes(
-    setting: Setting, name: str, timeline: Timeline, packages: Sequence[Package]
-) -> dict[str, list[bool]]:
-    """Cached outcomes by the key of their point, as they were when this stage first began: a resumed run must not
-    take its own trials for those of another.
+def _known(
+    setting: Setting,
+    name: str,
+    timeline: Timeline,
+    packages: Sequence[Package],
+    look_up: Callable[[Mapping[str, str]], list[KnownT]],
+) -> dict[str, list[KnownT]]:
+    """What is cached by the key of its point, as it was when this stage first began: a resumed run must not take its
+    own trials for those of another.
     """
     kept = setting.stages.stage_path(name) / PRIVATE / "known.json"
     if kept.exists():
-        found: dict[str, list[bool]] = json.loads(kept.read_text(encoding="utf-8"))
+        found: dict[str, list[KnownT]] = json.loads(kept.read_text(encoding="utf-8"))
         return found
     states = (timeline.state(position) for position in range(timeline.changes + 1))
     points = {timeline.point(s, Purpose.PROBE, 0).config_key: timeline.versions(s) for s in states}
-    known = {key: setting.cache.known(whole(packages, v)) for key, v in points.items()}
-    found = {key: outcomes for key, outcomes in known.items() if outcomes}
+    known = {key: look_up(whole(packages, versions)) for key, versions in points.items()}
+    found = {key: answers for key, answers in known.items() if answers}
     write_atomically(kept, json.dumps(found))
     return found
 
@@ -255,6 +294,6 @@ def _cache_listener(cache: OutcomeCache, packages: Sequence[Package]) -> Listene
     def listen(event: Event) -> None:
         if isinstance(event, events.TrialEnded) and not event.replayed:
             versions = {name: str(value) for name, value in event.record.point.values}
-            cache.add(whole(packages, versions), event.record.outcome)
+            cache.add(whole(packages, versions), event.record.outcome, event.record.value)
 
     return listen

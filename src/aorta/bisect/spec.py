@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from aorta.bisect.metric import MeasuredMetric
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
@@ -143,6 +144,15 @@ class BisectSpec(StrictModel):
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("oracle", mode="before")
+    @classmethod
+    def _measured(cls, value: object) -> object:
+        """A metric without a threshold: here both ends are there to be measured."""
+        if not isinstance(value, dict) or value.get("kind") != "metric":
+            return value
+        has_threshold = value.keys() & {"above", "below"}
+        return value if has_threshold else MeasuredMetric.model_validate(value)
 
     @field_validator("timeout", "build_timeout", mode="before")
     @classmethod

@@ -15,7 +15,7 @@ from aorta.engine.drive import Budget
 from aorta.engine.events import Listener, Reason
 from aorta.engine.experiment import Experiment
 from aorta.engine.journal import Journal
-from aorta.engine.judge import SameJudge
+from aorta.engine.judge import Judges, SameJudge
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Answer, Question, Session
 from aorta.executors import Executor
@@ -59,10 +59,11 @@ class Stages:
         experiment: Experiment,
         workshop: Workshop | None = None,
         listeners: Sequence[Listener] = (),
+        judges: Judges | None = None,
     ) -> Answer:
         question = Question(
             search,
-            SameJudge(OneTrial()),
+            judges or SameJudge(OneTrial()),
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),

@@ -7,11 +7,12 @@ from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
 from aorta.bisect.experiment import ProbedCommand
-from aorta.bisect.findings import Findings, findings_of
+from aorta.bisect.findings import Findings, findings_of, levels_found
 from aorta.bisect.host import host_packages, reproduce_on_host
 from aorta.bisect.investigation import Outcome, Setting, investigate
 from aorta.bisect.links import link_probes, link_sides
 from aorta.bisect.meaning import for_bisection
+from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec
@@ -113,6 +114,8 @@ class Run:
         self.session = open_session(request.prefix, resume=request.resume)
         self.logs = LogFiles(self.session.path)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())
+        oracle = request.spec.oracle
+        self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
 
     def __enter__(self) -> Self:
         self.session.__enter__()
@@ -135,7 +138,7 @@ class Run:
         spec = self.request.spec
         return ProbedCommand(
             spec.command,
-            for_bisection(spec.oracle),
+            self.metric or for_bisection(spec.oracle),
             LOCAL,
             self.stages.path,
             dict(spec.env),
@@ -161,11 +164,13 @@ class Run:
             check_ends=not request.spec.skip_precondition_checks,
             checks=request.checks,
             on_search=self._show_search,
+            metric=self.metric,
         )
 
     def cache_of_image(self, digest: str) -> OutcomeCache:
         """Outcomes of an image as it is."""
-        return OutcomeCache(self.request.cache, {**_question(self.request), "image": digest})
+        root = self.request.cache if self.metric is None else None
+        return OutcomeCache(root, {**_question(self.request), "image": digest})
 
     def _show_search(self, search: TimelineBisection) -> list[Listener]:
         """The first search is over the whole timeline; later ones look closer at a part of it."""
@@ -179,6 +184,7 @@ class Run:
         """The artifacts; also of a run that was cut short."""
         path = self.stages.path
         findings.output_dir = str(path)
+        findings.metric = levels_found(self.metric) if self.metric else None
         for name, answer in self.stages.answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
         sides: dict[str, Path] = {}

@@ -152,14 +152,14 @@ def _prefix(given: dict[str, Any]) -> tuple[Path, bool]:
 
 def _spec(given: dict[str, Any]) -> "BisectSpec":
     """The spec file, with what the command line says on top of it."""
-    from aorta.bisect.meaning import metric_between
+    from aorta.bisect.metric import metric_named
     from aorta.bisect.spec import BisectSpec, load_spec
     from aorta.core.strict import validated
 
     spec = load_spec(given["spec_file"]) if given["spec_file"] else BisectSpec()
     oracle = options.oracle_from(given)
     if given["metric_name"]:
-        oracle = metric_between(
+        oracle = metric_named(
             given["metric_name"], given["passing_metric"], given["failing_metric"]
         )
     told = {

@@ -32,11 +32,12 @@ _SHELL_SAYS_KILLED = frozenset(128 + number for number in _OUTSIDE)
 
 @dataclass(frozen=True)
 class Classified:
-    """One outcome, why in a few words, and the failure's signature where it failed."""
+    """One outcome, why in a few words, the failure's signature where it failed, the number where one decided."""
 
     outcome: Outcome
     why: str
     signature: Signature | None = None
+    value: float | None = None
 
 
 class Deciding(Protocol):

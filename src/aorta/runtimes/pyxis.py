@@ -18,7 +18,7 @@ ONCE = ("--nodes=1", "--ntasks=1")
 
 # srun's own refusals, the plugin's inside a step, and a command that the image does not have (by its errno).
 _REFUSALS = (
-    Refusal(255, r"^srun: (?:error: |unrecognized option|invalid option)"),
+    Refusal(255, r"^(?:\S*/)?srun: (?:error: |unrecognized option|invalid option)"),
     Refusal(1, r"^(?:srun|slurmstepd\S*): error: .*(?:pyxis|spank)"),
     Refusal(2, r"^slurmstepd\S*: error: execve\(\)"),
     Refusal(13, r"^slurmstepd\S*: error: execve\(\)"),
@@ -31,6 +31,11 @@ def pyxis_launch(trial: TrialSpec) -> Launch:
     if srun is None:
         raise InfrastructureError(
             "srun is not on PATH, and pyxis is a plugin of it; install it with: apt-get install slurm-client"
+        )
+    if ":" in trial.argv:
+        raise UsageError(
+            "srun takes the word ':' in a command as the start of another one; put the command into a script",
+            where=f"environment {trial.environment.name}",
         )
     return Launch(
         argv=(srun, *srun_options(trial), *trial.argv),
