@@ -68,7 +68,7 @@ def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
     findings = Findings(status=_status(outcome), warnings=list(outcome.warnings))
     _describe_ends(findings, main)
     shown = outcome.inner or main
-    if interval := shown.interval:
+    if (interval := shown.interval) and not main.alike:
         _describe_interval(findings, shown, interval, outcome.merge)
     _describe_partner(findings, outcome)
     _describe_skipped(findings, main)

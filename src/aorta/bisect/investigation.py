@@ -80,7 +80,7 @@ class Found:
     def single(self) -> tuple[Package, int] | None:
         """The package and the rank of the one change that did it."""
         interval = self.interval
-        if interval is None or not self.is_sure or len(interval.changes) != 1:
+        if interval is None or self.alike or not self.is_sure or len(interval.changes) != 1:
             return None
         change = interval.changes[0]
         return moving(self.packages)[change.package], change.rank

@@ -16,7 +16,9 @@ _PRIOR_FREEDOM = (
 _PRIOR_SPREAD = 1 / 6
 _LEAST_SPREAD = 0.01  # of the gap: a number that never varies is still taken to vary a little
 _STANDARD_ERRORS = 2.0
-_OUTSIDE = 4.0  # standard errors from both levels: neither of them; more while the noise is hardly known
+_OUTSIDE = (
+    4.0  # standard errors from both levels: neither of them; more while the noise is hardly known
+)
 _OUTSIDE_AT_LEAST = 4  # values, before a state is called neither
 
 
@@ -50,10 +52,10 @@ class Levels:
 
     def log_odds(self, values: Sequence[float]) -> float:
         """How much likelier the values are at the bad level than at the good one, in nats."""
-        if not values or not self.gap:
-            return 0.0
         good, bad = self.centres
         freedom, square = self._noise
+        if not values or not square:
+            return 0.0
         scale, count = freedom * square, len(values)
         half = (freedom + count) / 2
         at_good = _distance(values, good, len(self.good)) / scale

@@ -10,13 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from pydantic import model_validator
-
 from aorta.bisect.levels import Levels
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Classified, MetricOracle
 from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
+from aorta.core.strict import validated
 from aorta.core.trial import TrialEnd, Watch
 from aorta.engine import events
 from aorta.engine.events import Event
@@ -30,30 +29,22 @@ _FIRST, _STEP, _MOST = 4, 4, 24  # values of each end: at first, more at a time,
 _REPEATS = 16  # values of a state on average, beyond which ends count as not to be told apart
 _PATIENCE = 4.0  # times the average, before a state is left as ambiguous
 _LEAST_PATIENCE, _MOST_PATIENCE = 12, 64
+_AMBIGUOUS = 4  # states, and more than were settled: the levels were apart by luck
 _STRICTER = 10  # one state is to be ten times surer than the whole answer
 
 
 class MeasuredMetric(MetricOracle):
     """A metric whose levels are found by measuring both ends: samples may be given, and need not be."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> "MeasuredMetric":
-        if (self.file is None) == (self.pattern is None):
-            raise UsageError(
-                "a metric oracle needs either file (with key) or pattern, and not both"
-            )
-        if self.file is not None and self.key is None:
-            raise UsageError("a metric oracle with file needs key, such as key: results.loss")
-        return self
+    def _check_decidable(self) -> None:
+        if bool(self.good) != bool(self.bad):
+            raise UsageError("give samples of both sides, or of none")
 
 
 def metric_named(name: str, good: tuple[float, ...], bad: tuple[float, ...]) -> MetricOracle:
     """`NAME` in the metrics file of a probe; with samples of both sides, or of none."""
-    if bool(good) != bool(bad):
-        raise UsageError(
-            "give samples of both sides, --passing-metric and --failing-metric, or of none"
-        )
-    return MeasuredMetric(file=METRICS_FILE, key=name, good=good, bad=bad)
+    content = {"file": METRICS_FILE, "key": name, "good": good, "bad": bad}
+    return validated(MeasuredMetric, content, file="command line", at="--metric-name")
 
 
 def is_measured(oracle: object) -> TypeGuard[MetricOracle]:
@@ -72,6 +63,7 @@ class Metric:
         self.wanted = math.log(_STRICTER / (1 - confidence) - 1)
         self.levels: Levels | None = None
         self.cached = 0
+        self._ambiguous = self._settled = 0
         self._values: dict[Point, list[float]] = {}
         self._earlier: dict[str, list[float]] = {}
 
@@ -136,8 +128,18 @@ class Metric:
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         """The levels stay where the ends are: a state misjudged once must not move them. Its noise is noise anyway."""
-        if self.levels is not None:
-            self.levels = self.levels.with_noise_of(self.of(point))
+        if self.levels is None:
+            return
+        values = self.of(point)
+        if verdict.reproduces is not None:
+            self._settled += 1
+        elif len(values) >= self.most_values:
+            self._ambiguous += 1
+        self.levels = self.levels.with_noise_of(values)
+
+    @property
+    def tells_nothing(self) -> bool:
+        return self._ambiguous >= _AMBIGUOUS and self._ambiguous > self._settled
 
 
 @dataclass(frozen=True)
@@ -187,15 +189,17 @@ class MeasuredEnds:
         self._ends = {"bad": timeline.state(timeline.changes), "good": timeline.state(0)}
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> Sequence[Point]:
-        if self._known:
-            return self.search.ask(n, pending)
         if self.done:
             return []
+        if self._known:
+            return self.search.ask(n, pending)
         return [p for p in self._points() if p not in self._measured and p not in pending][:n]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         if self._known:
             self.search.tell(point, verdict)
+            if self._metric.tells_nothing and self._metric.levels:
+                self.alike = _alike(self._metric.levels)
             return
         self._measured.add(point)
         if verdict.reproduces is None:
@@ -204,13 +208,13 @@ class MeasuredEnds:
             self._compare()
 
     def wants(self, point: Point) -> bool:
-        return self.search.wants(point) if self._known else not self.done
+        return not self.done and (not self._known or self.search.wants(point))
 
     @property
     def done(self) -> bool:
-        if self._known:
-            return self.search.done
-        return self.alike is not None or self.search.ends is not EndsVerdict.OPEN
+        if self.alike is not None:
+            return True
+        return self.search.done if self._known else self.search.ends is not EndsVerdict.OPEN
 
     @property
     def best(self) -> Point | None:

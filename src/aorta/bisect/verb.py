@@ -98,7 +98,7 @@ class Shown:
 def shown_of(outcome: Outcome, stages: Stages) -> Shown | None:
     found = outcome.inner or outcome.main
     interval = found.interval
-    if interval is None:
+    if interval is None or outcome.main.alike:
         return None
     stage = MAIN if outcome.inner is None else _last_merge(stages)
     vectors = {"good": interval.good, "bad": interval.bad}
