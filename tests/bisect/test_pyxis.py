@@ -99,7 +99,7 @@ def test_interrupted_no_step_and_no_container_is_left(
     running = start_aorta(
         *options(tmp_path / "out", template), *hang, cwd=tmp_path, env=slurm_cluster.environ
     )
-    wait_for_file(mark)
+    wait_for_file(mark, patience=180)
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=120)
     assert running.returncode == 130
