@@ -12,8 +12,32 @@ from git_repositories import Repository
 from services.images import Rootfs
 from services.registry import Registry
 
-COMMITS = 8  # of each package between the last good day and the first bad one
 CULPRIT = 5  # the commit of jax that broke it
+TITLES = {
+    "jax": (
+        "Release notes",
+        "Widen the type of segment ids",
+        "Cache the lowered jaxpr",
+        "Test sharded softmax",
+        "Type the internal tree registry",
+        "Fold the mask into softmax",
+        "Tidy the profiler's paths",
+        "Deprecate an alias of vmap",
+        "Raise the minimum of scipy",
+    ),
+    "xla": (
+        "Update a copyright header",
+        "Fuse a reduction with its broadcast",
+        "Pick layouts once for a module",
+        "Drop a stale autotuning key",
+        "Split the GPU compiler's tests",
+        "Print shardings in dumps",
+        "Retry a flaky lookup of devices",
+        "Shard the autotuner's cache",
+        "Remove an unused pass",
+    ),
+}
+COMMITS = len(TITLES["jax"]) - 1  # of each package between the last good day and the first bad
 BUILD = "cp /opt/jax/broken /installed"
 TEST = (
     "mkdir -p /triage-tool-output; cp /installed /triage-tool-output/kept; "
@@ -66,7 +90,7 @@ def make_world(busybox: Rootfs, root: Path) -> World:
         for name, repository in repositories.items():
             broken = "yes" if name == "jax" and i >= CULPRIT else "no"
             files = {"number": f"{i}\n", "broken": f"{broken}\n"}
-            shas[name].append(repository.commit(f"{name} {i}", files))
+            shas[name].append(repository.commit(TITLES[name][i], files))
     images = {}
     for side, commit in (("good", 0), ("bad", COMMITS)):
         for name, repository in repositories.items():

@@ -106,7 +106,7 @@ def test_from_dated_containers_to_the_commit(
     assert result["status"] == "found", done.stderr
     [culprit] = result["culprits"]
     assert (culprit["package"], culprit["bad"]) == ("jax", world.culprit)
-    assert culprit["title"] == "jax 5"
+    assert culprit["title"] == "Fold the mask into softmax"
     assert result["containers"]["last_good"].endswith(day(BROKEN_ON - 1))
     assert result["containers"]["first_bad"].endswith(day(BROKEN_ON))
     assert (tmp_path / "out" / "first-known-bad").exists()
