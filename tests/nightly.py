@@ -43,6 +43,7 @@ TEST = (
     "mkdir -p /triage-tool-output; cp /installed /triage-tool-output/kept; "
     "grep -q no /installed || { echo Error: nn_test; exit 1; }"
 )
+_BEFORE_THE_BREAK = 1_726_650_000  # 2024-09-18
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class World:
 def make_world(busybox: Rootfs, root: Path) -> World:
     """jax's commit CULPRIT breaks `test-jax.sh`; both packages move on by COMMITS commits from the good side to the bad."""
     repositories = {name: Repository.create(root / name) for name in ("jax", "xla")}
+    for repository in repositories.values():
+        repository.clock = _BEFORE_THE_BREAK
     shas: dict[str, list[str]] = {"jax": [], "xla": []}
     for i in range(COMMITS + 1):
         for name, repository in repositories.items():

@@ -19,7 +19,10 @@ from aorta.search.timeline import Change
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
 
 _ENDS = {
-    EndsVerdict.BAD_DOES_NOT_FAIL: ("did_not_reproduce", "the bad end does not fail"),
+    EndsVerdict.BAD_DOES_NOT_FAIL: (
+        "did_not_reproduce",
+        "the bad end does not fail, however often it is tried; check that good and bad are not swapped",
+    ),
     EndsVerdict.BAD_UNTESTABLE: ("did_not_reproduce", "the bad end cannot be built or tested"),
     EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails like the bad one"),
     EndsVerdict.GOOD_UNTESTABLE: (

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.building import Order
+from aorta.bisect.experiment import OUTPUT_MOUNT
+from aorta.bisect.git import without_secrets
 from aorta.bisect.imaging import SAVING, ImageJob
 from aorta.bisect.package import Package, Versions, version_variables
 from aorta.bisect.trees import set_key
@@ -43,11 +45,14 @@ class Images:
         packages: Sequence[Package],
         *,
         mounts: Sequence[str] = (),
-        build_env: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        bazel_cache: str | None = None,
         build_timeout: float | None = None,
     ) -> None:
         self._root, self._base, self._packages = root, base, packages
-        self._mounts, self._build_env = tuple(mounts), dict(build_env or {})
+        option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
+        self._cache_option = {"BAZEL_CACHE_OPTION": option}
+        self._mounts, self._build_env = tuple(mounts), {**self._cache_option, **(env or {})}
         self._build_timeout = build_timeout
         self._versions: dict[str, Versions] = {}
         self._made: set[str] = set()
@@ -97,6 +102,15 @@ class Images:
                 )
                 lines.append(f"({place}{package.spec.build}\n)")
         return "\n".join(lines)
+
+    def recipe(self, versions: Versions) -> str:
+        """The same for people, with all that the build and the test find in there."""
+        exports = {
+            **{name: without_secrets(value) for name, value in self._cache_option.items() if value},
+            **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
+        }
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+        return "\n".join([f"mkdir -p {OUTPUT_MOUNT}", *lines, self.script(versions)])
 
     def remove(self) -> None:
         """The images of this run; containers made from them are gone by then."""
@@ -151,6 +165,7 @@ class Images:
             self._build_env,
         )
         path = directory / "job.json"
+        path.touch(mode=0o600)  # variables may be secrets
         path.write_text(job.to_json(), encoding="utf-8")
         return TrialSpec(
             argv=(sys.executable, "-m", "aorta.bisect.imaging", str(path)),

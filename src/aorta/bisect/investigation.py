@@ -56,6 +56,7 @@ class Setting:
     checks: bool = True
     on_search: Callable[[TimelineBisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
+    say: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class Outcome:
 
 
 def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
+    setting.say(_between_words(packages))
     main = _search(setting, MAIN, packages, sentinels=True)
     outcome = Outcome(main, searched=[main])
     if setting.stages.interrupted or main.single is None:
@@ -116,6 +118,14 @@ def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
     if setting.checks and not setting.stages.interrupted:
         _look_for_partner(setting, outcome)
     return outcome
+
+
+def _between_words(packages: Sequence[Package]) -> str:
+    spans = (
+        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({len(p.versions) - 1})"
+        for p in moving(packages)
+    )
+    return f"bisecting the changes of {', '.join(spans)}"
 
 
 def _search(
@@ -183,6 +193,9 @@ def _look_into_merge(setting: Setting, outcome: Outcome) -> None:
         depth += 1
         interval = found.interval
         assert interval is not None
+        setting.say(
+            f"{single[0].versions[single[1] + 1][:12]} is a merge: looking into what it merged"
+        )
         others = {p.name: v for p, v in _at(found, interval.bad)}
         packages = [
             package if p.name == package.name else p.fixed_at(others[p.name])
@@ -240,10 +253,18 @@ def _look_for_partner(setting: Setting, outcome: Outcome) -> None:
     packages = [_until(p, culprit, reached) for p in found.packages]
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
+    setting.say(
+        f"does {culprit.name} {_short(found, culprit)} fail alone, over the oldest of the rest?"
+    )
     partner = _search(setting, "partner", packages, assume={vector: tried})
     outcome.partner_search = partner
     if partner.search.ends is EndsVerdict.DIFFER:
         outcome.partner = partner
+
+
+def _short(found: Found, package: Package) -> str:
+    single = found.single
+    return package.versions[single[1] + 1][:12] if single else ""
 
 
 def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Package:

@@ -2,19 +2,10 @@
 
 from dataclasses import dataclass
 
-from aorta.bisect.building import UNTESTABLE
-from aorta.core.oracle import Classified, ExitCodeOracle, Oracle
+from aorta.bisect.building import NOT_BUILT, UNTESTABLE
+from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.trial import TrialEnd
-
-
-class BisectExitCode(ExitCodeOracle):
-    """As every tool that bisects: 125 says that this state cannot be tested."""
-
-    def judge_end(self, end: TrialEnd) -> Classified | None:
-        if end.exit_code == UNTESTABLE:
-            return Classified(Outcome.OTHER, "exit 125: this state cannot be tested")
-        return super().judge_end(end)
+from aorta.core.trial import TrialEnd, Watch
 
 
 @dataclass(frozen=True)
@@ -36,7 +27,22 @@ class OneTrial:
     at_most = needs
 
 
-def for_bisection(oracle: Oracle | None) -> Oracle:
-    if oracle is None:
-        return BisectExitCode()
-    return BisectExitCode(codes=oracle.codes) if isinstance(oracle, ExitCodeOracle) else oracle
+@dataclass(frozen=True)
+class Skipping:
+    """Any oracle, and what every tool that bisects knows: a state that cannot be built or tested is neither."""
+
+    oracle: Deciding
+
+    def watch(self) -> Watch:
+        return self.oracle.watch()
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        if why := (end.result or {}).get(NOT_BUILT):
+            return Classified(Outcome.OTHER, str(why))
+        if end.exit_code == UNTESTABLE:
+            return Classified(Outcome.OTHER, "exit 125: this state cannot be tested")
+        return self.oracle.judge_end(end)
+
+
+def for_bisection(oracle: Deciding | None) -> Skipping:
+    return Skipping(oracle or ExitCodeOracle())

@@ -20,6 +20,7 @@ from aorta.bisect.stages import MAIN, Stages, Workplace, open_session
 from aorta.bisect.trees import HostTrees
 from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
 from aorta.core.errors import UsageError
+from aorta.core.oracle import ExitCodeOracle
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL
 from aorta.engine.drive import Budget
@@ -138,7 +139,7 @@ class Run:
         spec = self.request.spec
         return ProbedCommand(
             spec.command,
-            self.metric or for_bisection(spec.oracle),
+            for_bisection(self.metric or spec.oracle),
             LOCAL,
             self.stages.path,
             dict(spec.env),
@@ -165,6 +166,7 @@ class Run:
             checks=request.checks,
             on_search=self._show_search,
             metric=self.metric,
+            say=self.say,
         )
 
     def cache_of_image(self, digest: str) -> OutcomeCache:
@@ -227,7 +229,7 @@ def _question(request: Request) -> dict[str, object]:
     return {
         "command": list(spec.command),
         "files": _files(request),
-        "oracle": for_bisection(spec.oracle).model_dump(mode="json"),
+        "oracle": (spec.oracle or ExitCodeOracle()).model_dump(mode="json"),
         "env": dict(spec.env),
         "timeout": spec.timeout,
         "place": [place.runtime, place.mounts, place.options] if place else None,

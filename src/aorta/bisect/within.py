@@ -67,23 +67,22 @@ class Between:
         outcome = investigate(run.setting(images, command=command, image=base.digest), packages)
         findings = self._findings(outcome, base)
         shown = outcome.inner or outcome.main
-        script = images(shown.packages).script
+        recipe = images(shown.packages).recipe
         findings.reproduce = {
-            side: reproduce_inside(base, command, script(versions))
+            side: reproduce_inside(base, command, recipe(versions))
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
         return findings, shown_of(outcome, run.stages)
 
     def _images(self, base: Base, packages: Sequence[Package]) -> Images:
         spec = self.run.request.spec
-        cache = spec.containers.bazel_cache if spec.containers else None
-        option = {"BAZEL_CACHE_OPTION": f"--bazel-cache={cache}" if cache else ""}
         return Images(
             self.root,
             base,
             packages,
             mounts=base.environment.mounts,
-            build_env={**option, **spec.env},
+            env=spec.env,
+            bazel_cache=spec.containers.bazel_cache if spec.containers else None,
             build_timeout=spec.build_timeout,
         )
 
