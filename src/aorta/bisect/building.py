@@ -132,7 +132,7 @@ def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
     if build.lost or build.cancelled:
         return replace(build, trial_id=trial.id)
     said = [line.strip() for line in build.stderr.tail.splitlines() if line.strip()]
-    why = "its build ran out of time" if build.timed_out else "its build failed"
+    why = "it ran out of time while it was made" if build.timed_out else "it could not be made"
     return replace(
         build,
         trial_id=trial.id,

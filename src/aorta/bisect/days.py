@@ -9,20 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aorta.bisect.building import Order
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.dated import Family, family_of
 from aorta.bisect.experiment import ContainersExperiment
 from aorta.bisect.findings import Findings, exit_code
 from aorta.bisect.hidden import Sides
-from aorta.bisect.place import command_inside, digest_in
+from aorta.bisect.oci import is_gone
+from aorta.bisect.place import command_inside, digest_in, is_at_hand
 from aorta.bisect.presets import JAX_URL_TEMPLATE
 from aorta.bisect.spec import ContainersSpec, day
 from aorta.bisect.verb import Run
 from aorta.core.point import Point
-from aorta.core.trial import Environment
+from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
-from aorta.engine.rundir import PRIVATE, write_atomically
+from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
 from aorta.engine.session import Answer
 from aorta.search.bisection import Settings
 from aorta.search.gallop import GallopBack, GallopVerdict
@@ -60,7 +62,8 @@ def between_days(
     if run.metric:
         run.metric.take_samples()
         listeners.append(run.metric.listen)
-    answer = run.stages.drive(STAGE, remembered, experiment, listeners=listeners, judges=run.metric)
+    images = DayImages(run.stages.stage_path(STAGE) / PRIVATE / "gone")
+    answer = run.stages.drive(STAGE, remembered, experiment, images, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
         findings = _unfinished(search, answer, family, interval)
@@ -93,8 +96,10 @@ def _unfinished(
     search: GallopBack, answer: Answer, family: Family, interval: Interval | None
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
-    status, words = _VERDICTS.get(search.verdict, ("partial", answer.ending.detail))
-    if status == "did_not_reproduce" and answer.records:
+    status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
+    if status == "partial":
+        words += f": {answer.ending.detail}"
+    elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
     findings = Findings(status=status, warnings=[words])
     if interval is not None:
@@ -119,6 +124,30 @@ def _within(days: int) -> Callable[[Interval], bool]:
 def _names(interval: Interval) -> tuple[str, str]:
     versions = interval.timeline.histories[0].versions
     return versions[interval.start], versions[interval.stop]
+
+
+class DayImages:
+    """The workshop of dated images: there is nothing to build. A day whose image is gone since the tags were listed is
+    untestable; a registry that does not answer is no fault of the day, and ends the run.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def order(self, trial: TrialSpec) -> Order:
+        image = str(trial.environment.image)
+        if is_at_hand(trial.environment) or not is_gone(image):
+            return Order(image, None, trial)
+        words = f"the registry has {image} no more"
+        argv = ("sh", "-c", 'echo "$0" >&2; exit 1', words)
+        place = fresh_dir(self._root / str(trial.id))
+        return Order(image, TrialSpec(argv, place, place, environment=LOCAL), trial)
+
+    def built(self, key: str) -> None:
+        """Nothing is."""
+
+    def finished(self, trial_id: str) -> None:
+        """Containers are the runtime's business."""
 
 
 class EarlierOutcomes:

@@ -75,6 +75,8 @@ def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
         _describe_interval(findings, shown, interval, outcome.merge)
     _describe_partner(findings, outcome)
     _describe_skipped(findings, main)
+    if words := _about_paths(shown):
+        findings.warnings.append(words)
     for older in main.search.fixed_before:
         findings.warnings.append(_about_repair(main, older))
     count(findings, outcome, answers)
@@ -220,9 +222,8 @@ def _describe_skipped(findings: Findings, main: Found) -> None:
         whys[record.point.config_key] = record.why
     for vector in sorted(main.search.untestable):
         point = main.search.timeline.point(vector, Purpose.PROBE, 0)
-        findings.skipped.append(
-            {"versions": main.versions(vector), "why": whys.get(point.config_key, "")}
-        )
+        why = whys.get(point.config_key, "skipped as asked")
+        findings.skipped.append({"versions": main.versions(vector), "why": why})
 
 
 def _about_repair(main: Found, older: Interval) -> str:
@@ -232,6 +233,23 @@ def _about_repair(main: Found, older: Interval) -> str:
     return (
         "broken, repaired and broken again: the failure was already there and went away between "
         f"{words}; the answer is about the break after that"
+    )
+
+
+def _about_paths(found: Found) -> str | None:
+    """The last change of a line kept to some paths may be commits that touch none of them."""
+    if not found.single or not found.single[0].spec.paths:
+        return None
+    package, rank = found.single
+    line, repository, paths = package.line, package.repository, package.spec.paths
+    if line is None or repository is None:
+        return None
+    good, bad = line.commits[rank].sha, line.commits[rank + 1].sha
+    if repository.touching(good, bad, paths):
+        return None
+    return (
+        f"no commit that touches {', '.join(paths)} brings the failure: "
+        f"it came with another one of {good[:12]}..{bad[:12]}"
     )
 
 

@@ -17,6 +17,7 @@ from aorta.bisect.histories import Line, merged_line
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, moving, whole
 from aorta.bisect.stages import MAIN, Stages
+from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
@@ -54,6 +55,7 @@ class Setting:
     confidence: float
     check_ends: bool = True
     checks: bool = True
+    into_merges: bool = True
     on_search: Callable[[TimelineBisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
     say: Callable[[str], None] = lambda _: None
@@ -114,7 +116,8 @@ def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
     outcome = Outcome(main, searched=[main])
     if setting.stages.interrupted or main.single is None:
         return outcome
-    _look_into_merge(setting, outcome)
+    if setting.into_merges:
+        _look_into_merge(setting, outcome)
     if setting.checks and not setting.stages.interrupted:
         _look_for_partner(setting, outcome)
     return outcome
@@ -149,6 +152,7 @@ def _search(
     search = TimelineBisection(timeline, settings)
     for vector, counts in (assume or {}).items():
         search.assume(vector, counts)
+    _skip(search, packages)
     workshop = setting.workshop(packages)
     experiment = VersionsExperiment(setting.command, packages, workshop)
     listeners = [*setting.on_search(search), _cache_listener(setting.cache, packages)]
@@ -167,6 +171,17 @@ def _search(
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     answer = drive(remembered)
     return Found(search, packages, answer, remembered.used)
+
+
+def _skip(search: TimelineBisection, packages: Sequence[Package]) -> None:
+    """States that the user says cannot be tested; an end must be, whatever is said of it."""
+    names = {package.name: package.skipped for package in packages if package.skipped}
+    for position in range(1, search.timeline.changes) if names else ():
+        vector = search.timeline.state(position)
+        versions = search.timeline.versions(vector)
+        if any(version in names.get(name, ()) for name, version in versions.items()):
+            point = search.timeline.point(vector, Purpose.PROBE, 0)
+            search.remember(point, Verdict(None, why="skipped as asked"))
 
 
 def _measured_ends(

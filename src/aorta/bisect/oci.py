@@ -82,11 +82,30 @@ def digest_of(reference: str) -> str | None:
     if at:
         return digest
     try:
-        repository, tag = split_reference(name)
-        place = Repository.of(repository)
-        return _Client(place).digest(f"/v2/{place.name}/manifests/{tag}")
+        return _manifest(name)
     except (InfrastructureError, UsageError):
         return None
+
+
+def is_gone(reference: str) -> bool:
+    """Whether the registry answers, and has no such image."""
+    try:
+        _manifest(reference)
+    except _NotThereError:
+        return True
+    except (InfrastructureError, UsageError):
+        return False
+    return False
+
+
+def _manifest(reference: str) -> str | None:
+    name, tag = split_reference(reference)
+    place = Repository.of(name)
+    return _Client(place).digest(f"/v2/{place.name}/manifests/{tag}")
+
+
+class _NotThereError(InfrastructureError):
+    """The registry knows no such thing."""
 
 
 class _Client:
@@ -110,6 +129,8 @@ class _Client:
             return self._get(url, self._authorization, method)
         except urllib.error.HTTPError as refused:
             refused.close()
+            if refused.code == 404:
+                raise self._error(_about(refused), _NotThereError) from None
             if refused.code != 401 or self._authorization is not None:
                 raise self._error(_about(refused)) from None
             self._authorization = self._answer_to(refused.headers.get("WWW-Authenticate", ""))
@@ -162,8 +183,10 @@ class _Client:
             reason = getattr(wrong, "reason", wrong)
             raise self._error(f"it does not answer: {reason}") from None
 
-    def _error(self, words: str) -> InfrastructureError:
-        return InfrastructureError(
+    def _error(
+        self, words: str, kind: type[InfrastructureError] = InfrastructureError
+    ) -> InfrastructureError:
+        return kind(
             f"cannot list the tags of {self._repository.name}: {words}",
             where=self._repository.host,
         )

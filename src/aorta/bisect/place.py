@@ -10,7 +10,7 @@ from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.containers import ENGINES
-from aorta.runtimes.engine import client_of, present_image
+from aorta.runtimes.engine import Image, client_of, present_image
 
 _OF_PYXIS = (
     ("--container-remap-root", "--no-container-remap-root"),
@@ -53,13 +53,20 @@ def digest_in(environment: Environment) -> str | None:
 
     None where nobody can say: a squashfs file, or a registry that does not answer.
     """
-    reference = str(environment.image)
-    if environment.kind in ENGINES:
-        client, _ = client_of(ENGINES[environment.kind], environment.options)
-        present = present_image(client, reference)
-        if present is not None:
-            return present.digest
-    return digest_of(reference)
+    present = _present(environment)
+    return present.digest if present else digest_of(str(environment.image))
+
+
+def is_at_hand(environment: Environment) -> bool:
+    """Whether the engine has the image, so that no registry is asked for it."""
+    return _present(environment) is not None
+
+
+def _present(environment: Environment) -> Image | None:
+    if environment.kind not in ENGINES:
+        return None
+    client, _ = client_of(ENGINES[environment.kind], environment.options)
+    return present_image(client, str(environment.image))
 
 
 def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:

@@ -43,8 +43,10 @@ class PackageSpec(StrictModel):
     main_branch: str | None = None
     rebuild: Literal["always", "changed"] = "always"
     needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
+    paths: tuple[str, ...] = ()  # only commits that touch these are candidates
+    skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
 
-    @field_validator("versions", "cherry_pick", "needs", mode="before")
+    @field_validator("versions", "cherry_pick", "needs", "paths", "skip", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
@@ -136,6 +138,7 @@ class BisectSpec(StrictModel):
     env: Mapping[str, str] = Field(default_factory=dict)
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
     find_fix: bool = False
+    first_parent: bool = False  # a merge is one change: what it merged is not looked into
     skip_precondition_checks: bool = False
     timeout: float | None = None
     build_timeout: float | None = None

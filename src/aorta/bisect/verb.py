@@ -1,14 +1,15 @@
 """The verb as a library: a request in, findings and a directory of artifacts out."""
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
 from aorta.bisect.experiment import ProbedCommand
 from aorta.bisect.findings import Findings, findings_of, levels_found
-from aorta.bisect.host import host_packages, reproduce_on_host
+from aorta.bisect.host import host_packages, reproduce_on_host, with_own_files
 from aorta.bisect.investigation import Outcome, Setting, investigate
 from aorta.bisect.links import link_probes, link_sides
 from aorta.bisect.meaning import for_bisection
@@ -19,7 +20,7 @@ from aorta.bisect.spec import BisectSpec
 from aorta.bisect.stages import MAIN, Stages, Workplace, open_session
 from aorta.bisect.trees import HostTrees
 from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
-from aorta.core.errors import UsageError
+from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL
@@ -29,6 +30,8 @@ from aorta.engine.pictures import Weights
 from aorta.engine.rundir import PRIVATE, write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.bisection import TimelineBisection
+
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,17 @@ class Request:
 def bisect(request: Request) -> Findings:
     """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
     _check(request.spec)
-    if request.spec.containers is not None:
-        from aorta.bisect.containers import bisect_in_containers
+    try:
+        if request.spec.containers is not None:
+            from aorta.bisect.containers import bisect_in_containers
 
-        return bisect_in_containers(request)
-    return _bisect_on_host(request)
+            return bisect_in_containers(request)
+        return _bisect_on_host(request)
+    except OSError as wrong:
+        if wrong.errno not in _DISK:
+            raise
+        place = str(wrong.filename or request.prefix)
+        raise InfrastructureError(f"{wrong.strerror}; mend that and resume", where=place) from None
 
 
 def _check(spec: BisectSpec) -> None:
@@ -71,21 +80,33 @@ def _bisect_on_host(request: Request) -> Findings:
     with Run(request) as run:
         root = run.stages.path / PRIVATE / "trees"
         trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
+        command = replace(run.command(), command=_own_command(run, packages))
+        setting = run.setting(
+            lambda those: HostTrees(root, those, build_timeout=spec.build_timeout), command=command
+        )
         try:
-            outcome = investigate(
-                run.setting(lambda those: HostTrees(root, those, build_timeout=spec.build_timeout)),
-                packages,
-            )
+            outcome = investigate(setting, packages)
         finally:
             trees.remove()
         findings = findings_of(outcome, list(run.stages.answers.values()))
         shown = outcome.inner or outcome.main
         findings.reproduce = {
-            side: reproduce_on_host(shown.packages, spec.command, versions)
+            side: reproduce_on_host(shown.packages, command.command, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
         run.write(findings, shown_of(outcome, run.stages))
     return findings
+
+
+def _own_command(run: "Run", packages: Sequence[Package]) -> tuple[str, ...]:
+    request = run.request
+    given = request.spec.command
+    repository = next((p.repository for p in packages if p.repository), None)
+    command = with_own_files(given, repository, request.directory) if repository else given
+    for word, whole in zip(given, command, strict=True):
+        if word != whole:
+            run.say(f"{word} is in no commit: every state is tested with {whole}")
+    return tuple(command)
 
 
 @dataclass(frozen=True)
@@ -164,6 +185,7 @@ class Run:
             request.spec.confidence,
             check_ends=not request.spec.skip_precondition_checks,
             checks=request.checks,
+            into_merges=not request.spec.first_parent,
             on_search=self._show_search,
             metric=self.metric,
             say=self.say,

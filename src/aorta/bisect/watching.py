@@ -8,7 +8,9 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aorta.bisect.building import BUILD_LOG
 from aorta.bisect.git import without_secrets
@@ -20,6 +22,9 @@ from aorta.engine.events import Event, Listener
 from aorta.engine.progress import PlainProgress
 from aorta.engine.records import TrialRecord
 from aorta.search.bisection import TimelineBisection
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 Say = Callable[[str], None]
 
@@ -119,7 +124,7 @@ class LogFiles:
 
     def __init__(self, directory: Path) -> None:
         self._info, self._debug = (
-            _Scrubbed((directory / name).open("ab"), encoding="utf-8", line_buffering=True)
+            _Scrubbed(_Patient(directory / name, "ab"), encoding="utf-8", write_through=True)
             for name in ("info.log", "debug.log")
         )
         self._directory = directory
@@ -143,6 +148,15 @@ class LogFiles:
     def close(self) -> None:
         self._info.close()
         self._debug.close()
+
+
+class _Patient(io.FileIO):
+    """What a full disk does not take is gone: the journal is what a run cannot go on without, not its log."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        with suppress(OSError):
+            super().write(data)
+        return memoryview(data).nbytes
 
 
 class _Scrubbed(io.TextIOWrapper):
