@@ -92,7 +92,10 @@ class Metric:
 
     def listen(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded) and event.record.value is not None:
-            self._values.setdefault(event.record.point, []).append(event.record.value)
+            self.take(event.record.point, event.record.value)
+
+    def take(self, point: Point, value: float) -> None:
+        self._values.setdefault(point, []).append(value)
 
     def of(self, point: Point) -> Sequence[float]:
         return self._values.get(point, ())
