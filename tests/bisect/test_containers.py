@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from aorta.bisect.place import environment_of
+from aorta.bisect.spec import ContainersSpec
 from aorta_cli import Finished, aorta
 from nightly import BUILD, TEST, World, day
 from services.engines import DockerEngine, Engine, PodmanEngine
@@ -216,6 +218,42 @@ def test_podman_finds_the_commit_between_two_named_containers(
     assert result["status"] == "found", done.stderr
     assert result["culprits"][0]["bad"] == world.culprit
     assert podman_engine.containers() == []
+
+
+@pytest.mark.xdist_group("docker")
+def test_another_failure_after_the_rebuild_is_not_bisected_in_place_of_the_first(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(1), day(2)]
+    template = world.publish(oci_registry, "nightly/other", days, first_bad=day(2))
+    packages = [
+        {"name": "xla", "path": "/opt/xla"},
+        {"name": "jax", "path": "/opt/jax", "build": "echo rebuilt > /installed"},
+    ]
+    script = (
+        "if grep -q rebuilt /installed; then "
+        "test $(cat /opt/jax/number) -lt 3 || { echo Error: cannot import; exit 2; }; "
+        "else grep -q no /installed || { echo Error: nn_test; exit 1; }; fi"
+    )
+    file = tmp_path / "bisect.yaml"
+    file.write_text(yaml.safe_dump({"packages": packages}))
+    where = ("--container=jax", f"--container-url-template={template}")
+    words = ("--spec", file, *where, "--no-cache", "--json", "--", "sh", "-c", script)
+    done = aorta("bisect", *words, cwd=tmp_path, env=docker_engine.environ)
+    assert done.exit_code == 3, done.stderr
+    result = done.json()
+    assert result["culprits"] == []
+    assert any("another failure" in warning for warning in result["warnings"])
+
+
+def test_the_gpus_of_the_machine_are_let_in_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "nvidiactl").touch()
+    assert "--gpus=all" in environment_of(ContainersSpec(), tmp_path).options
+    assert environment_of(ContainersSpec(gpus=False), tmp_path).options == ()
+    chosen = ContainersSpec(options=("--gpus=device=1",))
+    assert environment_of(chosen, tmp_path).options == ("--gpus=device=1",)
+    assert environment_of(ContainersSpec(), tmp_path / "none").options == ()
+    assert "--gpus=all" not in environment_of(ContainersSpec(runtime="pyxis"), tmp_path).options
 
 
 SRUN = """#!/usr/bin/env python3

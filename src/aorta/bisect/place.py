@@ -10,15 +10,17 @@ from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.devices import gpu_options, has_gpus
 from aorta.runtimes.engine import Image, client_of, present_image
 
+_OF_GPUS = frozenset({"--gpus", "--device"})
 _OF_PYXIS = (
     ("--container-remap-root", "--no-container-remap-root"),
     ("--container-writable", "--container-readonly"),
 )
 
 
-def environment_of(containers: ContainersSpec) -> Environment:
+def environment_of(containers: ContainersSpec, dev: Path = Path("/dev")) -> Environment:
     if containers.runtime == "host":
         raise UsageError("containers run under docker, podman or pyxis; choose --container-runtime")
     cache = containers.bazel_cache
@@ -27,16 +29,18 @@ def environment_of(containers: ContainersSpec) -> Environment:
         "bisection",
         RUNTIME_KINDS[containers.runtime],
         mounts=(*_absolute(containers.mounts), *mounts),
-        options=(*_defaults(containers), *containers.options),
+        options=(*_defaults(containers, dev), *containers.options),
     )
 
 
-def _defaults(containers: ContainersSpec) -> Iterator[str]:
-    """As in the other engines' containers: root inside, and a file system that can be written."""
-    if containers.runtime == "pyxis":
-        for default, opposite in _OF_PYXIS:
-            if not {default, opposite} & set(containers.options):
-                yield default
+def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
+    """The GPUs of this machine; under pyxis, as in the other engines' containers, root and a writable file system."""
+    kind = RUNTIME_KINDS[containers.runtime]
+    named = {option.partition("=")[0] for option in containers.options}
+    if kind in ENGINES and containers.gpus and has_gpus(dev) and not named & _OF_GPUS:
+        yield from gpu_options(1, ENGINES[kind], dev)
+    if kind is RuntimeKind.PYXIS:
+        yield from (default for default, opposite in _OF_PYXIS if not {default, opposite} & named)
 
 
 def command_inside(

@@ -88,6 +88,7 @@ class ContainersSpec(StrictModel):
     failing: str | None = None
     mounts: tuple[str, ...] = ()
     bazel_cache: str | None = None
+    gpus: bool = True  # those of this machine, if it has any; under pyxis Slurm decides
     options: tuple[str, ...] = ()  # further options of the container engine
 
     @field_validator("mounts", "options", mode="before")

@@ -11,6 +11,7 @@ from pathlib import Path
 from aorta.bisect.building import BuildFirst, Workshop
 from aorta.bisect.meaning import OneTrial
 from aorta.core.errors import UsageError
+from aorta.core.signature import Signature
 from aorta.engine.drive import Budget
 from aorta.engine.events import Listener, Reason
 from aorta.engine.experiment import Experiment
@@ -67,6 +68,7 @@ class Stages:
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),
+            expected=self._failure,
         )
         executor = self._place.executor()
         place = BuildFirst(executor, workshop) if workshop else executor
@@ -79,6 +81,11 @@ class Stages:
                 answer = stage.answer(question, place, everyone)
         self.answers[name] = answer
         return answer
+
+    @property
+    def _failure(self) -> Signature | None:
+        """The failure that is searched for, as the first stage that saw one saw it: a later one keeps to it."""
+        return next((a.expected for a in self.answers.values() if a.expected), None)
 
     def _left(self) -> Budget:
         """One budget for all stages: what the earlier ones spent is gone."""
