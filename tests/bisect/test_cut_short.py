@@ -143,3 +143,24 @@ def test_interrupted_in_a_build_it_leaves_neither_container_nor_image(
     _, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
     assert cut.left_behind() == []
+
+
+def test_stopped_between_the_days_and_the_versions_it_says_which_containers_differ(
+    docker_engine: DockerEngine, template: str, tmp_path: Path
+) -> None:
+    spec = tmp_path / "bisect.yaml"
+    spec.write_text(
+        "packages:\n"
+        "  - {name: jax, path: /opt/jax, good: 'abcdef6789012345678901234567890123456789',\n"
+        "     remote: 'https://user:hunter2@127.0.0.1:1/none'}\n"
+    )
+    cut = CutShort(tmp_path, docker_engine, template, 0)
+    words = ("--output-prefix", cut.out, "--spec", spec, *cut.words)
+    done = aorta("bisect", *words, cwd=tmp_path, env=docker_engine.environ, timeout=300)
+    assert done.exit_code == 5
+    assert "cannot fetch the commits" in done.stderr
+    assert "hunter2" not in done.stderr
+    partial = json.loads((cut.out / "result.json").read_text())
+    assert partial["status"] == "partial"
+    assert partial["containers"]["first_bad"].endswith(FIRST_BAD)
+    assert cut.left_behind() == []

@@ -12,6 +12,7 @@ from aorta.bisect.presets import JAX_PACKAGES
 from aorta.bisect.spec import BisectSpec, PackageSpec
 from aorta.bisect.verb import Request, Run
 from aorta.bisect.within import Between
+from aorta.core.errors import InfrastructureError, Terminated
 from aorta.runtimes import sweep
 
 
@@ -27,11 +28,29 @@ def bisect_in_containers(request: Request) -> Findings:
         else:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
-            findings, shown = sides, None
-        else:
-            findings, shown = Between(run, environment, sides, package_specs(request.spec)).search()
+            run.write(sides, None)
+            return sides
+        between = Between(run, environment, sides, package_specs(request.spec))
+        try:
+            findings, shown = between.search()
+        except (KeyboardInterrupt, Terminated, InfrastructureError):
+            run.write(_known_so_far(run, sides), None)
+            raise
         run.write(findings, shown)
     return findings
+
+
+def _known_so_far(run: Run, sides: Sides) -> Findings:
+    """Stopped outside any search: the containers are known, the versions in them are not."""
+    records = [record for answer in run.stages.answers.values() for record in answer.records]
+    return Findings(
+        status="partial",
+        containers={"last_good": sides.passing, "first_bad": sides.failing},
+        builds=len({record.point.config_key for record in records}),
+        tests=len(records),
+        cached=sides.cached,
+        warnings=["stopped before the versions inside the two containers were searched"],
+    )
 
 
 def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:

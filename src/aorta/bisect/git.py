@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aorta.core import secrets
 from aorta.core.errors import InfrastructureError, UsageError
 
 RunGit = Callable[[Sequence[str]], "GitAnswer"]
@@ -180,8 +181,8 @@ def web_address(remote: str | None, sha: str) -> str | None:
 
 
 def without_secrets(text: str) -> str:
-    """User names and tokens in addresses, blotted out."""
-    return _CREDENTIALS.sub("***@", text)
+    """As everywhere; and whatever stands before the host of an address, since a token may stand there as a user."""
+    return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
 def _commit(line: str) -> Commit:
