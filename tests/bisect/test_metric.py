@@ -5,10 +5,14 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 import yaml
 
 from aorta_cli import Finished, aorta, start_aorta
 from git_repositories import Repository, numbered
+from nightly import World, day
+from services.engines import DockerEngine
+from services.registry import Registry
 
 # The sum of eight random bytes, scaled to a mean of 0 and a standard deviation of 1.
 NOISE = "$(od -An -N8 -tu1 /dev/urandom | awk '{for(i=1;i<=8;i++)s+=$i; print (s-1020)/209}')"
@@ -133,3 +137,29 @@ def test_killed_and_resumed_no_measurement_is_made_twice_and_the_next_run_makes_
     assert again["culprits"] == result["culprits"]
     assert again["cached"] > 0
     assert len(log.read_text()) - made <= 2
+
+
+@pytest.mark.xdist_group("docker")
+def test_a_number_leads_from_dated_containers_to_the_commit(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(1), day(2), day(3)]
+    template = world.publish(oci_registry, "nightly/metric", days, first_bad=day(3))
+    script = (
+        "t=10.$(head -c1 /dev/urandom | od -An -tu1 | tr -d ' '); grep -q no /installed || t=1$t;"
+        """ printf '{"step_ms": %s}' $t > /triage-tool-output/metrics.json"""
+    )
+    where = ["--container=jax", f"--container-url-template={template}", "--metric-name=step_ms"]
+    command = ["--no-cache", "--json", "--", "sh", "-c", script]
+    environ = docker_engine.environ
+    refused = aorta("bisect", *where, *command, cwd=tmp_path, env=environ)
+    assert refused.exit_code == 2
+    assert "--passing-metric" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    samples = ["--passing-metric=10.5", "--passing-metric=10.2", "--failing-metric=110.4"]
+    done = aorta("bisect", *where, *samples, *command, cwd=tmp_path, env=environ, timeout=300)
+    result = done.json()
+    assert result["status"] == "found", done.stderr
+    assert result["culprits"][0]["bad"] == world.culprit
+    assert result["containers"]["first_bad"].endswith(day(3))
+    assert docker_engine.containers() == []

@@ -193,7 +193,7 @@ def _measured_ends(
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; the searches after it know the two levels already."""
     cached = setting.cache.known_values
-    metric.remember(_known(setting, name, search.timeline, packages, cached))
+    metric.begin_stage(_known(setting, name, search.timeline, packages, cached))
     if name == MAIN and setting.check_ends:
         return MeasuredEnds(search, metric)
     if metric.levels is None:

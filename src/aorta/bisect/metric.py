@@ -52,6 +52,14 @@ def is_measured(oracle: object) -> TypeGuard[MetricOracle]:
     return isinstance(oracle, MetricOracle) and oracle.above is None and oracle.below is None
 
 
+def check_samples(oracle: MetricOracle) -> None:
+    """Where no good end is known to measure, samples must be given."""
+    if not oracle.good or not oracle.bad:
+        raise UsageError(
+            "no good end is measured here; give --passing-metric and --failing-metric samples"
+        )
+
+
 class Metric:
     """The numbers of a run: by point as they were measured, and the two levels once they are known.
 
@@ -80,15 +88,18 @@ class Metric:
 
     def take_samples(self) -> None:
         """The levels as the user gives them, where no end is measured."""
-        if not self.oracle.good or not self.oracle.bad:
-            raise UsageError(
-                "no good end is measured here; give --passing-metric and --failing-metric samples"
-            )
+        check_samples(self.oracle)
         self.levels = Levels(self.oracle.good, self.oracle.bad)
 
-    def remember(self, known: Mapping[str, Sequence[float]]) -> None:
-        """Values that earlier runs measured, by the key of a configuration. Each is used once."""
+    def begin_stage(self, known: Mapping[str, Sequence[float]]) -> None:
+        """`known`: values that earlier runs measured, by the key of a configuration. Each is used once."""
+        self._values = {}
         self._earlier = {key: list(values) for key, values in known.items()}
+
+    def forget_levels(self) -> None:
+        """They are about to be measured."""
+        self.levels = None
+        self._ambiguous = self._settled = 0
 
     def listen(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded) and event.record.value is not None:
@@ -106,7 +117,7 @@ class Metric:
         if not left:
             return False
         self.cached += 1
-        self._values.setdefault(point, []).append(left.pop(0))
+        self.take(point, left.pop(0))
         return True
 
     # -- what the engine asks of an oracle and of judges ------------------------------------------------------------
@@ -184,6 +195,7 @@ class MeasuredEnds:
 
     def __init__(self, search: TimelineBisection, metric: Metric) -> None:
         self.search, self._metric = search, metric
+        metric.forget_levels()
         self._rounds = _FIRST
         self._measured: set[Point] = set()
         self._known = False

@@ -13,7 +13,7 @@ from aorta.bisect.host import host_packages, reproduce_on_host, with_own_files
 from aorta.bisect.investigation import Outcome, Setting, investigate
 from aorta.bisect.links import link_probes, link_sides
 from aorta.bisect.meaning import for_bisection
-from aorta.bisect.metric import Metric, is_measured
+from aorta.bisect.metric import Metric, check_samples, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec
@@ -72,6 +72,9 @@ def _check(spec: BisectSpec) -> None:
         raise UsageError("there is no command to test with; write it after --")
     if not spec.packages and spec.containers is None:
         raise UsageError("there is nothing to bisect; give --good and --bad, --container or --spec")
+    dated = spec.containers is not None and spec.containers.family is not None
+    if is_measured(spec.oracle) and (dated or spec.skip_precondition_checks):
+        check_samples(spec.oracle)
 
 
 def _bisect_on_host(request: Request) -> Findings:
