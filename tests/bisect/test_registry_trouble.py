@@ -38,7 +38,19 @@ def started(tmp_path: Path, engine: DockerEngine, template: str) -> "subprocess.
     log = tmp_path / "log"
     log.mkdir()
     script = "touch /log/ran; sleep 0.5; test-jax.sh"
-    words = (*options(tmp_path, template), "-v", f"{log}:/log", "--", "sh", "-c", script)
+    spec = tmp_path / "bisect.yaml"
+    spec.write_text("packages: [{name: library, versions: ['1', '2'], env: LIBRARY_VERSION}]\n")
+    words = (
+        *options(tmp_path, template),
+        "--spec",
+        spec,
+        "-v",
+        f"{log}:/log",
+        "--",
+        "sh",
+        "-c",
+        script,
+    )
     running = start_aorta("bisect", *words, cwd=tmp_path, env=engine.environ)
     wait_for_file(log / "ran", patience=120)
     return running

@@ -220,6 +220,7 @@ def _describe_skipped(findings: Findings, main: Found) -> None:
     whys: dict[str, str] = {}
     for record in main.answer.records:
         whys[record.point.config_key] = record.why
+    whys |= main.undecided
     for vector in sorted(main.search.untestable):
         point = main.search.timeline.point(vector, Purpose.PROBE, 0)
         why = whys.get(point.config_key, "skipped as asked")

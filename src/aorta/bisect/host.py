@@ -125,6 +125,6 @@ def reproduce_on_host(
 
 
 def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
-    if not repository.has(revision) and spec.remote:
+    if spec.remote and not repository.has(revision):
         repository.fetch(spec.remote, [revision])
     return repository.resolve(revision)

@@ -27,10 +27,13 @@ class Contents:
 
 
 class Inside:
-    """One image, asked by short commands, each in a container of its own that is gone afterwards."""
+    """One image, asked by short commands, each in a container of its own that is gone afterwards. An image does not
+    change, so nothing is asked twice.
+    """
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self.environment, self._scratch = environment, scratch
+        self._answers: dict[tuple[str, ...], GitAnswer] = {}
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -76,9 +79,11 @@ class Inside:
 
     def git(self, path: str) -> RunGit:
         def run(arguments: Sequence[str]) -> GitAnswer:
-            words = " ".join([_GIT, "-C", shlex.quote(path), *map(shlex.quote, arguments)])
-            done = self.run("sh", "-c", words)
-            return GitAnswer(done.returncode, done.stdout, done.stderr)
+            key = (path, *arguments)
+            if key not in self._answers:
+                done = self.run("sh", "-c", f"{_GIT} -C {shlex.join(key)}")
+                self._answers[key] = GitAnswer(done.returncode, done.stdout, done.stderr)
+            return self._answers[key]
 
         return run
 

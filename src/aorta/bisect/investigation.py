@@ -70,6 +70,7 @@ class Found:
     answer: Answer
     cached: int = 0
     alike: str | None = None  # why its two ends cannot be told apart
+    undecided: Mapping[str, str] = field(default_factory=dict)  # why, by the key of a configuration
 
     @property
     def interval(self) -> Interval | None:
@@ -166,7 +167,8 @@ def _search(
         before = setting.metric.cached
         answer = drive(ends or search, setting.metric)
         used = setting.metric.cached - before
-        return Found(search, packages, answer, used, ends.alike if ends else None)
+        undecided = dict(setting.metric.undecided)
+        return Found(search, packages, answer, used, ends.alike if ends else None, undecided)
     known = _known(setting, name, timeline, packages, setting.cache.known)
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     answer = drive(remembered)

@@ -71,6 +71,7 @@ class Metric:
         self.wanted = math.log(_STRICTER / (1 - confidence) - 1)
         self.levels: Levels | None = None
         self.cached = 0
+        self.undecided: dict[str, str] = {}  # why, by the key of a configuration
         self._ambiguous = self._settled = 0
         self._values: dict[Point, list[float]] = {}
         self._earlier: dict[str, list[float]] = {}
@@ -147,8 +148,9 @@ class Metric:
         values = self.of(point)
         if verdict.reproduces is not None:
             self._settled += 1
-        elif len(values) >= self.most_values:
-            self._ambiguous += 1
+        elif values:
+            self.undecided[point.config_key] = verdict.why
+            self._ambiguous += len(values) >= self.most_values
         self.levels = self.levels.with_noise_of(values)
 
     @property

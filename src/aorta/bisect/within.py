@@ -50,13 +50,16 @@ class Between:
             if not any(good != bad for _, good, bad in ends):
                 return _only_containers(self)
             base = base_of(self.run, environment, inside, found, ends, self.root)
-            return self._in_base(base, ends, found)
+            if base.image != inside.environment.image:
+                inside = inside.with_image(base.image)
+            return self._in_base(base, ends, found, inside)
         finally:
             Images(self.root, Base(environment, image, "", {}), []).remove()
 
-    def _in_base(self, base: Base, ends: Ends, found: Contents) -> tuple[Findings, Shown | None]:
+    def _in_base(
+        self, base: Base, ends: Ends, found: Contents, inside: Inside
+    ) -> tuple[Findings, Shown | None]:
         run, spec = self.run, self.run.request.spec
-        inside = Inside(replace(base.environment, image=base.image), self.root / "questions")
         packages = [_package(p, good, bad, inside, found, spec.find_fix) for p, good, bad in ends]
         first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
         command = command_inside(run.command(), base.environment, first)
