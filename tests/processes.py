@@ -50,8 +50,8 @@ def wait_until_no_process_has(variable: str) -> None:
     raise AssertionError(f"processes with {variable} are left: {processes_with(variable)}")
 
 
-def wait_for_file(path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
+def wait_for_file(path: Path, patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if path.exists():
             return

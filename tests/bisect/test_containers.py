@@ -4,66 +4,21 @@ import json
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from aorta.bisect.place import environment_of
+from aorta.bisect.spec import ContainersSpec
 from aorta_cli import Finished, aorta
-from git_images import with_git
-from git_repositories import Repository
+from nightly import BUILD, TEST, World, day
 from services.engines import DockerEngine, Engine, PodmanEngine
-from services.images import Rootfs
 from services.registry import Registry
 
 DAYS = 12
 BROKEN_ON = 7  # the first day whose container fails
-COMMITS = 8  # of each package between two days
-
-
-BUILD = "cp /opt/jax/broken /installed"
-TEST = "mkdir -p /triage-tool-output; cp /installed /triage-tool-output/kept; grep -q no /installed || { echo Error: nn_test; exit 1; }"
-
-
-@dataclass(frozen=True)
-class World:
-    """Repositories of two packages, and which of their commits each day's container was made from."""
-
-    jax: list[str]
-    xla: list[str]
-    culprit: str
-    rootfs: dict[str, Rootfs]
-
-
-def day(number: int) -> str:
-    return (date(2024, 9, 1) + timedelta(days=number)).isoformat()
-
-
-@pytest.fixture(scope="session")
-def world(busybox: Rootfs, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The day before the break and the day of it differ in COMMITS commits of each package; jax's fifth is the culprit.
-
-    Both repositories hold every commit, so that nothing has to be fetched.
-    """
-    root = tmp_path_factory.mktemp("world")
-    repositories = {name: Repository.create(root / name) for name in ("jax", "xla")}
-    shas: dict[str, list[str]] = {"jax": [], "xla": []}
-    for i in range(COMMITS + 1):
-        for name, repository in repositories.items():
-            broken = "yes" if name == "jax" and i >= 5 else "no"
-            files = {"number": f"{i}\n", "broken": f"{broken}\n"}
-            shas[name].append(repository.commit(f"{name} {i}", files))
-    images = {}
-    for side, commit in (("good", 0), ("bad", COMMITS)):
-        for name, repository in repositories.items():
-            repository.git("checkout", "--quiet", "--detach", shas[name][commit])
-        here = {f"/opt/{name}": repository.path for name, repository in repositories.items()}
-        scripts = {"/usr/bin/build-jax.sh": BUILD, "/usr/bin/test-jax.sh": TEST}
-        images[side] = with_git(busybox, root / side, here, scripts)
-    return World(shas["jax"], shas["xla"], shas["jax"][5], images)
 
 
 PACKAGES = [
@@ -71,8 +26,17 @@ PACKAGES = [
     {"name": "jax", "path": "/opt/jax", "build": BUILD},
 ]
 
+# One that these images do not have: the containers themselves are then the answer.
+NO_PACKAGE = [{"name": "library", "versions": ["1", "2"], "env": "LIBRARY_VERSION"}]
 
-def bisect(tmp_path: Path, spec: dict[str, Any], engine: Engine | None, *more: str) -> Finished:
+
+def bisect(
+    tmp_path: Path,
+    spec: dict[str, Any],
+    engine: Engine | None,
+    *more: str,
+    cache: Path | None = None,
+) -> Finished:
     file = tmp_path / "bisect.yaml"
     file.write_text(yaml.safe_dump({"packages": PACKAGES, **spec}))
     environ = engine.environ if engine else {}
@@ -91,7 +55,7 @@ def bisect(tmp_path: Path, spec: dict[str, Any], engine: Engine | None, *more: s
         "-c",
         TEST,
         cwd=tmp_path,
-        env={**environ, "AORTA_CACHE_DIR": str(tmp_path / "cache")},
+        env={**environ, "AORTA_CACHE_DIR": str(cache or tmp_path / "cache")},
     )
 
 
@@ -123,15 +87,10 @@ def images_of(engine: Engine, world: World) -> dict[str, str]:
 def test_from_dated_containers_to_the_commit(
     docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
-    made = images_of(docker_engine, world)
     listed = [n for n in range(DAYS) if n not in (BROKEN_ON + 2, BROKEN_ON - 3)]  # holes
-    for number in listed:
-        side = "bad" if number >= BROKEN_ON else "good"
-        reference = f"{oci_registry.address}/nightly/jax:jax-{day(number)}"
-        docker_engine("tag", made[side], reference)
-        docker_engine("push", "--quiet", reference)
-        docker_engine("rmi", reference)
-    template = f"{oci_registry.address}/nightly/jax:{{container}}-{{date}}"
+    template = world.publish(
+        oci_registry, "nightly/jax", [day(n) for n in listed], first_bad=day(BROKEN_ON)
+    )
     done = aorta(  # without a spec: the preset knows the packages of these images
         "bisect",
         "--container",
@@ -152,7 +111,7 @@ def test_from_dated_containers_to_the_commit(
     assert result["status"] == "found", done.stderr
     [culprit] = result["culprits"]
     assert (culprit["package"], culprit["bad"]) == ("jax", world.culprit)
-    assert culprit["title"] == "jax 5"
+    assert culprit["title"] == "Fold the mask into softmax"
     assert result["containers"]["last_good"].endswith(day(BROKEN_ON - 1))
     assert result["containers"]["first_bad"].endswith(day(BROKEN_ON))
     assert (tmp_path / "out" / "first-known-bad").exists()
@@ -168,15 +127,39 @@ def test_from_dated_containers_to_the_commit(
 
 
 @pytest.mark.xdist_group("docker")
+def test_outcomes_of_dated_images_are_shared_between_runs_until_a_tag_moves(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(n) for n in range(6)]
+    template = world.publish(oci_registry, "nightly/shared", days, first_bad=day(3))
+    words = ("--container", "jax", "--container-url-template", template)
+    spec = {"packages": NO_PACKAGE}
+
+    def run(name: str) -> dict[str, Any]:
+        (tmp_path / name).mkdir()
+        done = bisect(tmp_path / name, spec, docker_engine, *words, cache=tmp_path / "cache")
+        result: dict[str, Any] = done.json()
+        return result
+
+    first, second = run("one"), run("two")
+    assert first["cached"] == 0
+    assert first["tests"] > 0
+    assert second["culprits"] == first["culprits"]
+    assert second["tests"] == 0
+    assert second["cached"] == first["tests"]
+    world.publish(oci_registry, "nightly/shared", [day(5)], first_bad=day(9))
+    docker_engine("rmi", template.format(container="jax", date=day(5)))
+    moved = run("three")
+    assert moved["status"] == "did_not_reproduce"
+
+
+@pytest.mark.xdist_group("docker")
 def test_a_series_that_never_passes_says_so(
     docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
-    made = images_of(docker_engine, world)
-    for number in (1, 3, 9):
-        reference = f"{oci_registry.address}/nightly/never:jax-{day(number)}"
-        docker_engine("tag", made["bad"], reference)
-        docker_engine("push", "--quiet", reference)
-    template = f"{oci_registry.address}/nightly/never:{{container}}-{{date}}"
+    template = world.publish(
+        oci_registry, "nightly/never", [day(1), day(3), day(9)], first_bad=day(0)
+    )
     arguments = ("--container", "jax", "--container-url-template", template)
     planned = bisect(tmp_path, {}, docker_engine, *arguments, "--dry-run")
     assert planned.json()["containers"]["days"] == [day(1), day(3), day(9)]
@@ -238,6 +221,59 @@ def test_podman_finds_the_commit_between_two_named_containers(
     assert podman_engine.containers() == []
 
 
+@pytest.mark.xdist_group("docker")
+def test_another_failure_after_the_rebuild_is_not_bisected_in_place_of_the_first(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(1), day(2)]
+    template = world.publish(oci_registry, "nightly/other", days, first_bad=day(2))
+    packages = [
+        {"name": "xla", "path": "/opt/xla"},
+        {"name": "jax", "path": "/opt/jax", "build": "echo rebuilt > /installed"},
+    ]
+    script = (
+        "if grep -q rebuilt /installed; then "
+        "test $(cat /opt/jax/number) -lt 3 || { echo Error: cannot import; exit 2; }; "
+        "else grep -q no /installed || { echo Error: nn_test; exit 1; }; fi"
+    )
+    file = tmp_path / "bisect.yaml"
+    file.write_text(yaml.safe_dump({"packages": packages}))
+    where = ("--container=jax", f"--container-url-template={template}")
+    words = ("--spec", file, *where, "--no-cache", "--json", "--", "sh", "-c", script)
+    done = aorta("bisect", *words, cwd=tmp_path, env=docker_engine.environ)
+    assert done.exit_code == 3, done.stderr
+    result = done.json()
+    assert result["culprits"] == []
+    assert any("another failure" in warning for warning in result["warnings"])
+
+
+@pytest.mark.xdist_group("docker")
+def test_containers_that_differ_in_no_listed_package_are_themselves_the_answer(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(1), day(2)]
+    template = world.publish(oci_registry, "nightly/bare", days, first_bad=day(2))
+    spec = {"packages": NO_PACKAGE}
+    where = ("--container=jax", f"--container-url-template={template}")
+    result = bisect(tmp_path, spec, docker_engine, *where).json()
+    assert result["status"] == "found"
+    [culprit] = result["culprits"]
+    assert (culprit["package"], culprit["good"], culprit["bad"]) == ("container", *days)
+    kept = {p.read_text() for p in (tmp_path / "out" / "first-known-bad").rglob("kept")}
+    assert kept == {"yes\n"}
+    assert (tmp_path / "out" / "last-known-good").exists()
+
+
+def test_the_gpus_of_the_machine_are_let_in_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "nvidiactl").touch()
+    assert "--gpus=all" in environment_of(ContainersSpec(), tmp_path).options
+    assert environment_of(ContainersSpec(gpus=False), tmp_path).options == ()
+    chosen = ContainersSpec(options=("--gpus=device=1",))
+    assert environment_of(chosen, tmp_path).options == ("--gpus=device=1",)
+    assert environment_of(ContainersSpec(), tmp_path / "none").options == ()
+    assert "--gpus=all" not in environment_of(ContainersSpec(runtime="pyxis"), tmp_path).options
+
+
 SRUN = """#!/usr/bin/env python3
 import json, os, subprocess, sys
 words = sys.argv[1:]
@@ -251,7 +287,7 @@ image = options["--container-image"]
 root = image + ".root" if image.endswith(".sqsh") else os.environ["SRUN_" + image.upper()]
 scratch = None
 if "--container-save" in options:
-    scratch = options["--container-save"].replace(".unfinished.sqsh", "") + ".root"
+    scratch = options["--container-save"].replace("/saving/", "/") + ".root"
     subprocess.run(["cp", "-a", root + "/.", scratch], check=True)
     root = scratch
 for mount in filter(None, options.get("--container-mounts", "").split(",")):
@@ -261,7 +297,8 @@ for mount in filter(None, options.get("--container-mounts", "").split(",")):
         os.rmdir(root + target) if not os.listdir(root + target) else None
 code = subprocess.run(["chroot", root, *words]).returncode
 if code == 0 and scratch:
-    open(options["--container-save"], "w").close()
+    with open(options["--container-save"], "wb") as saved:
+        saved.write(b"hsqs" + bytes(92))
 sys.exit(code)
 """
 
@@ -310,7 +347,8 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
     assert result["culprits"][0]["bad"] == world.culprit
     calls = [json.loads(line) for line in (tmp_path / "srun.log").read_text().splitlines()]
     saves = [options["--container-save"] for options, _ in calls if "--container-save" in options]
-    assert len(saves) == len(set(saves)) == result["builds"] + result["checks"]["builds"]
+    made = result["builds"] + result["checks"]["builds"]
+    assert len(saves) == len(set(saves)) == made + 1  # and the container itself, got once
     tests = [options for options, words in calls if words == ["sh", "-c", script]]
     outputs = [
         mount

@@ -222,20 +222,6 @@ def test_a_state_that_runs_out_of_time_is_skipped(tmp_path: Path) -> None:
     assert result["culprits"][-1]["bad"] == shas[6]
 
 
-def test_a_number_decides_in_metric_mode(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 16)
-    script = (
-        "n=$(cat number); t=10.$((n % 3)); test $n -lt 10 || t=14.$((n % 3));"
-        ' printf \'{"step_ms": %s}\' $t > "$AORTA_TRIAL_DIR/metrics.json"'
-    )
-    options = ["--metric-name", "step_ms", "--passing-metric", "10", "--failing-metric", "14"]
-    result = bisect(
-        repository, tmp_path / "out", "--good", shas[0], *options, "--", "sh", "-c", script
-    ).json()
-    assert result["status"] == "found"
-    assert result["culprits"][0]["bad"] == shas[10]
-
-
 def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 17)
     log = tmp_path / "ran"

@@ -26,9 +26,9 @@ def test_srun_passes_variables_by_name_and_mounts_by_path(tmp_path: Path) -> Non
         f"--export={names}",
         "--container-image=team/image:1",
         f"--container-mounts={tmp_path}/work:{tmp_path}/work,{tmp_path}/trial:{tmp_path}/trial,/data:/data:ro",
-        f"--container-workdir={tmp_path}/work",
         f"--container-env={names}",
         "--no-container-mount-home",
+        f"--container-workdir={tmp_path}/work",
         "--mpi=pmix",
     )
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -209,3 +210,17 @@ def test_where_nothing_more_can_be_learned_the_answer_is_an_interval_at_its_leve
     assert answer is not None
     assert answer.start <= 59 < answer.stop
     assert answer.mass >= 0.95
+
+
+def test_a_state_that_stops_telling_anything_is_not_asked_for_ever() -> None:
+    """It passed or failed once, and then could never be tested again: the answer stands on what there is."""
+    asked: Counter[int] = Counter()
+
+    def judge(vector: Vector) -> bool | None:
+        asked[vector[0]] += 1
+        return vector[0] >= 20 if asked[vector[0]] == 1 or vector[0] == 32 else None
+
+    done = simulate(one_package(33), judge, most=500)
+    assert done.search.done
+    assert done.trials < 60
+    assert (0, 20) in done.changes

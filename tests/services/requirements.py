@@ -32,8 +32,17 @@ POSTGRES = Component("PostgreSQL", (program("postgres"),), ("postgresql",))
 BUSYBOX = Component("a static busybox", ("busybox",), ("busybox-static",))
 SLURM = Component(
     "Slurm",
-    ("slurmctld", "slurmd", "sbatch", "munged"),
-    ("munge", "slurm-client", "slurmctld", "slurmd"),
+    ("slurmctld", "slurmd", "sbatch", "munged", "gcc", "mksquashfs"),
+    (
+        "gcc",
+        "libc6-dev",
+        "libslurm-dev",
+        "munge",
+        "slurm-client",
+        "slurmctld",
+        "slurmd",
+        "squashfs-tools",
+    ),
     needs_root=True,
 )
 CHROMIUM = Component("a browser", ("chromium",), ("chromium",))

@@ -5,6 +5,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,12 +43,15 @@ MessageTimeout=30
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 GresTypes=gpu
+PlugStackConfig={directory}/plugstack.conf
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 """
 _NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} Gres=gpu:2"
 _NODE_MARK = "AORTA_TEST_SLURM_NODE"
+_PLUGIN = Path(__file__).with_name("containers_in_slurm.c")
+_IMPORTER = Path(__file__).with_name("import_image.py")
 
 
 @dataclass
@@ -107,6 +111,10 @@ class SlurmCluster:
     def wait_until_idle(self) -> None:
         self.controller.wait_until(lambda: set(NODES) == self.idle_nodes(), "slurm")
 
+    def containers(self) -> list[str]:
+        """The file systems of containers that are not removed yet."""
+        return [path.name for path in (self.directory / "containers").iterdir()]
+
     def queue(self) -> list[str]:
         """Every job that is not over."""
         return self("squeue", "-h", "-r", "-o", "%i %j %T").splitlines()
@@ -149,9 +157,22 @@ def _write_configuration(directory: Path) -> None:
             host=host, controller_port=controller_port, directory=directory, nodes=nodes
         )
     )
+    _write_plugin(directory)
     key = directory / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(64))
+
+
+def _write_plugin(directory: Path) -> None:
+    """srun's options for containers, as a plugin built for the Slurm that is installed."""
+    plugin = directory / "containers_in_slurm.so"
+    subprocess.run(("gcc", "-shared", "-fPIC", "-o", str(plugin), str(_PLUGIN)), check=True)
+    importer = directory / "import-image"
+    importer.write_text(f'#!/bin/sh\nexec {sys.executable} {_IMPORTER} "$@"\n')
+    importer.chmod(0o755)
+    (directory / "containers").mkdir()
+    line = f"required {plugin} {directory}/containers {importer}\n"
+    (directory / "plugstack.conf").write_text(line)
 
 
 def _munged(directory: Path) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ wait for it, and end as untestable if it fails. A test's time limit, patterns an
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,8 +15,11 @@ from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 from aorta.executors import Executor
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
+NOT_BUILT = "not_built"  # in a trial's result: why its build failed
+BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 
 _POLL = 0.5
+_MOST_LOG = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ class BuildFirst:
         build = self._building.pop(key)
         for trial in build.dropped:
             self._end(_never_ran(trial))
+        for trial in build.waiting.values():
+            _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
             self._workshop.built(key)
             for trial in build.waiting.values():
@@ -125,15 +131,28 @@ def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
     """Untestable, told by the build's own words; a build that was lost says nothing about its versions."""
     if build.lost or build.cancelled:
         return replace(build, trial_id=trial.id)
-    why = "its build ran out of time" if build.timed_out else "its build failed"
+    said = [line.strip() for line in build.stderr.tail.splitlines() if line.strip()]
+    why = "it ran out of time while it was made" if build.timed_out else "it could not be made"
     return replace(
         build,
         trial_id=trial.id,
         exit_code=UNTESTABLE,
         signal=None,
         timed_out=False,
-        stderr=replace(build.stderr, tail=f"{build.stderr.tail}\n{why}"),
+        result={NOT_BUILT: ": ".join([why, *said[-1:]])},
     )
+
+
+def _keep_log(trial: TrialSpec, build: TrialEnd) -> None:
+    """Beside the words of the test. A log that cannot be written is no reason to stop."""
+    said = b""
+    for stream in (build.stdout, build.stderr):
+        with suppress(OSError):
+            said += stream.path.read_bytes()[-_MOST_LOG:]
+    if said:
+        with suppress(OSError):
+            trial.trial_dir.mkdir(parents=True, exist_ok=True)
+            (trial.trial_dir / BUILD_LOG).write_bytes(said)
 
 
 def _never_ran(trial: TrialSpec) -> TrialEnd:

@@ -7,7 +7,7 @@ begins, and adds its own; what could not be told is never kept.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,23 +29,37 @@ class OutcomeCache:
         self._question = json.dumps(question, sort_keys=True, default=str)
 
     def known(self, versions: Mapping[str, str]) -> list[bool]:
-        if self._root is None:
-            return []
+        return [_EVIDENCE[line] for line in self._lines(versions) if line in _EVIDENCE]
+
+    def known_values(self, versions: Mapping[str, str]) -> list[float]:
+        """What was measured, where a number decides."""
+        values = (_number(line) for line in self._lines(versions))
+        return [value for value in values if value is not None]
+
+    def add(
+        self, versions: Mapping[str, str], outcome: Outcome, value: float | None = None
+    ) -> None:
+        if value is not None:
+            self._append(versions, repr(value))
+        elif outcome.value in _EVIDENCE:
+            self._append(versions, outcome.value)
+
+    def _lines(self, versions: Mapping[str, str]) -> list[str]:
         try:
-            lines = self._file(versions).read_text(encoding="utf-8").splitlines()
+            path = self._file(versions) if self._root else None
+            return path.read_text(encoding="utf-8").splitlines() if path else []
         except OSError:
             return []
-        return [_EVIDENCE[line] for line in lines if line in _EVIDENCE]
 
-    def add(self, versions: Mapping[str, str], outcome: Outcome) -> None:
+    def _append(self, versions: Mapping[str, str], line: str) -> None:
         """A cache that cannot be written is no reason to stop."""
-        if self._root is None or outcome.value not in _EVIDENCE:
+        if self._root is None:
             return
         path = self._file(versions)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
-                file.write(f"{outcome.value}\n")
+                file.write(f"{line}\n")
 
     def _file(self, versions: Mapping[str, str]) -> Path:
         content = f"{self._question}\n{json.dumps(sorted(versions.items()))}"
@@ -53,12 +67,32 @@ class OutcomeCache:
         return (self._root or Path()) / digest[:2] / digest
 
 
-def files_named_in(command: tuple[str, ...], directory: Path) -> dict[str, str]:
-    """A digest of every file of the host that the command names: an edited script is another question."""
+def _number(line: str) -> float | None:
+    try:
+        return float(line)
+    except ValueError:
+        return None
+
+
+def files_named_in(
+    command: Sequence[str], directory: Path, mounts: Sequence[str] = ()
+) -> dict[str, str]:
+    """A digest of every file of the host that the command names, also by its place in a container: an edited script is
+    another question.
+    """
     found: dict[str, str] = {}
     for word in command:
-        path = directory / word
-        with suppress(OSError, ValueError):
-            if path.is_file():
-                found[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in (directory / word, *_behind(word, directory, mounts)):
+            with suppress(OSError, ValueError):
+                if path.is_file():
+                    found[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return found
+
+
+def _behind(word: str, directory: Path, mounts: Sequence[str]) -> Iterator[Path]:
+    """The files of the host that a path in the container leads to."""
+    for mount in mounts:
+        source, _, rest = mount.partition(":")
+        target = rest.partition(":")[0].rstrip("/")
+        if target and (word == target or word.startswith(f"{target}/")):
+            yield directory / Path(source).expanduser() / word[len(target) :].lstrip("/")

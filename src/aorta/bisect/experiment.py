@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aorta.bisect.package import Package, Versions, whole
-from aorta.core.oracle import Oracle
+from aorta.core.oracle import Deciding
 from aorta.core.point import Point
 from aorta.core.trial import Environment, TrialSpec
 
@@ -18,7 +18,7 @@ class ProbedCommand:
     """The user's command and what it runs in."""
 
     command: tuple[str, ...]
-    oracle: Oracle
+    oracle: Deciding
     environment: Environment
     cwd: Path
     env: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class VersionsExperiment:
         self._test, self._packages, self._workshop = test, packages, workshop
 
     @property
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Deciding:
         return self._test.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
@@ -64,7 +64,7 @@ class ContainersExperiment:
         self._test, self._image_of, self._axis = test, image_of, axis
 
     @property
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Deciding:
         return self._test.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:

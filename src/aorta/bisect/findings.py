@@ -6,6 +6,7 @@ from typing import Any
 
 from aorta.bisect.git import web_address
 from aorta.bisect.investigation import Found, Outcome
+from aorta.bisect.metric import Metric
 from aorta.bisect.package import Package, moving
 from aorta.core.exits import Exit
 from aorta.core.point import Purpose
@@ -18,7 +19,10 @@ from aorta.search.timeline import Change
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
 
 _ENDS = {
-    EndsVerdict.BAD_DOES_NOT_FAIL: ("did_not_reproduce", "the bad end does not fail"),
+    EndsVerdict.BAD_DOES_NOT_FAIL: (
+        "did_not_reproduce",
+        "the bad end does not fail, however often it is tried; check that good and bad are not swapped",
+    ),
     EndsVerdict.BAD_UNTESTABLE: ("did_not_reproduce", "the bad end cannot be built or tested"),
     EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails like the bad one"),
     EndsVerdict.GOOD_UNTESTABLE: (
@@ -42,6 +46,7 @@ class Findings:
     containers: dict[str, str | None] = field(
         default_factory=lambda: {"last_good": None, "first_bad": None}
     )
+    metric: dict[str, Any] | None = None  # the two levels of the number that decided
     rates: dict[str, float | None] = field(default_factory=lambda: {"good": None, "bad": None})
     builds: int = 0
     tests: int = 0
@@ -66,15 +71,30 @@ def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
     findings = Findings(status=_status(outcome), warnings=list(outcome.warnings))
     _describe_ends(findings, main)
     shown = outcome.inner or main
-    if interval := shown.interval:
+    if (interval := shown.interval) and not main.alike:
         _describe_interval(findings, shown, interval, outcome.merge)
     _describe_partner(findings, outcome)
     _describe_skipped(findings, main)
+    if words := _about_paths(shown):
+        findings.warnings.append(words)
     for older in main.search.fixed_before:
         findings.warnings.append(_about_repair(main, older))
     count(findings, outcome, answers)
     findings.exit_code = exit_code(findings.status, answers)
     return findings
+
+
+def levels_found(metric: Metric) -> dict[str, Any] | None:
+    levels = metric.levels
+    if levels is None:
+        return None
+    good, bad = levels.centres
+    return {
+        "name": metric.oracle.key or metric.oracle.pattern,
+        "good": {"mean": good, "values": len(levels.good)},
+        "bad": {"mean": bad, "values": len(levels.bad)},
+        "noise": levels.spread,
+    }
 
 
 def exit_code(status: str, answers: Sequence[Answer]) -> int:
@@ -87,6 +107,8 @@ def exit_code(status: str, answers: Sequence[Answer]) -> int:
 def _status(outcome: Outcome) -> str:
     main = outcome.main
     ends = main.search.ends
+    if main.alike:
+        return "inconsistent"
     if ends in _ENDS:
         return _ENDS[ends][0]
     shown = outcome.inner or main
@@ -103,6 +125,8 @@ def _describe_ends(findings: Findings, main: Found) -> None:
     search, ends = main.search, main.search.ends
     findings.good = main.versions(search.timeline.state(0))
     findings.bad = main.versions(search.timeline.state(search.timeline.changes))
+    if main.alike:
+        findings.warnings.append(main.alike)
     if ends in _ENDS:
         findings.warnings.append(_ENDS[ends][1] + _last_words(main, ends))
     if ends is EndsVerdict.DIFFER:
@@ -196,11 +220,11 @@ def _describe_skipped(findings: Findings, main: Found) -> None:
     whys: dict[str, str] = {}
     for record in main.answer.records:
         whys[record.point.config_key] = record.why
+    whys |= main.undecided
     for vector in sorted(main.search.untestable):
         point = main.search.timeline.point(vector, Purpose.PROBE, 0)
-        findings.skipped.append(
-            {"versions": main.versions(vector), "why": whys.get(point.config_key, "")}
-        )
+        why = whys.get(point.config_key, "skipped as asked")
+        findings.skipped.append({"versions": main.versions(vector), "why": why})
 
 
 def _about_repair(main: Found, older: Interval) -> str:
@@ -210,6 +234,23 @@ def _about_repair(main: Found, older: Interval) -> str:
     return (
         "broken, repaired and broken again: the failure was already there and went away between "
         f"{words}; the answer is about the break after that"
+    )
+
+
+def _about_paths(found: Found) -> str | None:
+    """The last change of a line kept to some paths may be commits that touch none of them."""
+    if not found.single or not found.single[0].spec.paths:
+        return None
+    package, rank = found.single
+    line, repository, paths = package.line, package.repository, package.spec.paths
+    if line is None or repository is None:
+        return None
+    good, bad = line.commits[rank].sha, line.commits[rank + 1].sha
+    if repository.touching(good, bad, paths):
+        return None
+    return (
+        f"no commit that touches {', '.join(paths)} brings the failure: "
+        f"it came with another one of {good[:12]}..{bad[:12]}"
     )
 
 

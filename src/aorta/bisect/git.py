@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aorta.core import secrets
 from aorta.core.errors import InfrastructureError, UsageError
 
 RunGit = Callable[[Sequence[str]], "GitAnswer"]
@@ -94,6 +95,10 @@ class Repository:
     def has(self, revision: str) -> bool:
         return self._run(("cat-file", "-e", f"{revision}^{{commit}}")).code == 0
 
+    def tracks(self, path: Path) -> bool:
+        """Whether the index has this file of the checkout."""
+        return self._run(("ls-files", "--error-unmatch", "--", str(path))).code == 0
+
     def fetch(self, remote: str, revisions: Sequence[str]) -> None:
         answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))
         if answer.code:
@@ -118,6 +123,22 @@ class Repository:
         answer = self._asked("rev-list", "--parents", "--ancestry-path", f"{older}..{newer}")
         rows = (line.split() for line in answer.splitlines())
         return {sha: tuple(parents) for sha, *parents in rows}
+
+    def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
+        """The commits between the two that change one of these paths; merges are not told apart."""
+        between = f"{older}..{newer}"
+        answer = self._asked("rev-list", "--full-history", between, "--", *paths)
+        return frozenset(answer.split())
+
+    def listed(self, revisions: Sequence[str]) -> frozenset[str]:
+        """Single commits, and every commit of a range A..B."""
+        found: set[str] = set()
+        for revision in revisions:
+            if ".." in revision:
+                found.update(self._asked("rev-list", "--end-of-options", revision).split())
+            else:
+                found.add(self.resolve(revision))
+        return frozenset(found)
 
     def first_parents(self, older: str, newer: str) -> frozenset[str]:
         """The main line of `newer` down to `older`."""
@@ -160,8 +181,8 @@ def web_address(remote: str | None, sha: str) -> str | None:
 
 
 def without_secrets(text: str) -> str:
-    """User names and tokens in addresses, blotted out."""
-    return _CREDENTIALS.sub("***@", text)
+    """As everywhere; and whatever stands before the host of an address, since a token may stand there as a user."""
+    return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
 def _commit(line: str) -> Commit:

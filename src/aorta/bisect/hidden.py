@@ -7,11 +7,10 @@ from typing import Any
 from aorta.bisect.findings import Findings
 from aorta.bisect.inside import Inside
 from aorta.bisect.verb import Run
+from aorta.core.secrets import safe_value
 from aorta.core.trial import Environment
 from aorta.engine.snapshots import is_captured, snapshot_of
 from aorta.probe.difference import differences
-
-_SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "KEY", "AORTA_")
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,7 @@ class Sides:
     failing: str | None
     confidence: float | None = None
     names: tuple[str, str] | None = None
+    cached: int = 0  # outcomes of other runs that were used to find them
 
 
 def explain_hidden_variable(
@@ -61,8 +61,4 @@ def differences_of(
 def _variables_in(inside: Inside) -> dict[str, Any]:
     lines = inside.run("env").stdout.splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
-    return {
-        name: value
-        for name, _, value in pairs
-        if not any(word in name.upper() for word in _SECRET_WORDS)
-    }
+    return {name: safe_value(name, value) for name, _, value in pairs if "AORTA_" not in name}

@@ -5,7 +5,7 @@ one the line runs forward. Where it is not, it runs back from the good end to th
 there: going back over a commit takes it away, so a repair that only one branch has is found like any other change.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from aorta.bisect.git import Commit, Repository
@@ -45,8 +45,11 @@ def line_between(
     *,
     find_fix: bool = False,
     main_branch: str | None = None,
+    paths: Sequence[str] = (),
 ) -> Line:
-    """Both ends are commits that the repository has. The line keeps to the main branch where one is named."""
+    """Both ends are commits that the repository has. The line keeps to the main branch where one is named; with
+    `paths`, commits that touch none of them are no states of their own.
+    """
     if good == bad:
         raise UsageError(
             f"the good and the bad end are the same commit {good[:12]}", where=repository.where
@@ -59,8 +62,8 @@ def line_between(
         )
     shared = repository.merge_base(good, bad)
     main = repository.first_parents(shared, main_branch) if main_branch else frozenset[str]()
-    back = _way(repository, shared, good, main)
-    forward = _way(repository, shared, bad, main)
+    back = _way(repository, shared, good, main, paths)
+    forward = _way(repository, shared, bad, main, paths)
     shas = [*reversed(back), shared, *forward]
     return Line(tuple(repository.commits(shas)), turn=len(back))
 
@@ -74,9 +77,15 @@ def merged_line(repository: Repository, merge: Commit, main: str) -> list[str]:
     return _way(repository, base, others[0])
 
 
-def _way(repository: Repository, older: str, newer: str, main: Collection[str] = ()) -> list[str]:
+def _way(
+    repository: Repository,
+    older: str,
+    newer: str,
+    main: Collection[str] = (),
+    paths: Sequence[str] = (),
+) -> list[str]:
     """One way from `older` (left out) to `newer`, oldest first: along `main`, then first parents, where they lead
-    there.
+    there. A merge may bring what touches `paths`, so every merge stays, and so does the end.
     """
     if older == newer:
         return []
@@ -87,4 +96,7 @@ def _way(repository: Repository, older: str, newer: str, main: Collection[str] =
         way.append(here)
         leading = [parent for parent in parents[here] if parent == older or parent in parents]
         here = next((parent for parent in leading if parent in main), leading[0])
+    if paths:
+        touching = repository.touching(older, newer, paths)
+        way = [sha for sha in way if sha in touching or len(parents[sha]) > 1 or sha == newer]
     return way[::-1]

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from aorta.bisect.git import Repository
@@ -38,9 +39,16 @@ def git_package(
     if len(ends) < 2 or ends[0] == ends[1]:
         return Package(here, ((ends or [repository.resolve("HEAD")])[0],), None, repository)
     line = line_between(
-        repository, ends[0], ends[1], find_fix=find_fix, main_branch=spec.main_branch
+        repository,
+        ends[0],
+        ends[1],
+        find_fix=find_fix,
+        main_branch=spec.main_branch,
+        paths=spec.paths,
     )
-    return Package(here, tuple(commit.sha for commit in line.commits), line, repository)
+    skipped = repository.listed(spec.skip)
+    shas = tuple(commit.sha for commit in line.commits)
+    return Package(here, shas, line, repository, skipped)
 
 
 def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
@@ -56,7 +64,7 @@ def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
             )
     start, stop = versions.index(first), versions.index(last)
     chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
-    return Package(spec, chosen)
+    return Package(spec, chosen, skipped=frozenset(spec.skip))
 
 
 def check_something_moves(packages: list[Package]) -> list[Package]:
@@ -65,6 +73,24 @@ def check_something_moves(packages: list[Package]) -> list[Package]:
             "nothing differs between the good and the bad end; give --good and --bad, or versions in the spec"
         )
     return packages
+
+
+def with_own_files(command: Sequence[str], repository: Repository, directory: Path) -> list[str]:
+    """The command with files that no commit has by their whole path: a script beside the repository's own files, as
+    people have it who bisect by hand, is not in any other checkout.
+    """
+    return [
+        str(directory / word) if _is_own_file(word, repository, directory) else word
+        for word in command
+    ]
+
+
+def _is_own_file(word: str, repository: Repository, directory: Path) -> bool:
+    path = directory / word
+    with suppress(OSError, ValueError):
+        inside = path.resolve().is_relative_to(Path(repository.where).resolve())
+        return path.is_file() and inside and not repository.tracks(path)
+    return False
 
 
 def reproduce_on_host(
@@ -99,6 +125,6 @@ def reproduce_on_host(
 
 
 def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
-    if not repository.has(revision) and spec.remote:
+    if spec.remote and not repository.has(revision):
         repository.fetch(spec.remote, [revision])
     return repository.resolve(revision)

@@ -6,13 +6,16 @@ All checkouts come first, then the builds in the order of the packages, since on
 import hashlib
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.building import Order
-from aorta.bisect.imaging import ImageJob
+from aorta.bisect.experiment import OUTPUT_MOUNT
+from aorta.bisect.git import without_secrets
+from aorta.bisect.imaging import SAVING, ImageJob
 from aorta.bisect.package import Package, Versions, version_variables
 from aorta.bisect.trees import set_key
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
@@ -42,11 +45,14 @@ class Images:
         packages: Sequence[Package],
         *,
         mounts: Sequence[str] = (),
-        build_env: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        bazel_cache: str | None = None,
         build_timeout: float | None = None,
     ) -> None:
         self._root, self._base, self._packages = root, base, packages
-        self._mounts, self._build_env = tuple(mounts), dict(build_env or {})
+        option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
+        self._cache_option = {"BAZEL_CACHE_OPTION": option}
+        self._mounts, self._build_env = tuple(mounts), {**self._cache_option, **(env or {})}
         self._build_timeout = build_timeout
         self._versions: dict[str, Versions] = {}
         self._made: set[str] = set()
@@ -97,11 +103,21 @@ class Images:
                 lines.append(f"({place}{package.spec.build}\n)")
         return "\n".join(lines)
 
+    def recipe(self, versions: Versions) -> str:
+        """The same for people, with all that the build and the test find in there."""
+        exports = {
+            **{name: without_secrets(value) for name, value in self._cache_option.items() if value},
+            **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
+        }
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+        return "\n".join([f"mkdir -p {OUTPUT_MOUNT}", *lines, self.script(versions)])
+
     def remove(self) -> None:
         """The images of this run; containers made from them are gone by then."""
         if self._base.environment.kind not in ENGINES:
             for file in self._root.glob("*.sqsh"):
                 file.unlink(missing_ok=True)
+            shutil.rmtree(self._root / SAVING, ignore_errors=True)
             return
         client, _ = client_of(ENGINES[self._base.environment.kind], self._base.environment.options)
         kept = self._root / "made.txt"
@@ -118,7 +134,13 @@ class Images:
         return any(versions[name] != self._base.versions.get(name) for name in names)
 
     def _key(self, versions: Versions) -> str:
-        content = [self._base.digest, set_key(self._packages, versions), sorted(self._build_env)]
+        """Of this run alone: another one may be removing its own images by now."""
+        content = [
+            str(self._root.absolute()),
+            self._base.digest,
+            set_key(self._packages, versions),
+            sorted(self._build_env.items()),
+        ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def _exists(self, target: str) -> bool:
@@ -143,6 +165,7 @@ class Images:
             self._build_env,
         )
         path = directory / "job.json"
+        path.touch(mode=0o600)  # variables may be secrets
         path.write_text(job.to_json(), encoding="utf-8")
         return TrialSpec(
             argv=(sys.executable, "-m", "aorta.bisect.imaging", str(path)),

@@ -7,8 +7,10 @@ trial. The container carries its owner, so that one whose maker was killed is sw
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +19,12 @@ from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.containers import ENGINES
 from aorta.runtimes.engine import client_of, image_named
 from aorta.runtimes.owner import OWNER_LABEL, Owner
+from aorta.runtimes.pyxis import ONCE, image_options
+
+SAVING = "saving"  # the directory of images that are not whole yet
+_SQUASHFS_HEAD = struct.Struct("<4s36xQ")
+_SAVE_POLL = 0.1
+_SAVE_PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -72,28 +80,60 @@ def _by_engine(job: ImageJob) -> int:
 
 
 def _by_pyxis(job: ImageJob) -> int:
-    """Saved beside its place and moved there when whole."""
-    unfinished = f"{job.target}.unfinished.sqsh"
-    names = ",".join(job.env)
+    """Saved in a directory beside its place and moved there when whole.
+
+    The plugin saves after the task, whatever became of it, and srun does not wait for that. So a save may come late; once
+    its directory is gone it can leave nothing behind.
+    """
+    saving = Path(job.target).parent / SAVING
+    saving.mkdir(parents=True, exist_ok=True)
+    unfinished = saving / Path(job.target).name
+    unfinished.unlink(missing_ok=True)
     run = (
         "srun",
-        "--ntasks=1",
-        f"--container-image={job.base}",
+        *image_options(job.base, job.mounts, job.env),
         f"--container-save={unfinished}",
-        f"--container-mounts={','.join(job.mounts)}",
-        "--container-remap-root",
-        "--container-writable",
-        "--no-container-mount-home",
-        *([f"--container-env={names}"] if names else []),
         *job.options,
+        *ONCE,
         "sh",
         "-c",
         job.script,
     )
     done = subprocess.run(run, stdin=subprocess.DEVNULL, env={**os.environ, **job.env}, check=False)
-    if done.returncode == 0:
-        Path(unfinished).replace(job.target)
-    return done.returncode
+    if done.returncode:
+        return done.returncode
+    if not _became_whole(unfinished):
+        print(f"pyxis did not save the container as {unfinished}", file=sys.stderr)
+        return 1
+    unfinished.replace(job.target)
+    return 0
+
+
+def _became_whole(image: Path) -> bool:
+    """Wait for a squashfs file to be written; False once it has not grown for a long time."""
+    size, since = -1, time.monotonic()
+    while time.monotonic() - since < _SAVE_PATIENCE:
+        if is_whole(image):
+            return True
+        grown = image.stat().st_size if image.exists() else -1
+        if grown != size:
+            size, since = grown, time.monotonic()
+        time.sleep(_SAVE_POLL)
+    return False
+
+
+def is_whole(image: Path) -> bool:
+    """The head of a squashfs file, which is written last, says how long the file is."""
+    try:
+        with image.open("rb") as file:
+            head = file.read(_SQUASHFS_HEAD.size)
+            length = file.seek(0, os.SEEK_END)
+    except OSError:
+        return False
+    if len(head) < _SQUASHFS_HEAD.size:
+        return False
+    magic, used = _SQUASHFS_HEAD.unpack(head)
+    return bool(magic == b"hsqs" and length >= used)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from pathlib import Path
 from aorta.bisect.git import GitAnswer, RunGit
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Environment, TrialSpec
+from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes import launch_for
+from aorta.runtimes.pyxis import ONCE
 
 _GIT = "git -c safe.directory='*'"
 _PATIENCE = 3600  # an image may have to be pulled first
@@ -26,16 +27,20 @@ class Contents:
 
 
 class Inside:
-    """One image, asked by short commands, each in a container of its own that is gone afterwards."""
+    """One image, asked by short commands, each in a container of its own that is gone afterwards. An image does not
+    change, so nothing is asked twice.
+    """
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self.environment, self._scratch = environment, scratch
+        self._answers: dict[tuple[str, ...], GitAnswer] = {}
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        trial = TrialSpec(
-            argv, self._scratch, self._scratch, "question", environment=self.environment
-        )
+        environment = self.environment
+        if environment.kind is RuntimeKind.PYXIS:
+            environment = replace(environment, options=(*environment.options, *ONCE))
+        trial = TrialSpec(argv, self._scratch, self._scratch, "question", environment=environment)
         launch = launch_for(trial)
         try:
             done = subprocess.run(
@@ -74,9 +79,11 @@ class Inside:
 
     def git(self, path: str) -> RunGit:
         def run(arguments: Sequence[str]) -> GitAnswer:
-            words = " ".join([_GIT, "-C", shlex.quote(path), *map(shlex.quote, arguments)])
-            done = self.run("sh", "-c", words)
-            return GitAnswer(done.returncode, done.stdout, done.stderr)
+            key = (path, *arguments)
+            if key not in self._answers:
+                done = self.run("sh", "-c", f"{_GIT} -C {shlex.join(key)}")
+                self._answers[key] = GitAnswer(done.returncode, done.stdout, done.stderr)
+            return self._answers[key]
 
         return run
 

@@ -8,24 +8,30 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from aorta.bisect.building import Workshop
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.experiment import Assigns, ProbedCommand, VersionsExperiment
 from aorta.bisect.histories import Line, merged_line
+from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, moving, whole
 from aorta.bisect.stages import MAIN, Stages
+from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
+from aorta.engine.judge import Judges
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.engine.session import Answer
+from aorta.search import Search
 from aorta.search.bisection import Settings, TimelineBisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.interval import Interval
 from aorta.search.remembered import Remembered
 from aorta.search.timeline import Timeline
+
+KnownT = TypeVar("KnownT")
 
 _SENTINELS = 2
 _SURELY_SILENT = 0.02
@@ -49,7 +55,10 @@ class Setting:
     confidence: float
     check_ends: bool = True
     checks: bool = True
+    into_merges: bool = True
     on_search: Callable[[TimelineBisection], Sequence[Listener]] = lambda _: ()
+    metric: Metric | None = None
+    say: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,8 @@ class Found:
     packages: Sequence[Package]
     answer: Answer
     cached: int = 0
+    alike: str | None = None  # why its two ends cannot be told apart
+    undecided: Mapping[str, str] = field(default_factory=dict)  # why, by the key of a configuration
 
     @property
     def interval(self) -> Interval | None:
@@ -73,7 +84,7 @@ class Found:
     def single(self) -> tuple[Package, int] | None:
         """The package and the rank of the one change that did it."""
         interval = self.interval
-        if interval is None or not self.is_sure or len(interval.changes) != 1:
+        if interval is None or self.alike or not self.is_sure or len(interval.changes) != 1:
             return None
         change = interval.changes[0]
         return moving(self.packages)[change.package], change.rank
@@ -101,14 +112,24 @@ class Outcome:
 
 
 def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
+    setting.say(_between_words(packages))
     main = _search(setting, MAIN, packages, sentinels=True)
     outcome = Outcome(main, searched=[main])
     if setting.stages.interrupted or main.single is None:
         return outcome
-    _look_into_merge(setting, outcome)
+    if setting.into_merges:
+        _look_into_merge(setting, outcome)
     if setting.checks and not setting.stages.interrupted:
         _look_for_partner(setting, outcome)
     return outcome
+
+
+def _between_words(packages: Sequence[Package]) -> str:
+    spans = (
+        f"{p.name} {p.versions[0][:12]}..{p.versions[-1][:12]} ({len(p.versions) - 1})"
+        for p in moving(packages)
+    )
+    return f"bisecting the changes of {', '.join(spans)}"
 
 
 def _search(
@@ -132,12 +153,54 @@ def _search(
     search = TimelineBisection(timeline, settings)
     for vector, counts in (assume or {}).items():
         search.assume(vector, counts)
-    remembered = Remembered(search, _known_outcomes(setting, name, timeline, packages))
+    _skip(search, packages)
     workshop = setting.workshop(packages)
     experiment = VersionsExperiment(setting.command, packages, workshop)
     listeners = [*setting.on_search(search), _cache_listener(setting.cache, packages)]
-    answer = setting.stages.drive(name, remembered, experiment, workshop, listeners)
+
+    def drive(asked: Search, judges: Judges | None = None) -> Answer:
+        return setting.stages.drive(name, asked, experiment, workshop, listeners, judges)
+
+    if setting.metric:
+        listeners.append(setting.metric.listen)
+        ends = _measured_ends(setting.metric, setting, name, search, packages)
+        before = setting.metric.cached
+        answer = drive(ends or search, setting.metric)
+        used = setting.metric.cached - before
+        undecided = dict(setting.metric.undecided)
+        return Found(search, packages, answer, used, ends.alike if ends else None, undecided)
+    known = _known(setting, name, timeline, packages, setting.cache.known)
+    remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
+    answer = drive(remembered)
     return Found(search, packages, answer, remembered.used)
+
+
+def _skip(search: TimelineBisection, packages: Sequence[Package]) -> None:
+    """States that the user says cannot be tested; an end must be, whatever is said of it."""
+    names = {package.name: package.skipped for package in packages if package.skipped}
+    for position in range(1, search.timeline.changes) if names else ():
+        vector = search.timeline.state(position)
+        versions = search.timeline.versions(vector)
+        if any(version in names.get(name, ()) for name, version in versions.items()):
+            point = search.timeline.point(vector, Purpose.PROBE, 0)
+            search.remember(point, Verdict(None, why="skipped as asked"))
+
+
+def _measured_ends(
+    metric: Metric,
+    setting: Setting,
+    name: str,
+    search: TimelineBisection,
+    packages: Sequence[Package],
+) -> MeasuredEnds | None:
+    """The main search measures its ends first; the searches after it know the two levels already."""
+    cached = setting.cache.known_values
+    metric.begin_stage(_known(setting, name, search.timeline, packages, cached))
+    if name == MAIN and setting.check_ends:
+        return MeasuredEnds(search, metric)
+    if metric.levels is None:
+        metric.take_samples()
+    return None
 
 
 def _look_into_merge(setting: Setting, outcome: Outcome) -> None:
@@ -147,6 +210,9 @@ def _look_into_merge(setting: Setting, outcome: Outcome) -> None:
         depth += 1
         interval = found.interval
         assert interval is not None
+        setting.say(
+            f"{single[0].versions[single[1] + 1][:12]} is a merge: looking into what it merged"
+        )
         others = {p.name: v for p, v in _at(found, interval.bad)}
         packages = [
             package if p.name == package.name else p.fixed_at(others[p.name])
@@ -204,10 +270,18 @@ def _look_for_partner(setting: Setting, outcome: Outcome) -> None:
     packages = [_until(p, culprit, reached) for p in found.packages]
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
+    setting.say(
+        f"does {culprit.name} {_short(found, culprit)} fail alone, over the oldest of the rest?"
+    )
     partner = _search(setting, "partner", packages, assume={vector: tried})
     outcome.partner_search = partner
     if partner.search.ends is EndsVerdict.DIFFER:
         outcome.partner = partner
+
+
+def _short(found: Found, package: Package) -> str:
+    single = found.single
+    return package.versions[single[1] + 1][:12] if single else ""
 
 
 def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Package:
@@ -232,20 +306,24 @@ def _silent(found: Found) -> int:
     return max(2, math.ceil(math.log(_SURELY_SILENT) / math.log(1 - min(bad, 0.99))))
 
 
-def _known_outcomes(
-    setting: Setting, name: str, timeline: Timeline, packages: Sequence[Package]
-) -> dict[str, list[bool]]:
-    """Cached outcomes by the key of their point, as they were when this stage first began: a resumed run must not
-    take its own trials for those of another.
+def _known(
+    setting: Setting,
+    name: str,
+    timeline: Timeline,
+    packages: Sequence[Package],
+    look_up: Callable[[Mapping[str, str]], list[KnownT]],
+) -> dict[str, list[KnownT]]:
+    """What is cached by the key of its point, as it was when this stage first began: a resumed run must not take its
+    own trials for those of another.
     """
     kept = setting.stages.stage_path(name) / PRIVATE / "known.json"
     if kept.exists():
-        found: dict[str, list[bool]] = json.loads(kept.read_text(encoding="utf-8"))
+        found: dict[str, list[KnownT]] = json.loads(kept.read_text(encoding="utf-8"))
         return found
     states = (timeline.state(position) for position in range(timeline.changes + 1))
     points = {timeline.point(s, Purpose.PROBE, 0).config_key: timeline.versions(s) for s in states}
-    known = {key: setting.cache.known(whole(packages, v)) for key, v in points.items()}
-    found = {key: outcomes for key, outcomes in known.items() if outcomes}
+    known = {key: look_up(whole(packages, versions)) for key, versions in points.items()}
+    found = {key: answers for key, answers in known.items() if answers}
     write_atomically(kept, json.dumps(found))
     return found
 
@@ -254,6 +332,6 @@ def _cache_listener(cache: OutcomeCache, packages: Sequence[Package]) -> Listene
     def listen(event: Event) -> None:
         if isinstance(event, events.TrialEnded) and not event.replayed:
             versions = {name: str(value) for name, value in event.record.point.values}
-            cache.add(whole(packages, versions), event.record.outcome)
+            cache.add(whole(packages, versions), event.record.outcome, event.record.value)
 
     return listen

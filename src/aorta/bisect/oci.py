@@ -1,4 +1,5 @@
-"""The list of tags of a repository, through the OCI distribution API: pages, tokens, docker's credential files.
+"""The tags of a repository and the digests behind them, through the OCI distribution API: pages, tokens, docker's
+credential files.
 
 Nothing is pulled to find out what exists. Credentials go to the registry and to the token service it names, over TLS or
 the loopback interface only; they never reach a message.
@@ -26,6 +27,15 @@ _PATIENCE = 60
 _LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?\Z")
 _NEXT = re.compile(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_ACCEPTED = ", ".join(
+    (
+        "application/json",
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
+)
 _HUB = "registry-1.docker.io"
 _HUB_KEY = "https://index.docker.io/v1/"
 
@@ -66,6 +76,38 @@ def list_tags(repository: Repository) -> list[str]:
     raise InfrastructureError("the registry's list of tags has no end", where=repository.host)
 
 
+def digest_of(reference: str) -> str | None:
+    """What the registry calls the image behind a reference; None if it does not say."""
+    name, at, digest = reference.partition("@")
+    if at:
+        return digest
+    try:
+        return _manifest(name)
+    except (InfrastructureError, UsageError):
+        return None
+
+
+def is_gone(reference: str) -> bool:
+    """Whether the registry answers, and has no such image."""
+    try:
+        _manifest(reference)
+    except _NotThereError:
+        return True
+    except (InfrastructureError, UsageError):
+        return False
+    return False
+
+
+def _manifest(reference: str) -> str | None:
+    name, tag = split_reference(reference)
+    place = Repository.of(name)
+    return _Client(place).digest(f"/v2/{place.name}/manifests/{tag}")
+
+
+class _NotThereError(InfrastructureError):
+    """The registry knows no such thing."""
+
+
 class _Client:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -74,16 +116,25 @@ class _Client:
         self._opener = urllib.request.build_opener(_KeepSecretsHome())
 
     def page(self, path: str) -> tuple[Mapping[str, Any], str | None]:
+        body, headers = self._asked(path)
+        return _object(body), _next_path(headers.get("Link", ""), path)
+
+    def digest(self, path: str) -> str | None:
+        return self._asked(path, "HEAD")[1].get("Docker-Content-Digest")
+
+    def _asked(self, path: str, method: str = "GET") -> tuple[bytes, HTTPMessage]:
+        """Logs in once, if it is asked to."""
         url = f"{self._scheme}://{self._repository.host}{path}"
         try:
-            body, headers = self._get(url, self._authorization)
+            return self._get(url, self._authorization, method)
         except urllib.error.HTTPError as refused:
             refused.close()
+            if refused.code == 404:
+                raise self._error(_about(refused), _NotThereError) from None
             if refused.code != 401 or self._authorization is not None:
                 raise self._error(_about(refused)) from None
             self._authorization = self._answer_to(refused.headers.get("WWW-Authenticate", ""))
-            return self.page(path)
-        return _object(body), _next_path(headers.get("Link", ""), path)
+        return self._asked(path, method)
 
     def _answer_to(self, challenge: str) -> str:
         kind, _, rest = challenge.partition(" ")
@@ -116,8 +167,10 @@ class _Client:
             raise self._error("its token service answered without a token")
         return token
 
-    def _get(self, url: str, authorization: str | None) -> tuple[bytes, HTTPMessage]:
-        request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - http is for the loopback
+    def _get(
+        self, url: str, authorization: str | None, method: str = "GET"
+    ) -> tuple[bytes, HTTPMessage]:
+        request = urllib.request.Request(url, headers={"Accept": _ACCEPTED}, method=method)  # noqa: S310 - http is for the loopback
         if authorization:
             request.add_unredirected_header("Authorization", authorization)
         try:
@@ -130,8 +183,10 @@ class _Client:
             reason = getattr(wrong, "reason", wrong)
             raise self._error(f"it does not answer: {reason}") from None
 
-    def _error(self, words: str) -> InfrastructureError:
-        return InfrastructureError(
+    def _error(
+        self, words: str, kind: type[InfrastructureError] = InfrastructureError
+    ) -> InfrastructureError:
+        return kind(
             f"cannot list the tags of {self._repository.name}: {words}",
             where=self._repository.host,
         )

@@ -20,6 +20,7 @@ class Package:
     versions: tuple[str, ...]
     line: Line | None = None
     repository: Repository | None = None
+    skipped: frozenset[str] = frozenset()  # versions that are never tried
 
     @property
     def name(self) -> str:

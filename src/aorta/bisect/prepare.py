@@ -75,7 +75,6 @@ def build(job: TreeJob, env: Mapping[str, str]) -> None:
         ("sh", "-c", str(job.build)), cwd=job.tree, env={**os.environ, **env}, check=False
     )
     if done.returncode:
-        print(f"the build of {job.package} failed", file=sys.stderr)
         raise SystemExit(1)
 
 
@@ -89,7 +88,6 @@ def _try_git(where: str | Path | None, *arguments: str) -> int:
 
 def _git(where: str | Path | None, *arguments: str) -> None:
     if code := _try_git(where, *arguments):
-        print(f"git {arguments[0]} failed", file=sys.stderr)
         raise SystemExit(code)
 
 

@@ -60,6 +60,12 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
     if findings.partner:
         yield f"- it fails only together with **{findings.partner['package']}** {findings.partner['commit']}"
+    if metric := findings.metric:
+        yield ""
+        yield (
+            f"`{metric['name']}` is {metric['good']['mean']:.4g} on the good side and "
+            f"{metric['bad']['mean']:.4g} on the bad side, with a noise of {metric['noise']:.2g}."
+        )
     rates = findings.rates
     if rates["bad"] is not None:
         yield ""

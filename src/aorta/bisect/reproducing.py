@@ -5,6 +5,9 @@ import shlex
 from aorta.bisect.experiment import ProbedCommand
 from aorta.bisect.images import Base
 from aorta.core.trial import RuntimeKind
+from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.engine import client_of
+from aorta.runtimes.pyxis import ONCE, image_options
 
 
 def reproduce_inside(base: Base, command: ProbedCommand, script: str) -> str:
@@ -13,14 +16,13 @@ def reproduce_inside(base: Base, command: ProbedCommand, script: str) -> str:
     image = str(environment.image or base.image)
     whole = "\n".join(part for part in (script, shlex.join(command.command)) if part)
     variables = list(command.env)  # by name alone: a value may be a secret
-    workdir = [o for o in command.environment.options if "workdir=" in o]
+    options = command.environment.options
     if environment.kind is RuntimeKind.PYXIS:
-        words = ["srun", f"--container-image={image}", *workdir]
-        if environment.mounts:
-            words.append(f"--container-mounts={','.join(environment.mounts)}")
-        words += [f"--container-env={','.join(variables)}"] if variables else []
+        words = ["srun", *image_options(image, environment.mounts, variables), *options]
+        words += ONCE if script else ()
     else:
-        words = [environment.kind.value, "run", "--rm", "--network=host", *workdir]
+        client, own = client_of(ENGINES[environment.kind], options)
+        words = [environment.kind.value, *client.argv[1:], "run", "--rm", "--network=host", *own]
         words += [f"--volume={mount}" for mount in environment.mounts]
         words += [f"--env={variable}" for variable in variables]
         words.append(image)

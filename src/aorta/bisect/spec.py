@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from aorta.bisect.metric import MeasuredMetric
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
@@ -42,8 +43,10 @@ class PackageSpec(StrictModel):
     main_branch: str | None = None
     rebuild: Literal["always", "changed"] = "always"
     needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
+    paths: tuple[str, ...] = ()  # only commits that touch these are candidates
+    skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
 
-    @field_validator("versions", "cherry_pick", "needs", mode="before")
+    @field_validator("versions", "cherry_pick", "needs", "paths", "skip", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
@@ -85,6 +88,7 @@ class ContainersSpec(StrictModel):
     failing: str | None = None
     mounts: tuple[str, ...] = ()
     bazel_cache: str | None = None
+    gpus: bool = True  # those of this machine, if it has any; under pyxis Slurm decides
     options: tuple[str, ...] = ()  # further options of the container engine
 
     @field_validator("mounts", "options", mode="before")
@@ -135,6 +139,7 @@ class BisectSpec(StrictModel):
     env: Mapping[str, str] = Field(default_factory=dict)
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
     find_fix: bool = False
+    first_parent: bool = False  # a merge is one change: what it merged is not looked into
     skip_precondition_checks: bool = False
     timeout: float | None = None
     build_timeout: float | None = None
@@ -143,6 +148,15 @@ class BisectSpec(StrictModel):
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("oracle", mode="before")
+    @classmethod
+    def _measured(cls, value: object) -> object:
+        """A metric without a threshold: here both ends are there to be measured."""
+        if not isinstance(value, dict) or value.get("kind") != "metric":
+            return value
+        has_threshold = value.keys() & {"above", "below"}
+        return value if has_threshold else MeasuredMetric.model_validate(value)
 
     @field_validator("timeout", "build_timeout", mode="before")
     @classmethod

@@ -5,17 +5,18 @@ its journal when the run is resumed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.bisect.building import BuildFirst, Workshop
 from aorta.bisect.meaning import OneTrial
 from aorta.core.errors import UsageError
+from aorta.core.signature import Signature
 from aorta.engine.drive import Budget
 from aorta.engine.events import Listener, Reason
 from aorta.engine.experiment import Experiment
 from aorta.engine.journal import Journal
-from aorta.engine.judge import SameJudge
+from aorta.engine.judge import Judges, SameJudge
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Answer, Question, Session
 from aorta.executors import Executor
@@ -59,13 +60,15 @@ class Stages:
         experiment: Experiment,
         workshop: Workshop | None = None,
         listeners: Sequence[Listener] = (),
+        judges: Judges | None = None,
     ) -> Answer:
         question = Question(
             search,
-            SameJudge(OneTrial()),
+            judges or SameJudge(OneTrial()),
             experiment,
             {**self._fingerprint, "stage": name},
-            budget=self._place.budget,
+            budget=self._left(),
+            expected=self._failure,
         )
         executor = self._place.executor()
         place = BuildFirst(executor, workshop) if workshop else executor
@@ -78,6 +81,21 @@ class Stages:
                 answer = stage.answer(question, place, everyone)
         self.answers[name] = answer
         return answer
+
+    @property
+    def _failure(self) -> Signature | None:
+        """The failure that is searched for, as the first stage that saw one saw it: a later one keeps to it."""
+        return next((a.expected for a in self.answers.values() if a.expected), None)
+
+    def _left(self) -> Budget:
+        """One budget for all stages: what the earlier ones spent is gone."""
+        budget, earlier = self._place.budget, self.answers.values()
+        trials, seconds = budget.max_trials, budget.max_seconds
+        if trials is not None:
+            trials = max(0, trials - sum(len(answer.records) for answer in earlier))
+        if seconds is not None:
+            seconds = max(0.0, seconds - sum(answer.ending.seconds for answer in earlier))
+        return replace(budget, max_trials=trials, max_seconds=seconds)
 
     def stage_path(self, name: str) -> Path:
         return self.path if name == MAIN else self.path / "stages" / name

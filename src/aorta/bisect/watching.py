@@ -8,8 +8,11 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from aorta.bisect.building import BUILD_LOG
 from aorta.bisect.git import without_secrets
 from aorta.core.durations import show_duration
 from aorta.core.outcome import Outcome
@@ -20,15 +23,23 @@ from aorta.engine.progress import PlainProgress
 from aorta.engine.records import TrialRecord
 from aorta.search.bisection import TimelineBisection
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 Say = Callable[[str], None]
 
 _MISTAKES = re.compile(
     r"command not found|: not found$|No such file or directory|executable file not found"
-    r"|ModuleNotFoundError|ImportError|SyntaxError|usage: |unrecognized arguments"
+    r"|ModuleNotFoundError|ImportError|SyntaxError|[Ss]yntax error|usage: |unrecognized arguments"
     r"|Permission denied|file or directory not found|no tests ran",
     re.MULTILINE,
 )
 _TAIL = 2000
+_FIRST = {
+    Outcome.REPRODUCED: "failure",
+    Outcome.OTHER: "state that is neither good nor bad",
+    Outcome.ERROR: "trial without an outcome",
+}
 
 
 def short(point: Point) -> str:
@@ -47,25 +58,35 @@ def a_line_a_trial(listener: Listener) -> Listener:
 
 
 class FirstFailure:
-    """The first failing trial decides what is being searched for, so its words are shown before hours are spent."""
+    """The first failing trial decides what is being searched for, so its words are shown before hours are spent. So are
+    those of the first that could not be run, or not be tested.
+    """
 
     def __init__(self, run_dir: Callable[[], Path], say: Say) -> None:
-        self._run_dir, self._say, self._shown = run_dir, say, False
+        self._run_dir, self._say = run_dir, say
+        self._shown = {Outcome.CLEAN}
 
     def __call__(self, event: Event) -> None:
-        if not isinstance(event, events.TrialEnded) or self._shown:
+        if not isinstance(event, events.TrialEnded) or event.record.outcome in self._shown:
             return
         record = event.record
-        if record.outcome is Outcome.CLEAN:
-            return
-        self._shown = True
+        self._shown.add(record.outcome)
         if event.replayed:
             return
         words = last_words(self._run_dir() / record.path)
-        self._say(f"the first failure, at {short(record.point)} ({record.why}), said:")
+        self._say(
+            f"the first {_FIRST[record.outcome]}, at {short(record.point)} ({record.why}), said:"
+        )
         for line in words.splitlines()[-12:]:
             self._say(f"  | {without_secrets(line)}")
-        if _MISTAKES.search(f"{words}\n{record.why}") or record.exit_code in (126, 127):
+        if record.outcome is Outcome.ERROR and not record.timed_out:
+            self._say("!!! IT COULD NOT BE RUN: THIS LOOKS LIKE A MISTAKE IN THE COMMAND.")
+            self._say("!!! Stop with Ctrl-C and mend it, unless it comes and goes.")
+        elif record.outcome is Outcome.REPRODUCED:
+            self._check(words, record)
+
+    def _check(self, words: str, record: TrialRecord) -> None:
+        if _MISTAKES.search(f"{words}\n{record.why}"):
             self._say(
                 "!!! THIS LOOKS LIKE A MISTAKE IN THE COMMAND, NOT LIKE THE FAILURE YOU SEEK."
             )
@@ -103,7 +124,7 @@ class LogFiles:
 
     def __init__(self, directory: Path) -> None:
         self._info, self._debug = (
-            _Scrubbed((directory / name).open("ab"), encoding="utf-8", line_buffering=True)
+            _Scrubbed(_Patient(directory / name, "ab"), encoding="utf-8", write_through=True)
             for name in ("info.log", "debug.log")
         )
         self._directory = directory
@@ -129,6 +150,15 @@ class LogFiles:
         self._debug.close()
 
 
+class _Patient(io.FileIO):
+    """What a full disk does not take is gone: the journal is what a run cannot go on without, not its log."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        with suppress(OSError):
+            super().write(data)
+        return memoryview(data).nbytes
+
+
 class _Scrubbed(io.TextIOWrapper):
     """A file that never gets an address with credentials."""
 
@@ -137,10 +167,10 @@ class _Scrubbed(io.TextIOWrapper):
 
 
 def last_words(directory: Path) -> str:
-    """The ends of both streams of a trial."""
+    """The ends of both streams of a trial, or of its build if it never ran."""
     return "\n".join(
         tail for name in ("stdout.log", "stderr.log") if (tail := _tail(directory / name))
-    )
+    ) or _tail(directory / BUILD_LOG)
 
 
 def stderr_say(text: str) -> None:

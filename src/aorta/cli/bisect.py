@@ -35,6 +35,9 @@ class _MountsOrVerbose(click.Command):
 @click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
 @click.option("--spec", "spec_file", type=click.Path(path_type=Path), help="A bisect.yaml.")
 @click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
+@click.option("--first-parent", is_flag=True, help="Name the merge, not the commit it merged.")
+@click.option("--path", "paths", multiple=True, help="Only commits that touch it; repeatable.")
+@click.option("--skip", "skipped", multiple=True, metavar="REV|A..B", help="Never try these.")
 @click.option("--confidence", type=float, help="Stop at this probability.  [default: 0.95]")
 @click.option("--container", "family", metavar="FAMILY", help="Bisect the dated containers of it.")
 @click.option(
@@ -152,14 +155,14 @@ def _prefix(given: dict[str, Any]) -> tuple[Path, bool]:
 
 def _spec(given: dict[str, Any]) -> "BisectSpec":
     """The spec file, with what the command line says on top of it."""
-    from aorta.bisect.meaning import metric_between
+    from aorta.bisect.metric import metric_named
     from aorta.bisect.spec import BisectSpec, load_spec
     from aorta.core.strict import validated
 
     spec = load_spec(given["spec_file"]) if given["spec_file"] else BisectSpec()
     oracle = options.oracle_from(given)
     if given["metric_name"]:
-        oracle = metric_between(
+        oracle = metric_named(
             given["metric_name"], given["passing_metric"], given["failing_metric"]
         )
     told = {
@@ -167,6 +170,7 @@ def _spec(given: dict[str, Any]) -> "BisectSpec":
         "oracle": oracle,
         "confidence": given["confidence"],
         "find_fix": given["find_fix"] or None,
+        "first_parent": given["first_parent"] or None,
         "skip_precondition_checks": given["skip_precondition_checks"] or None,
         "timeout": given["timeout"],
         "build_timeout": given["build_timeout"],
@@ -189,9 +193,16 @@ def _packages(spec: "BisectSpec", given: dict[str, Any]) -> tuple[Any, ...] | No
         top = Path.cwd()
         packages = [
             PackageSpec(
-                name=_package_name(top), path=".", good=given["good"], bad=given["bad"] or "HEAD"
+                name=_package_name(top),
+                path=".",
+                good=given["good"],
+                bad=given["bad"] or "HEAD",
+                paths=given["paths"],
+                skip=given["skipped"],
             )
         ]
+    elif given["paths"] or given["skipped"]:
+        raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
     sides = {
         side: versions_from(given[f"{word}_versions"], f"--{word}-versions")
         for side, word in (("good", "passing"), ("bad", "failing"))

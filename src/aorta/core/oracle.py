@@ -32,11 +32,12 @@ _SHELL_SAYS_KILLED = frozenset(128 + number for number in _OUTSIDE)
 
 @dataclass(frozen=True)
 class Classified:
-    """One outcome, why in a few words, and the failure's signature where it failed."""
+    """One outcome, why in a few words, the failure's signature where it failed, the number where one decided."""
 
     outcome: Outcome
     why: str
     signature: Signature | None = None
+    value: float | None = None
 
 
 class Deciding(Protocol):
@@ -204,12 +205,16 @@ class MetricOracle(_Oracle):
             )
         if self.file is not None and self.key is None:
             raise UsageError("a metric oracle with file needs key, such as key: results.loss")
+        self._check_decidable()
+        return self
+
+    def _check_decidable(self) -> None:
+        """Whether what is given tells a bad number from a good one."""
         ways = [self.above is not None, self.below is not None, bool(self.good or self.bad)]
         if sum(ways) != 1:
             raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
         if bool(self.good) != bool(self.bad):
             raise UsageError("give both good and bad samples, or above or below")
-        return self
 
     def watch(self) -> Watch:
         if self.pattern is None:

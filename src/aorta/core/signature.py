@@ -30,6 +30,8 @@ _ERROR_LINE = re.compile(
     r"(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure)?|abort(?:ed)?|assert|panic|nan|killed)\b",
     re.IGNORECASE,
 )
+# A launcher's own words: on which node a task ended, and that it did. They differ from run to run and name no failure.
+_LAUNCHER = re.compile(r"^(?:\S*/)?(?:srun|slurmstepd\S*): ")
 _FRAMES_KEPT = 3
 _SIGNALLED = 128
 
@@ -106,4 +108,5 @@ def _is_exception(line: str) -> bool:
 
 
 def _last_error_line(lines: Sequence[str]) -> str:
-    return next((normalise(line) for line in reversed(lines) if _ERROR_LINE.search(line)), "")
+    said = (line for line in reversed(lines) if not _LAUNCHER.match(line))
+    return next((normalise(line) for line in said if _ERROR_LINE.search(line)), "")

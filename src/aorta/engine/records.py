@@ -28,6 +28,7 @@ class TrialRecord:
     host: str
     image_digest: str | None
     path: str  # the trial's directory, relative to the run directory
+    value: float | None = None  # what was measured, where a number decides
 
     @property
     def key(self) -> tuple[str, int]:
@@ -61,6 +62,7 @@ class TrialRecord:
             host=end.host,
             image_digest=end.image_digest,
             path=path,
+            value=found.value,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -75,7 +77,7 @@ class TrialRecord:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "TrialRecord":
-        fields = {name: line[name] for name in cls.__dataclass_fields__}
+        fields = {name: line[name] for name in cls.__dataclass_fields__ if name in line}
         point = line["point"]
         values: dict[str, Value] = {
             name: tuple(value) if isinstance(value, list) else value

@@ -32,6 +32,7 @@ class Question:
     fingerprint: Mapping[str, object]
     budget: Budget = field(default_factory=Budget)
     guard_signature: bool = True
+    expected: Signature | None = None  # of a failure that is known already
     keep: Keep | None = None
     private_trials: bool = (
         False  # trial directories lie in the private state: nothing of them ships
@@ -99,6 +100,7 @@ class Session:
             budget=question.budget,
             listeners=listeners,
             guard_signature=question.guard_signature,
+            expected=question.expected,
             keep=question.keep,
         )
         self._ending = engine.run()

@@ -7,6 +7,10 @@ from aorta.core.errors import InfrastructureError
 from aorta.runtimes.engine import Engine
 
 
+def has_gpus(dev: Path = Path("/dev")) -> bool:
+    return (dev / "nvidiactl").exists() or (dev / "kfd").exists()
+
+
 def gpu_options(count: int, engine: Engine, dev: Path = Path("/dev")) -> tuple[str, ...]:
     """Every GPU of the machine; the slot's own are chosen by the *_VISIBLE_DEVICES among the trial's variables."""
     if count == 0:

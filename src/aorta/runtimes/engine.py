@@ -81,10 +81,10 @@ def client_of(engine: Engine, options: Sequence[str]) -> tuple[Client, tuple[str
 @functools.cache
 def image_named(client: Client, reference: str) -> Image:
     """The image, pulled if the engine has none of that name."""
-    found = _inspected(client, reference)
+    found = present_image(client, reference)
     if found is None:
         _pull(client, reference)
-        found = _inspected(client, reference)
+        found = present_image(client, reference)
     if found is None:
         raise InfrastructureError(
             f"{client.engine.command} pulled image {reference!r} and does not know it; "
@@ -119,7 +119,8 @@ def ask(client: Client, *words: str) -> subprocess.CompletedProcess[str]:
         ) from None
 
 
-def _inspected(client: Client, reference: str) -> Image | None:
+def present_image(client: Client, reference: str) -> Image | None:
+    """The image if the engine has one of that name."""
     answer = ask(client, "image", "inspect", reference)
     if answer.returncode == 0:
         return _image(json.loads(answer.stdout)[0], reference)

@@ -5,13 +5,24 @@ reference itself holds one.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.trial import TrialSpec
 from aorta.runtimes.launch import Launch, Refusal, variables_of
 from aorta.runtimes.mounts import Mount, mounts_of
+
+ONCE = ("--nodes=1", "--ntasks=1")
+"""Options of a step that runs once, whatever the size of the allocation."""
+
+# srun's own refusals, the plugin's inside a step, and a command that the image does not have (by its errno).
+_REFUSALS = (
+    Refusal(255, r"^(?:\S*/)?srun: (?:error: |unrecognized option|invalid option)"),
+    Refusal(1, r"^(?:srun|slurmstepd\S*): error: .*(?:pyxis|spank)"),
+    Refusal(2, r"^slurmstepd\S*: error: execve\(\)"),
+    Refusal(13, r"^slurmstepd\S*: error: execve\(\)"),
+)
 
 
 def pyxis_launch(trial: TrialSpec) -> Launch:
@@ -21,12 +32,17 @@ def pyxis_launch(trial: TrialSpec) -> Launch:
         raise InfrastructureError(
             "srun is not on PATH, and pyxis is a plugin of it; install it with: apt-get install slurm-client"
         )
+    if ":" in trial.argv:
+        raise UsageError(
+            "srun takes the word ':' in a command as the start of another one; put the command into a script",
+            where=f"environment {trial.environment.name}",
+        )
     return Launch(
         argv=(srun, *srun_options(trial), *trial.argv),
         cwd=trial.cwd,
         env=_variables(trial),
         image_digest=_digest(_image(trial)),
-        refusals=(Refusal(1, r"^(?:srun|slurmstepd): error: .*(?:pyxis|spank)"),),
+        refusals=_REFUSALS,
     )
 
 
@@ -35,15 +51,24 @@ def srun_options(trial: TrialSpec) -> tuple[str, ...]:
 
     Variables go by name, so that no value stands in a process list; srun keeps the rest of the caller's environment out.
     """
-    names = ",".join(sorted(_variables(trial)))
+    options = trial.environment.options
+    elsewhere = any(option.startswith("--container-workdir=") for option in options)
     return (
-        f"--export={names}",
-        f"--container-image={_enroot_reference(_image(trial))}",
-        f"--container-mounts={','.join(_mounts(trial))}",
-        f"--container-workdir={trial.cwd.absolute()}",
-        f"--container-env={names}",
+        *image_options(_image(trial), tuple(_mounts(trial)), _variables(trial)),
+        *([] if elsewhere else [f"--container-workdir={trial.cwd.absolute()}"]),
+        *options,
+    )
+
+
+def image_options(image: str, mounts: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+    """What every step in a container says. Pyxis refuses an option with an empty value, or with two different ones."""
+    exported, mounted = ",".join(sorted(names)), ",".join(mounts)
+    return (
+        f"--export={exported or 'NONE'}",
+        f"--container-image={enroot_reference(image)}",
+        *([f"--container-mounts={mounted}"] if mounted else []),
+        *([f"--container-env={exported}"] if exported else []),
         "--no-container-mount-home",
-        *trial.environment.options,
     )
 
 
@@ -68,7 +93,7 @@ def _digest(image: str) -> str | None:
     return image.partition("@")[2] or None
 
 
-def _enroot_reference(image: str) -> str:
+def enroot_reference(image: str) -> str:
     """enroot wants `host#team/image`; everybody else writes `host/team/image`. A path stays a path."""
     host, slash, rest = image.partition("/")
     is_registry = "." in host or ":" in host or host == "localhost"

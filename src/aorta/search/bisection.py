@@ -27,6 +27,7 @@ _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
 _NEARLY = 0.99  # of the information of the best state, from one that needs no build
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
 _SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
+_ASTRAY = 3  # trials of a state with evidence that told nothing, and outnumber it, before it is asked no more
 
 
 USUAL_RATES = Rates(GOOD_RATE, BAD_RATE)
@@ -57,6 +58,7 @@ class TimelineBisection:
         self._told: set[Point] = set()
         self._sentinels: set[Vector] = set()
         self._testability = Testability()
+        self._astray: Counter[Vector] = Counter()
         self._ends = Ends(timeline, self.settings.rates, self.settings.silent)
         self._rotation = Rotation()
         self._ends_verdict: EndsVerdict = EndsVerdict.OPEN
@@ -229,10 +231,11 @@ class TimelineBisection:
                 return -place
         return None
 
-    def _surer_side(self, window: tuple[int, int], pending: list[int]) -> int:
+    def _surer_side(self, window: tuple[int, int], pending: list[int]) -> int | None:
         """The boundary is sharp so far: its two sides are built, and only their rates are in question."""
         belief = self._supposing(pending)
-        return max(window, key=belief.gain)
+        sides = [side for side in window if not self._is_exhausted(self.timeline.state(side))]
+        return max(sides, key=belief.gain, default=None)
 
     def _supposing(self, pending: list[int]) -> Belief:
         belief = self._belief
@@ -243,11 +246,22 @@ class TimelineBisection:
     def _most_telling(self, pending: list[int]) -> int | None:
         belief = self._supposing(pending)
         best = self._built_instead(belief, belief.best_position())
-        if self._chance(best) < 1.0:
-            best = max(belief.plausible_positions(), key=lambda p: belief.gain(p) * self._chance(p))
-        if belief.gain(best) * self._chance(best) < _WORTHLESS:
+        if self._answers(best) < 1.0:
+            best = max(
+                belief.plausible_positions(), key=lambda p: belief.gain(p) * self._answers(p)
+            )
+        if belief.gain(best) * self._answers(best) < _WORTHLESS:
             return None
         return best
+
+    def _answers(self, position: int) -> float:
+        """The chance that a trial of this state tells anything."""
+        return 0.0 if self._is_exhausted(self.timeline.state(position)) else self._chance(position)
+
+    def _is_exhausted(self, vector: Vector) -> bool:
+        """A state that could be tested once, and then no more."""
+        astray = self._astray[vector]
+        return astray >= _ASTRAY and astray > sum(self.trials.get(vector, (0, 0)))
 
     def _built_instead(self, belief: Belief, best: int) -> int:
         """A state that is built already, where its trial says nearly as much as one that must be built first."""
@@ -264,11 +278,15 @@ class TimelineBisection:
     ) -> tuple[Vector, Purpose] | None:
         runs = _SIDE_RUNS if self._sharp_window() else 1
         for vector in (group.bad, group.good):
-            if sum(self.trials.get(vector, (0, 0))) + waiting[vector] < runs:
+            if (
+                not self._is_exhausted(vector)
+                and sum(self.trials.get(vector, (0, 0))) + waiting[vector] < runs
+            ):
                 return vector, Purpose.CONFIRM
         for position in self._sentinel_positions(group):
             vector = self.timeline.state(position)
-            if waiting[vector] == 0 and not self._is_plain(position, fails=position >= group.stop):
+            plain = self._is_plain(position, fails=position >= group.stop)
+            if waiting[vector] == 0 and not plain and not self._is_exhausted(vector):
                 return vector, Purpose.REPLAY
         return None
 
@@ -295,13 +313,16 @@ class TimelineBisection:
         return point
 
     def _could_not_tell(self, vector: Vector) -> None:
-        """A state with evidence stays testable: one trial of it went astray."""
-        if vector not in self.trials:
+        """A state with evidence stays testable: one trial of it went astray. It is not asked for ever."""
+        if vector in self.trials:
+            self._astray[vector] += 1
+        else:
             self._testability.learn(self.timeline, vector, ran=False)
 
     def _believe(self) -> None:
         if self._ends_verdict is EndsVerdict.OPEN:
-            self._ends_verdict = self._ends.verdict(self.trials, self.untestable)
+            exhausted = {vector for vector in self._astray if self._is_exhausted(vector)}
+            self._ends_verdict = self._ends.verdict(self.trials, self.untestable | exhausted)
         self._belief = self._belief_now()
         if not self._ends_known:
             return

@@ -17,6 +17,7 @@ from aorta.search.ends import SILENT, STEADY_BAD, UNSTEADY
 from aorta.search.timeline import History, Timeline
 
 _HARDLY = 0.015
+_ASTRAY = 3  # trials of a state that told nothing, before it is asked no more
 
 
 class GallopVerdict(StrEnum):
@@ -46,6 +47,7 @@ class GallopBack:
         self._first = places[-1] - 1 if first is None else first
         self._runs: dict[int, Counts] = {}
         self._untestable: set[int] = set()
+        self._astray: Counter[int] = Counter()
         self._told: dict[Point, Verdict] = {}
         self.bisection: TimelineBisection | None = None
         if known_bad:
@@ -93,7 +95,8 @@ class GallopBack:
         index = self._index(point)
         hits, misses = self._runs.get(index, (0, 0))
         if verdict.reproduces is None:
-            if hits + misses == 0:
+            self._astray[index] += 1
+            if self._astray[index] > min(hits + misses, _ASTRAY):
                 self._untestable.add(index)
         else:
             self._runs[index] = (hits + verdict.reproduces, misses + (not verdict.reproduces))

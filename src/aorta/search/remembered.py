@@ -1,6 +1,7 @@
 """A search that is told at once what an earlier run already found out."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
 from aorta.core.outcome import Verdict
@@ -11,12 +12,13 @@ SearchT = TypeVar("SearchT", bound=Search)
 
 
 class Remembered(Generic[SearchT]):
-    """`known`: the answers to a configuration, in the order they were given, by its key. Each is used once."""
+    """`known`: the answers to a point's configuration, in the order they were given. Each is used once."""
 
-    def __init__(self, search: SearchT, known: Mapping[str, Sequence[bool]]) -> None:
+    def __init__(self, search: SearchT, known: Callable[[Point], Sequence[bool]]) -> None:
         self.search = search
         self.used = 0
-        self._known = {key: list(answers) for key, answers in known.items()}
+        self._known = known
+        self._used_of: Counter[str] = Counter()
         self._absorb()
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> Sequence[Point]:
@@ -39,8 +41,10 @@ class Remembered(Generic[SearchT]):
 
     def _absorb(self) -> None:
         while asked := self.search.ask(1):
-            answers = self._known.get(asked[0].config_key)
-            if not answers:
+            answers, key = self._known(asked[0]), asked[0].config_key
+            if len(answers) <= self._used_of[key]:
                 return
+            answer = answers[self._used_of[key]]
+            self._used_of[key] += 1
             self.used += 1
-            self.search.tell(asked[0], Verdict(answers.pop(0), why="known from an earlier run"))
+            self.search.tell(asked[0], Verdict(answer, why="known from an earlier run"))

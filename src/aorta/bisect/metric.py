@@ -1,0 +1,291 @@
+"""Metric mode: a state is judged by numbers and not by exit codes.
+
+Both ends are measured until their two levels are known. A state is then measured until its values say clearly which level
+it is at; one that stays between them is neither good nor bad, and the answer around it is a range. Ends that cannot be
+told apart are said to be so, before anything else is built.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from aorta.bisect.levels import Levels
+from aorta.core.errors import UsageError
+from aorta.core.oracle import Classified, MetricOracle
+from aorta.core.outcome import Outcome, Tally, Verdict
+from aorta.core.point import Point, Purpose
+from aorta.core.strict import validated
+from aorta.core.trial import TrialEnd, Watch
+from aorta.engine import events
+from aorta.engine.events import Event
+from aorta.search.bisection import TimelineBisection
+from aorta.search.ends import STEADY_BAD, STEADY_GOOD, EndsVerdict
+from aorta.search.timeline import Vector
+
+METRICS_FILE = "metrics.json"
+
+_FIRST, _STEP, _MOST = 4, 4, 24  # values of each end: at first, more at a time, at most
+_REPEATS = 16  # values of a state on average, beyond which ends count as not to be told apart
+_PATIENCE = 4.0  # times the average, before a state is left as ambiguous
+_LEAST_PATIENCE, _MOST_PATIENCE = 12, 64
+_AMBIGUOUS = 4  # states, and more than were settled: the levels were apart by luck
+_STRICTER = 10  # one state is to be ten times surer than the whole answer
+
+
+class MeasuredMetric(MetricOracle):
+    """A metric whose levels are found by measuring both ends: samples may be given, and need not be."""
+
+    def _check_decidable(self) -> None:
+        if bool(self.good) != bool(self.bad):
+            raise UsageError("give samples of both sides, or of none")
+
+
+def metric_named(name: str, good: tuple[float, ...], bad: tuple[float, ...]) -> MetricOracle:
+    """`NAME` in the metrics file of a probe; with samples of both sides, or of none."""
+    content = {"file": METRICS_FILE, "key": name, "good": good, "bad": bad}
+    return validated(MeasuredMetric, content, file="command line", at="--metric-name")
+
+
+def is_measured(oracle: object) -> TypeGuard[MetricOracle]:
+    """Whether a number decides that no fixed threshold is given for."""
+    return isinstance(oracle, MetricOracle) and oracle.above is None and oracle.below is None
+
+
+def check_samples(oracle: MetricOracle) -> None:
+    """Where no good end is known to measure, samples must be given."""
+    if not oracle.good or not oracle.bad:
+        raise UsageError(
+            "no good end is measured here; give --passing-metric and --failing-metric samples"
+        )
+
+
+class Metric:
+    """The numbers of a run: by point as they were measured, and the two levels once they are known.
+
+    Listens to every trial, so that a judge can see values where the engine counts outcomes.
+    """
+
+    def __init__(self, oracle: MetricOracle, confidence: float) -> None:
+        self.oracle = oracle
+        self.wanted = math.log(_STRICTER / (1 - confidence) - 1)
+        self.levels: Levels | None = None
+        self.cached = 0
+        self.undecided: dict[str, str] = {}  # why, by the key of a configuration
+        self._ambiguous = self._settled = 0
+        self._values: dict[Point, list[float]] = {}
+        self._earlier: dict[str, list[float]] = {}
+
+    @property
+    def least_separation(self) -> float:
+        return math.sqrt(2 * self.wanted / _REPEATS)
+
+    @property
+    def most_values(self) -> int:
+        """Of one state: several times what it takes on average at this separation."""
+        separation = self.levels.sure_separation if self.levels else 1.0
+        expected = 2 * self.wanted / max(separation, self.least_separation) ** 2
+        return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, math.ceil(_PATIENCE * expected)))
+
+    def take_samples(self) -> None:
+        """The levels as the user gives them, where no end is measured."""
+        check_samples(self.oracle)
+        self.levels = Levels(self.oracle.good, self.oracle.bad)
+
+    def begin_stage(self, known: Mapping[str, Sequence[float]]) -> None:
+        """`known`: values that earlier runs measured, by the key of a configuration. Each is used once."""
+        self._values = {}
+        self._earlier = {key: list(values) for key, values in known.items()}
+
+    def forget_levels(self) -> None:
+        """They are about to be measured."""
+        self.levels = None
+        self._ambiguous = self._settled = 0
+
+    def listen(self, event: Event) -> None:
+        if isinstance(event, events.TrialEnded) and event.record.value is not None:
+            self.take(event.record.point, event.record.value)
+
+    def take(self, point: Point, value: float) -> None:
+        self._values.setdefault(point, []).append(value)
+
+    def of(self, point: Point) -> Sequence[float]:
+        return self._values.get(point, ())
+
+    def draw_earlier(self, point: Point) -> bool:
+        """Give the point one value of an earlier run, if there is one left."""
+        left = self._earlier.get(point.config_key)
+        if not left:
+            return False
+        self.cached += 1
+        self.take(point, left.pop(0))
+        return True
+
+    # -- what the engine asks of an oracle and of judges ------------------------------------------------------------
+
+    def watch(self) -> Watch:
+        return self.oracle.watch()
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        """The nearer level; what it means for its state is for the judge, who sees all of its values."""
+        value = self.oracle.value_of(end)
+        if value is None:
+            gave_none = Classified(Outcome.ERROR, "the metric is missing")
+            return None if end.failed or end.timed_out else gave_none
+        if not math.isfinite(value):
+            return Classified(Outcome.OTHER, f"the metric is {value}")
+        odds = self.levels.log_odds([value]) if self.levels else 0.0
+        outcome = Outcome.REPRODUCED if odds > 0 else Outcome.CLEAN
+        return Classified(outcome, f"the metric is {value:g}", value=value)
+
+    def judge_for(self, point: Point) -> "MetricJudge":
+        return MetricJudge(self, point)
+
+    def learn(self, point: Point, verdict: Verdict) -> None:
+        """The levels stay where the ends are: a state misjudged once must not move them. Its noise is noise anyway."""
+        if self.levels is None:
+            return
+        values = self.of(point)
+        if verdict.reproduces is not None:
+            self._settled += 1
+        elif values:
+            self.undecided[point.config_key] = verdict.why
+            self._ambiguous += len(values) >= self.most_values
+        self.levels = self.levels.with_noise_of(values)
+
+    @property
+    def tells_nothing(self) -> bool:
+        return self._ambiguous >= _AMBIGUOUS and self._ambiguous > self._settled
+
+
+@dataclass(frozen=True)
+class MetricJudge:
+    metric: Metric
+    point: Point
+
+    def verdict(self, tally: Tally) -> Verdict | None:
+        found = self._by_values(tally)
+        while found is None and self.metric.draw_earlier(self.point):
+            found = self._by_values(tally)
+        if found is None and tally.other:
+            return Verdict(None, tally, "cannot be tested, or gives no number")
+        return found
+
+    def needs(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else 1
+
+    def at_most(self, tally: Tally) -> int:
+        left = self.metric.most_values - len(self.metric.of(self.point))
+        return min(self.needs(tally), left) if self.metric.levels is None else left
+
+    def _by_values(self, tally: Tally) -> Verdict | None:
+        levels, values = self.metric.levels, self.metric.of(self.point)
+        if levels is None:
+            return Verdict(False, tally, "measured") if values else None
+        if levels.are_missed_by(values):
+            return Verdict(None, tally, f"at neither level: {shown(values)}")
+        odds = levels.log_odds(values)
+        if abs(odds) >= self.metric.wanted:
+            return Verdict(odds > 0, tally, shown(values))
+        if len(values) >= self.metric.most_values:
+            return Verdict(None, tally, f"stays ambiguous: {shown(values)}")
+        return None
+
+
+class MeasuredEnds:
+    """A search that first measures both ends, and only goes on where their levels can be told apart."""
+
+    def __init__(self, search: TimelineBisection, metric: Metric) -> None:
+        self.search, self._metric = search, metric
+        metric.forget_levels()
+        self._rounds = _FIRST
+        self._measured: set[Point] = set()
+        self._known = False
+        self.alike: str | None = None
+        timeline = search.timeline
+        self._ends = {"bad": timeline.state(timeline.changes), "good": timeline.state(0)}
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> Sequence[Point]:
+        if self.done:
+            return []
+        if self._known:
+            return self.search.ask(n, pending)
+        return [p for p in self._points() if p not in self._measured and p not in pending][:n]
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        if self._known:
+            self.search.tell(point, verdict)
+            if self._metric.tells_nothing and self._metric.levels:
+                self.alike = _alike(self._metric.levels)
+            return
+        self._measured.add(point)
+        if verdict.reproduces is None:
+            self.search.tell(point, verdict)
+        elif all(p in self._measured for p in self._points()):
+            self._compare()
+
+    def wants(self, point: Point) -> bool:
+        return not self.done and (not self._known or self.search.wants(point))
+
+    @property
+    def done(self) -> bool:
+        if self.alike is not None:
+            return True
+        return self.search.done if self._known else self.search.ends is not EndsVerdict.OPEN
+
+    @property
+    def best(self) -> Point | None:
+        return self.search.best
+
+    def _points(self) -> list[Point]:
+        """Both ends in turn, the bad one first."""
+        point = self.search.timeline.point
+        return [
+            point(vector, Purpose.CALIBRATE, replica)
+            for replica in range(self._rounds)
+            for vector in self._ends.values()
+        ]
+
+    def _compare(self) -> None:
+        levels = Levels(self._values(self._ends["good"]), self._values(self._ends["bad"]))
+        apart = levels.are_apart(self._metric.least_separation)
+        if apart is None and self._rounds < _MOST:
+            self._rounds += _STEP
+        elif not apart:
+            self.alike = _alike(levels)
+        else:
+            self._metric.levels = with_samples(levels, self._metric.oracle)
+            self._known = True
+            self.search.assume(self._ends["bad"], (STEADY_BAD, 0))
+            self.search.assume(self._ends["good"], (0, STEADY_GOOD))
+
+    def _values(self, vector: Vector) -> tuple[float, ...]:
+        point = self.search.timeline.point
+        replicas = (point(vector, Purpose.CALIBRATE, n) for n in range(self._rounds))
+        return tuple(value for replica in replicas for value in self._metric.of(replica))
+
+
+def with_samples(measured: Levels, oracle: MetricOracle) -> Levels:
+    """The user's samples count too, unless they are of another machine or another day by the look of them."""
+    fits = all(
+        abs(sample - centre) <= 4 * measured.spread
+        for centre, samples in zip(measured.centres, (oracle.good, oracle.bad), strict=True)
+        for sample in samples
+    )
+    if not fits:
+        return measured
+    return Levels((*measured.good, *oracle.good), (*measured.bad, *oracle.bad))
+
+
+def shown(values: Sequence[float]) -> str:
+    listed = ", ".join(f"{value:g}" for value in values[:6])
+    return f"{listed} ..." if len(values) > 6 else listed
+
+
+def _alike(levels: Levels) -> str:
+    good, bad = levels.centres
+    return (
+        "the metric does not tell the two ends apart: "
+        f"good {good:.4g}, bad {bad:.4g}, noise {levels.spread:.2g} "
+        f"after {len(levels.good)} values each; measure longer, or quieter"
+    )

@@ -1,0 +1,171 @@
+"""The versions inside two containers: which differ, and which of their changes brings the failure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aorta.bisect.basing import Ends, at_hand, base_of
+from aorta.bisect.days import AXIS, STAGE
+from aorta.bisect.findings import Findings, findings_of
+from aorta.bisect.git import Repository
+from aorta.bisect.hidden import Sides, differences_of, explain_hidden_variable
+from aorta.bisect.host import git_package, library
+from aorta.bisect.images import Base, Images
+from aorta.bisect.inside import Contents, Inside
+from aorta.bisect.investigation import Outcome, investigate
+from aorta.bisect.package import Package
+from aorta.bisect.place import command_inside
+from aorta.bisect.reproducing import reproduce_inside
+from aorta.bisect.spec import PackageSpec
+from aorta.bisect.verb import Run, Shown, shown_of
+from aorta.core.errors import UsageError
+from aorta.core.point import Point
+from aorta.core.trial import Environment
+from aorta.engine.rundir import PRIVATE
+
+
+@dataclass(frozen=True)
+class Between:
+    """Two containers, the packages that may differ in them, and what was noticed on the way."""
+
+    run: Run
+    environment: Environment
+    sides: Sides
+    specs: Sequence[PackageSpec]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.run.stages.path / PRIVATE / "images"
+
+    def search(self) -> tuple[Findings, Shown | None]:
+        image = self.sides.failing or self.sides.passing
+        if image is None:
+            raise UsageError("name the passing or the failing container")
+        environment = replace(self.environment, image=image)
+        try:
+            inside = Inside(at_hand(self.run, environment, self.root), self.root / "questions")
+            found = inside.contents(self.specs)
+            ends = list(self._ends(inside, found))
+            if not any(good != bad for _, good, bad in ends):
+                return _only_containers(self)
+            base = base_of(self.run, environment, inside, found, ends, self.root)
+            if base.image != inside.environment.image:
+                inside = inside.with_image(base.image)
+            return self._in_base(base, ends, found, inside)
+        finally:
+            Images(self.root, Base(environment, image, "", {}), []).remove()
+
+    def _in_base(
+        self, base: Base, ends: Ends, found: Contents, inside: Inside
+    ) -> tuple[Findings, Shown | None]:
+        run, spec = self.run, self.run.request.spec
+        packages = [_package(p, good, bad, inside, found, spec.find_fix) for p, good, bad in ends]
+        first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
+        command = command_inside(run.command(), base.environment, first)
+
+        def images(those: Sequence[Package]) -> Images:
+            return self._images(base, those)
+
+        outcome = investigate(run.setting(images, command=command, image=base.digest), packages)
+        findings = self._findings(outcome, base)
+        shown = outcome.inner or outcome.main
+        recipe = images(shown.packages).recipe
+        findings.reproduce = {
+            side: reproduce_inside(base, command, recipe(versions))
+            for side, versions in (("good", findings.good), ("bad", findings.bad))
+        }
+        return findings, shown_of(outcome, run.stages)
+
+    def _images(self, base: Base, packages: Sequence[Package]) -> Images:
+        spec = self.run.request.spec
+        return Images(
+            self.root,
+            base,
+            packages,
+            mounts=base.environment.mounts,
+            env=spec.env,
+            bazel_cache=spec.containers.bazel_cache if spec.containers else None,
+            build_timeout=spec.build_timeout,
+        )
+
+    def _findings(self, outcome: Outcome, base: Base) -> Findings:
+        findings = findings_of(outcome, list(self.run.stages.answers.values()))
+        findings.warnings = [*self.warnings, *findings.warnings]
+        findings.containers = {"last_good": self.sides.passing, "first_bad": self.sides.failing}
+        findings.cached += self.sides.cached
+        if findings.status in {"inconsistent", "did_not_reproduce"}:
+            explain_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
+        return findings
+
+    def _ends(self, inside: Inside, found: Contents) -> Iterator[tuple[PackageSpec, str, str]]:
+        """Each package with its good and its bad version: as given, or as the two containers have them."""
+        contents = {
+            "good": self._contents(inside, found, self.sides.passing),
+            "bad": self._contents(inside, found, self.sides.failing),
+        }
+        for package in self.specs:
+            good, bad = (
+                getattr(package, side) or (had.versions.get(package.name) if had else None)
+                for side, had in contents.items()
+            )
+            if not (good and bad):
+                if good or bad:
+                    self.warnings.append(
+                        f"package {package.name} has a version on one side only: left out"
+                    )
+                continue
+            if package.is_git and package.name not in found.paths:
+                raise UsageError(
+                    f"there is no git repository of {package.name} at {package.path}",
+                    where=str(self.sides.failing or self.sides.passing),
+                )
+            yield package, good, bad
+
+    def _contents(self, inside: Inside, found: Contents, image: str | None) -> Contents | None:
+        if image is None or image == (self.sides.failing or self.sides.passing):
+            return found if image else None
+        return inside.with_image(image).contents(self.specs)
+
+
+def _package(
+    spec: PackageSpec, good: str, bad: str, inside: Inside, found: Contents, find_fix: bool
+) -> Package:
+    if not spec.is_git:
+        return library(spec, good, bad)
+    path = found.paths[spec.name]
+    return git_package(spec, Repository(inside.git(path), path), good, bad, find_fix)
+
+
+def _only_containers(between: Between) -> tuple[Findings, Shown | None]:
+    """The containers differ and no listed package does: they themselves are the answer."""
+    run, sides = between.run, between.sides
+    if sides.names is None:
+        raise UsageError(
+            "no listed package differs between the two containers; list the packages that may in a spec"
+        )
+    good, bad = sides.names
+    nobody = dict.fromkeys(("title", "author", "date", "url"))
+    records = [record for answer in run.stages.answers.values() for record in answer.records]
+    findings = Findings(
+        status="found",
+        culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
+        confidence=round(sides.confidence or 0.0, 4),
+        good={AXIS: good},
+        bad={AXIS: bad},
+        containers={"last_good": sides.passing, "first_bad": sides.failing},
+        warnings=[*between.warnings, "no listed package differs between the two containers"],
+        builds=len({record.point.config_key for record in records}),
+        tests=len(records),
+        cached=sides.cached,
+    )
+    findings.differences = differences_of(run, between.environment, sides, between.root)
+    command = command_inside(run.command(), between.environment, None)
+    for side, image in (("good", sides.passing), ("bad", sides.failing)):
+        place = Base(between.environment, str(image), "", {})
+        findings.reproduce[side] = reproduce_inside(place, command, "")
+    keys = {
+        side: Point.of({AXIS: name}).config_key
+        for side, name in zip(("good", "bad"), sides.names, strict=True)
+    }
+    return findings, Shown(STAGE, keys)

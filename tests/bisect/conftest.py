@@ -1,0 +1,9 @@
+import pytest
+
+from nightly import World, make_world
+from services.images import Rootfs
+
+
+@pytest.fixture(scope="session")
+def world(busybox: Rootfs, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(busybox, tmp_path_factory.mktemp("world"))
