@@ -11,6 +11,7 @@ from aorta.report.documents import Document, count, items, number, rows, section
 from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone
 from aorta.report.opening import Run, read_json
 from aorta.report.pages import finding as findings
+from aorta.report.pages.common import standing
 from aorta.report.words import counted, seconds
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
@@ -67,8 +68,10 @@ def page(run: Run) -> Page:
     lives = [life for row in rows(run.material, "cycles") if (life := _life(row))]
     infos = [section(row, "info") for row in rows(run.material, "cycles")]
     last = infos[-1] if infos else {}
-    finding = section(run.material, "finding") or section(last, "finding")
-    decision = section(run.material, "decision") or section(last, "decision")
+    # While a job runs, a case in its directory is an earlier job's.
+    case = {} if run.running else run.material
+    finding = section(case, "finding") or section(last, "finding")
+    decision = section(case, "decision") or section(last, "decision")
     return Page(
         verb="launch",
         title=words(last, "job_id") or run.name,
@@ -85,13 +88,14 @@ def _answer(run: Run, infos: Sequence[Document], finding: Document, decision: Do
         section(infos[-1] if infos else {}, "ending"), "reason"
     )
     lives = counted(len(infos), "cycle")
+    if run.state != "done" and not finding:
+        sentence = f"{standing(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
+        return Answer(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
     if finding:
         why = words(decision, "reason")
         return findings.answer(
             finding, decision, f"After {lives}" + ("" if why in ending else f". {ending}")
         )
-    if run.running:
-        return Answer(f"Running, in its {_ordinal(len(infos))} cycle", Tone.RUNNING)
     last = infos[-1] if infos else {}
     failed = [row for row in rows(last, "ranks") if _failed(row)]
     if not infos:
@@ -102,6 +106,15 @@ def _answer(run: Run, infos: Sequence[Document], finding: Document, decision: Do
         sentence = f"{counted(len(failed), 'rank')} failed in cycle {words(last, 'cycle')}{said}"
         return Answer(sentence, Tone.FAILED, words(decision, "reason"))
     return Answer(f"The job finished after {lives}", Tone.FINE, ending)
+
+
+def _before(infos: Sequence[Document]) -> str:
+    """Why the job is no longer in the cycle before this one."""
+    if len(infos) < 2:
+        return ""
+    decision = section(infos[-2], "decision")
+    action, reason = words(decision, "action"), words(decision, "reason")
+    return f"{action} after cycle {words(infos[-2], 'cycle')}: {reason}" if action else ""
 
 
 def _ordinal(number_: int) -> str:
@@ -116,7 +129,7 @@ def _failed(row: Document) -> bool:
 
 def _facts(run: Run, infos: Sequence[Document]) -> list[tuple[str, object]]:
     last = infos[-1] if infos else {}
-    found: list[tuple[str, object]] = [("State", "running" if run.running else "ended")]
+    found: list[tuple[str, object]] = [("State", "ended" if run.state == "done" else standing(run))]
     if infos:
         found += [("Cycles", len(infos)), ("Nodes", len(items(last, "nodes")) or "")]
     by, took = words(last, "decided_by"), number(last, "decided_in_ms")
