@@ -49,6 +49,15 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(scope="session")
+def accounted_cluster() -> Iterator[SlurmCluster]:
+    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller."""
+    requirements.demand(requirements.SLURM, requirements.SLURM_ACCOUNTING)
+    cluster = start_slurm(accounting=True, message_timeout=5)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """A head and two nodes. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
     cluster = start_ray()
