@@ -1,5 +1,6 @@
 """Fixtures that any test may ask for: the real services, started once a worker and always stopped."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,16 @@ def ray_cluster() -> Iterator[RayCluster]:
     cluster.add_node()
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,12 @@
 
 import random
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from aorta_cli import COMMAND, environ, start_aorta
+from aorta_cli import aorta, start_aorta
 from run_dirs import reduce_dir
 
 PATIENCE = 120
@@ -40,24 +39,10 @@ def test_ctrl_c_while_packing_leaves_nothing_and_exits_130(seconds: float, tmp_p
 
 
 def test_a_disk_that_fills_up_while_the_archive_is_written_is_exit_5_and_leaves_nothing(
-    tmp_path: Path,
+    tmp_path: Path, small_disk: Path
 ) -> None:
-    run, output = big_run(tmp_path, 1), tmp_path / "out"
-    output.mkdir()
-    small_disk = (
-        'mount -t tmpfs -o size=128k none "$OUT" && "$@"; code=$?; ls -A "$OUT"; exit $code'
-    )
-    done = subprocess.run(
-        (
-            *("unshare", "--mount", "--map-root-user", "sh", "-c", small_disk, "sh"),
-            *(*COMMAND, "bundle", str(run), "--output", str(output)),
-        ),
-        env=environ({"OUT": str(output)}),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 5, done.stderr
+    done = aorta("bundle", big_run(tmp_path, 4), "--output", small_disk)
+    assert done.exit_code == 5, done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    assert list(small_disk.iterdir()) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from aorta.core.secrets.findings import Finding, Kind
-from aorta.core.secrets.hints import hinted, hinted_in_line
+from aorta.core.secrets.hints import hinted, hinted_in_line, lines_at
 from aorta.core.secrets.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
@@ -157,13 +157,9 @@ def _ip_addresses(text: str) -> Iterator[Finding]:
 
 def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:
     """Tried only in lines that hold a sign of one: every time of day looks like the beginning of an address."""
-    end = 0
-    for sign in _IPV6_SIGN.finditer(text):
-        if sign.start() >= end:
-            start = text.rfind("\n", 0, sign.start()) + 1
-            end = text.find("\n", sign.start())
-            end = len(text) if end < 0 else end
-            yield from _IPV6.finditer(text, start, end)
+    signs = (sign.start() for sign in _IPV6_SIGN.finditer(text))
+    for start, end in lines_at(text, signs):
+        yield from _IPV6.finditer(text, start, end)
 
 
 def _is_domain(name: str) -> bool:

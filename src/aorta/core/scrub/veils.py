@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
+from aorta.core.secrets.hints import lines_at
+
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{16,}={0,2}(?![A-Za-z0-9+/_=\-])")
@@ -36,13 +38,8 @@ def unveiled(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _escaped_tokens(text: str) -> Iterator[re.Match[str]]:
     """Tokens hold no space, so those of a line without an escape hold none."""
-    end = 0
-    for escape in _ESCAPE.finditer(text):
-        if escape.start() < end:
-            continue
-        start = text.rfind("\n", 0, escape.start()) + 1
-        end = text.find("\n", escape.start())
-        end = len(text) if end < 0 else end
+    escapes = (escape.start() for escape in _ESCAPE.finditer(text))
+    for start, end in lines_at(text, escapes):
         for token in _TOKEN.finditer(text, start, end):
             if _ESCAPE.search(token.group()):
                 yield token

@@ -46,6 +46,17 @@ def lines_with(folded: str, hints: Iterable[str]) -> list[tuple[int, int]]:
     return sorted(found.items())
 
 
+def lines_at(text: str, places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """(start, end) of every line that one of these places is in, once; the places come in order."""
+    end = -1
+    for place in places:
+        if place > end:
+            start = text.rfind("\n", 0, place) + 1
+            end = text.find("\n", place)
+            end = len(text) if end < 0 else end
+            yield start, end
+
+
 def occurrences(text: str, words: tuple[str, ...]) -> list[int]:
     """Where any of the lower-case words begins, in order, whatever its case."""
     folded = folded_in_place(text)

@@ -8,10 +8,10 @@ from typing import Any
 
 from aorta.report.charts.lanes import Cycle, Fate, draw_lanes
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone
+from aorta.report.model import Answer, Facts, Figure, Page, Section, Tone
 from aorta.report.opening import Run, read_json
 from aorta.report.pages import finding as findings
-from aorta.report.pages.common import standing
+from aorta.report.pages.common import standing, table_section
 from aorta.report.words import counted, seconds
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
@@ -214,9 +214,8 @@ def _told(fates: Mapping[int, Fate]) -> str:
 
 
 def _cycles(infos: Sequence[Document]) -> list[Section]:
-    if not infos:
-        return []
-    table = Table(
+    return table_section(
+        "Every cycle",
         ["cycle", "took", "failed ranks", "decision", "reason", "decided by"],
         [
             [
@@ -231,7 +230,6 @@ def _cycles(infos: Sequence[Document]) -> list[Section]:
         ],
         frozenset({0, 1}),
     )
-    return [Section("Every cycle", [table])]
 
 
 def _took(info: Document) -> str:
@@ -241,11 +239,10 @@ def _took(info: Document) -> str:
 
 def _ranks(last: Document) -> list[Section]:
     ranks = rows(last, "ranks")
-    if not ranks:
-        return []
-    table = Table(
+    return table_section(
+        "Ranks of the last cycle",
         ["rank", "node", "how it ended"],
         [[words(row, "rank"), words(row, "node"), _end_words(row)] for row in ranks],
         frozenset({0}),
+        open=False,
     )
-    return [Section("Ranks of the last cycle", [table], open=False)]
