@@ -3,13 +3,20 @@
 The peer is detect-secrets with all its plugins. *Named*: it says the line holds a secret. *Removable*: what it reports covers the
 whole value, so that taking it out leaves nothing. Target for our own rules: all removable, no clean line touched; the
 corpus is ours, so reaching it shows that nothing was lost, not that nothing else exists.
+
+The second table packs whole logs. *Many values*: every line names another machine, so that what was learnt is as long as the log.
 """
 
+import os
+import random
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 
 from aorta.core.scrub import Kind, Scrubber
@@ -29,6 +36,7 @@ LOG_LINE = (
     "/home/someone/proj/train.py:42 from 10.1.2.3\n"
 )
 LOG_LINES = 4000
+PACKED_MEGABYTES = 10
 
 
 def main() -> None:
@@ -48,6 +56,60 @@ def main() -> None:
             touched = sum(bool(list(reported(line))) for line in CLEAN_LINES)
             speed = _megabytes_per_second(reported)
         print(f"{name:<16} {named:>6} {removable:>10} {touched:>20} {speed:>6.2f}")
+    print(f"\n{'packing a log of':<16} {'MB/s':>6} {'peak MB a MB of log':>20}")
+    for name, log in {"plain lines": _plain_log, "many values": _log_of_many_values}.items():
+        speed, peak = _packing(log(random.Random(7)))
+        print(f"{name:<16} {speed:>6.2f} {peak:>20.1f}")
+
+
+def _plain_log(rng: random.Random) -> Iterator[str]:
+    """Steps with a few figures; every tenth line names a file and one of 254 machines."""
+    for step in count():
+        yield (
+            f"2026-11-15 05:{rng.randrange(60):02}:{rng.randrange(60):02},{rng.randrange(1000):03} "
+            f"[rank{rng.randrange(8)}] INFO step {step} loss {rng.random():.4f} tokens/s 81234\n"
+        )
+        if step % 10 == 0:
+            yield f"/home/someone/proj/train.py:42 from 10.1.2.{rng.randrange(1, 255)}\n"
+
+
+def _log_of_many_values(rng: random.Random) -> Iterator[str]:
+    for step in count():
+        yield f"step {step}: 10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)} is slow\n"
+
+
+def _packing(lines: Iterator[str]) -> tuple[float, float]:
+    """Megabytes a second of CPU, and the memory taken beside the interpreter, of one real `aorta bundle`."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        (run / "logs").mkdir(parents=True)
+        (run / "result.json").write_text('{"schema": "aorta.run/1"}')
+        small = _bundled(run, Path(folder))
+        log = run / "logs" / "train.log"
+        with log.open("w") as file:
+            while file.tell() < PACKED_MEGABYTES * 1e6:
+                file.writelines(islice(lines, 1000))
+        large = _bundled(run, Path(folder))
+        megabytes = log.stat().st_size / 1e6
+    return megabytes / (large.cpu - small.cpu), (large.peak - small.peak) / megabytes
+
+
+@dataclass(frozen=True)
+class _Cost:
+    cpu: float  # seconds
+    peak: float  # megabytes
+
+
+def _bundled(run: Path, output: Path) -> _Cost:
+    command = [sys.executable, "-m", "aorta", "bundle", str(run), "--output", str(output)]
+    process = subprocess.Popen(
+        [*command, "--ticket", "T"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return _Cost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3)
 
 
 def _aorta(text: str) -> Iterator[str]:

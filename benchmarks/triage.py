@@ -13,7 +13,7 @@ from aorta.core.point import Point, Purpose
 from aorta.core.strict import validated
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.interleaved import Interleaved, cell_of
-from aorta.triage.comparing import ALPHA, Call, compare_all, p_value
+from aorta.triage.comparing import ALPHA, Call, compare_all, p_fewer
 from aorta.triage.gone import GoneJudges
 from aorta.triage.plan import Plan, Schedule, build_plan
 from aorta.triage.recipe import Recipe, RecipeFile
@@ -65,11 +65,11 @@ def _power() -> None:
 
 
 def _exact_power(rate: float, trials: int, comparisons: int) -> float:
-    """That of the same two-sided test with every trial run: what stopping early must not lose."""
+    """That of the same test with every trial run: what stopping early must not lose."""
     return sum(
         math.comb(trials, hits) * rate**hits * (1 - rate) ** (trials - hits)
         for hits in range(trials + 1)
-        if p_value(0, trials, hits, trials) * comparisons <= ALPHA
+        if p_fewer(0, trials, hits, trials) * comparisons < ALPHA
     )
 
 

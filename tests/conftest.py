@@ -1,5 +1,6 @@
 """Fixtures that any test may ask for: the real services, started once a worker and always stopped."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,15 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(scope="session")
+def accounted_cluster() -> Iterator[SlurmCluster]:
+    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller."""
+    requirements.demand(requirements.SLURM, requirements.SLURM_ACCOUNTING)
+    cluster = start_slurm(accounting=True, message_timeout=5)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """A head and two nodes. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
     cluster = start_ray()
@@ -56,6 +66,16 @@ def ray_cluster() -> Iterator[RayCluster]:
     cluster.add_node()
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
 
 
 @pytest.fixture(scope="session")

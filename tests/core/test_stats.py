@@ -12,6 +12,7 @@ from aorta.core.stats import (
     clopper_pearson_high,
     clopper_pearson_low,
     fisher_exact,
+    fisher_fewer,
     holm,
     wilson,
 )
@@ -77,3 +78,28 @@ def test_holm_adjusts_stepwise_and_keeps_the_order_given() -> None:
 @given(st.lists(st.floats(0, 1), max_size=8))
 def test_holm_never_lowers_a_p_value(p_values: list[float]) -> None:
     assert all(after >= before for before, after in zip(p_values, holm(p_values), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "p"),
+    [
+        ((0, 3), (3, 3), 0.05),
+        ((0, 4), (4, 4), 1 / 70),
+        ((3, 3), (0, 3), 1.0),
+        ((2, 10), (8, 10), 0.0115),
+    ],
+)
+def test_one_sided_fisher_gives_the_published_values(
+    a: tuple[int, int], b: tuple[int, int], p: float
+) -> None:
+    assert fisher_fewer(*a, *b) == pytest.approx(p, abs=1e-4)
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
+def test_the_two_sides_of_fisher_share_the_outcome_seen(
+    a: int, more_a: int, b: int, more_b: int
+) -> None:
+    fewer = fisher_fewer(a, a + more_a, b, b + more_b)
+    more = fisher_fewer(b, b + more_b, a, a + more_a)
+    assert fewer + more >= 1 - 1e-12
+    assert min(fewer, more) <= fisher_exact(a, a + more_a, b, b + more_b) + 1e-12

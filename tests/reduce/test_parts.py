@@ -1,11 +1,7 @@
 """The parts of a reduction by themselves: patience, the files a reproducer needs, a disk that is full."""
 
 import json
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from aorta.core.oracle import Classified, HangOracle
 from aorta.core.outcome import Outcome
@@ -97,15 +93,6 @@ def test_a_gate_may_ask_for_a_duration(tmp_path: Path) -> None:
     script = 'sleep "0.$N"; echo BOOM'
     spec = write_spec(tmp_path, script, [numeric("N", 8, 0)], gate={"min_duration": "400ms"})
     assert finals(reduce_spec(spec).json())["N"] >= 3
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_a_full_disk_is_exit_5_and_one_document(tmp_path: Path, small_disk: Path) -> None:

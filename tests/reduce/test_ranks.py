@@ -1,16 +1,21 @@
 """Distributed jobs: torchrun's options are rewritten, ranks are told apart, and a real job shrinks."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+from aorta.core.errors import SpecError
 from aorta.core.oracle import ExitCodeOracle, RegexOracle
 from aorta.core.outcome import Outcome
 from aorta.core.trial import StreamEnd, TrialEnd
-from aorta.reduce.launcher import failed_ranks, is_launched, with_rank_logs, with_world_size
-from aorta.reduce.observing import RankedOracle
-from reductions import reduce_spec, run_dir_of, trace_of, write_spec
+from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size
+from aorta.workloads.command import command_trial
+from aorta.workloads.ranks import RankedOracle, failed_ranks
+from aorta_cli import aorta
+from reductions import numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
 JOB = """
 import os
@@ -47,6 +52,57 @@ def test_a_gloo_job_of_four_ranks_shrinks_to_the_two_that_the_failure_needs(
     assert "BOOM" in (run_dir / "logs" / "rank_1.out").read_text()
     assert "BOOM" not in (run_dir / "logs" / "rank_0.out").read_text()
     assert "failed on rank 1 of 2" in trace_of(run_dir)[-1]["trials"][0]["why"]
+
+
+@pytest.mark.timeout(600)
+def test_a_bundled_recipe_asks_the_same_rank_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        "import os; print('BOOM' if os.environ['RANK'] == '1' else 'fine', flush=True)"
+    )
+    command = "python -m torch.distributed.run --standalone --nproc-per-node 2 job.py"
+    spec = write_spec(
+        tmp_path, "", [numeric("N", 1, 0)],
+        workload={"command": command}, budget={"trials_per_candidate": 1},
+        oracle={"kind": "regex", "pattern": "(?m)^BOOM", "ranks": "rank 1"},
+    )  # fmt: skip
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {"OMP_NUM_THREADS": "1", "PATH": path}
+    done = reduce_spec(spec, timeout=500, env=env)
+    run_dir = run_dir_of(done.json(), tmp_path)
+    bundle = aorta("bundle", run_dir, "--ticket", "T-1", "--output", tmp_path / "out", "--json")
+    assert bundle.exit_code == 0, bundle.stderr
+    aorta("bundle", "unpack", bundle.json()["path"], tmp_path / "theirs")
+    [recipe] = (tmp_path / "theirs").rglob("shrunken/recipe.resolved.yaml")
+    content = yaml.safe_load(recipe.read_text())
+    assert content["workload_config"]["oracle"] == {
+        "kind": "regex", "pattern": "(?m)^BOOM", "ranks": 1,
+    }  # fmt: skip
+    failures = {}
+    for rank in (1, 0):
+        content["workload_config"]["oracle"]["ranks"] = rank
+        recipe.write_text(yaml.safe_dump(content))
+        words = ("triage", "run", "--recipe", recipe, "--output-dir", tmp_path / f"of_{rank}")
+        ran = aorta(*words, "--json", env=env, timeout=300)
+        assert ran.exit_code == 0, ran.stderr
+        [cell] = ran.json()["cells"]
+        failures[rank] = (cell["failed_count"], cell["trials"])
+    assert failures == {1: (3, 3), 0: (0, 3)}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kind", "says"),
+    [
+        ("some", "regex", "expected any, all or the number of a rank"),
+        (1, "hang", "needs an oracle of kind regex or exit_code"),
+    ],
+)
+def test_a_recipe_with_ranks_that_mean_nothing_is_refused(
+    ranks: object, kind: str, says: str
+) -> None:
+    keys = {"regex": {"pattern": "x"}, "hang": {"silent_for": "3s"}}[kind]
+    config = {"command": "true", "oracle": {"kind": kind, **keys, "ranks": ranks}}
+    with pytest.raises(SpecError, match=says):
+        command_trial(config, file="r.yaml")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -222,15 +221,6 @@ def test_a_full_disk_is_exit_5_and_one_line(tmp_path: Path, small_disk: Path) ->
     assert "No space left on device" in done.stderr
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_under_torchrun_only_rank_0_writes(tmp_path: Path) -> None:

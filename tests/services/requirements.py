@@ -45,6 +45,12 @@ SLURM = Component(
     ),
     needs_root=True,
 )
+SLURM_ACCOUNTING = Component(
+    "Slurm's accounting",
+    ("slurmdbd", "mariadbd", "mariadb-install-db", "my_print_defaults"),
+    ("mariadb-client-core", "mariadb-server-core", "slurmdbd"),
+    needs_root=True,
+)
 CHROMIUM = Component("a browser", ("chromium",), ("chromium",))
 PYTHON = Component("Debian's python3", ("/usr/bin/python3",), ("python3",))
 

@@ -13,6 +13,12 @@ from pathlib import Path
 from processes import processes_with
 from services.guarded import Guarded, private_directory
 from services.ports import free_ports
+from services.slurm_accounting import (
+    CONFIGURATION,
+    Accounting,
+    register_cluster,
+    start_accounting,
+)
 
 NODES = ("n1", "n2", "n3", "n4")
 CPUS = 4
@@ -39,7 +45,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=50000,bf_interval=1
 SlurmdParameters=config_overrides
 SlurmdTimeout=10
 KillWait=2
-MessageTimeout=30
+MessageTimeout={message_timeout}
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 GresTypes=gpu
@@ -61,6 +67,7 @@ class SlurmCluster:
     directory: Path
     munge: Guarded
     controller: Guarded
+    accounting: Accounting | None = None
     nodes: dict[str, Guarded] = field(default_factory=dict)
 
     @property
@@ -104,6 +111,14 @@ class SlurmCluster:
             return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         return False
 
+    def stop_controller(self) -> None:
+        """Jobs go on; nobody can be asked for them, and none can be submitted."""
+        self.controller.stop()
+
+    def start_controller(self, *, forgetful: bool = False) -> None:
+        """Forgetful: as one that lost its state directory, it knows no job of before."""
+        self.controller = _started_controller(self.directory, *(("-c",) if forgetful else ()))
+
     def idle_nodes(self) -> set[str]:
         rows = self("sinfo", "-h", "-N", "-p", "main", "-o", "%N|%T", check=False).splitlines()
         return {row.partition("|")[0] for row in rows if row.endswith("|idle")}
@@ -123,27 +138,40 @@ class SlurmCluster:
         for node in self.nodes.values():
             node.stop()
         self.controller.stop()
+        if self.accounting is not None:
+            self.accounting.stop()
         self.munge.stop()
 
 
-def start_slurm() -> SlurmCluster:
+def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> SlurmCluster:
+    """`message_timeout`: the seconds that Slurm's commands wait for a controller that does not answer."""
     directory = private_directory("slurm")
     directory.chmod(0o711)  # munge wants a socket that everybody could reach
-    _write_configuration(directory)
-    munge_place = Path(f"{directory}-munge")
-    munge_place.mkdir()
-    munge = Guarded(munge_place, _munged(directory))
+    _write_keys(directory)
+    munge = Guarded(directory, _munged(directory))  # the last to stop: the directory goes with it
     munge.wait_until((directory / "munge.sock").exists, "munged")
-    slurm_conf = f"SLURM_CONF={directory / 'slurm.conf'}"
-    controller = Guarded(directory, ("env", slurm_conf, "slurmctld", "-D"))
-    cluster = SlurmCluster(directory, munge, controller)
+    kept = start_accounting(directory) if accounting else None
+    _write_configuration(directory, message_timeout, kept)
+    if kept is not None:
+        register_cluster("aorta", {"SLURM_CONF": str(directory / "slurm.conf")})
+    cluster = SlurmCluster(directory, munge, _started_controller(directory), kept)
     for name in NODES:
         cluster.start_node(name)
     cluster.wait_until_idle()
     return cluster
 
 
-def _write_configuration(directory: Path) -> None:
+def _started_controller(directory: Path, *options: str) -> Guarded:
+    """With a place of its own: what it must remember when it is killed is in the cluster's."""
+    place = Path(f"{directory}-controller")
+    place.mkdir()
+    slurm_conf = f"SLURM_CONF={directory / 'slurm.conf'}"
+    return Guarded(place, ("env", slurm_conf, "slurmctld", "-D", *options))
+
+
+def _write_configuration(
+    directory: Path, message_timeout: int, accounting: Accounting | None
+) -> None:
     host = socket.gethostname().partition(".")[0]
     controller_port, *ports = free_ports(1 + len(NODES))
     nodes = "\n".join(
@@ -154,10 +182,18 @@ def _write_configuration(directory: Path) -> None:
     (directory / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
     (directory / "slurm.conf").write_text(
         _CONFIGURATION.format(
-            host=host, controller_port=controller_port, directory=directory, nodes=nodes
+            host=host,
+            controller_port=controller_port,
+            directory=directory,
+            message_timeout=message_timeout,
+            nodes=nodes,
         )
+        + (CONFIGURATION.format(port=accounting.port, directory=directory) if accounting else "")
     )
     _write_plugin(directory)
+
+
+def _write_keys(directory: Path) -> None:
     key = directory / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(64))

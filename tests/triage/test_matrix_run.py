@@ -52,7 +52,7 @@ def test_three_against_three_is_not_called_significant(tmp_path: Path) -> None:
     _, matrix = matrix_of(tmp_path, trials=3)
     fixed = by_name(matrix)["fixed"]
     assert (fixed["trials"], fixed["call"]) == (3, "open")
-    assert fixed["p_value"] == 0.1
+    assert fixed["p_value"] == 0.05
     assert fixed["trials_needed"] == 1
     page = page_of(tmp_path, matrix)
     assert "open: 1 more trials" in page

@@ -4,10 +4,8 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -150,12 +148,3 @@ def test_a_full_disk_is_exit_5_and_one_line(tmp_path: Path, small_disk: Path) ->
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)

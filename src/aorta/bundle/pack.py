@@ -141,8 +141,8 @@ def _relocated(path: str, data: bytes, roots: Sequence[str]) -> tuple[bytes, tup
 
 
 def _check_final(scrubber: Scrubber, path: str, clean: ScrubbedFile) -> None:
-    """What leaves is scrubbed once more; if that still finds anything, nothing leaves."""
-    if clean.spans and scrub_file(scrubber, path, clean.data).spans:
+    """What was put together from scrubbed parts is scrubbed once more; if that still finds anything, nothing leaves."""
+    if clean.put_together and scrub_file(scrubber, path, clean.data).spans:
         raise ScrubError(
             "scrubbing did not come to an end; leave the file out with a policy", where=path
         )

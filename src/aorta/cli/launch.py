@@ -4,10 +4,25 @@ import gc
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
 from aorta.core.errors import InfrastructureError
+
+
+@contextmanager
+def _live_page(log_dir: Path) -> Iterator[str]:
+    from aorta.report.watch.server import WatchServer
+
+    server = WatchServer(log_dir)
+    server.serve_aside()
+    try:
+        yield server.address
+    finally:
+        server.stop()
 
 
 class _TorchrunCommand(click.Command):
@@ -32,6 +47,6 @@ def command(arguments: tuple[str, ...]) -> None:
     )
     logging.getLogger("aorta.launch").setLevel(logging.INFO)
     warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
-    code = launch(arguments)
+    code = launch(arguments, _live_page)
     gc.freeze()  # the interpreter would search all of torch for garbage before it leaves: a second
     raise click.exceptions.Exit(code)

@@ -57,6 +57,14 @@ def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
     return sum(w for w in ways if w <= observed) / math.comb(total, hits)
 
 
+def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
+    """One-sided Fisher p-value: how likely so few hits of `a`, or fewer, are where both have the same rate."""
+    total, hits = trials_a + trials_b, hits_a + hits_b
+    low = max(0, hits - trials_b)
+    ways = (math.comb(trials_a, i) * math.comb(trials_b, hits - i) for i in range(low, hits_a + 1))
+    return sum(ways) / math.comb(total, hits)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjustment, in the order given."""
     adjusted, worst = [0.0] * len(p_values), 0.0

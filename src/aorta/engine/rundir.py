@@ -1,9 +1,7 @@
 """Run directories: claimed atomically, written atomically, private state apart."""
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aorta.core.atomic import write_whole
 from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.version import __version__
 
@@ -102,22 +101,10 @@ def fresh_dir(path: Path) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Whole or not at all, also when the disk is full or the process is killed."""
-    data = content.encode() if isinstance(content, str) else content
+    """Whole or not at all, with its directory; a disk that cannot is one line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_whole(path, content)
     except OSError as wrong:
         raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(path)) from None
 

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError
@@ -20,11 +21,11 @@ from aorta.core.trial import Resources, RuntimeKind, TrialSpec
 from aorta.executors import slurm_commands as slurm
 from aorta.executors.outpost import PARENT_VARIABLE, TICKET_VARIABLE
 from aorta.executors.placement import Batch, address_towards, fitting, outpost_argv
+from aorta.executors.silence import Silence
 
 _LOOK_EVERY = 2.0
 _LOOK_SHARE = 20  # a question that takes a second is asked every 20 s at most
 _SLOTS_EVERY = 10.0
-_SILENCE_SECONDS = 300.0  # a controller may restart: running trials do not need it
 _LAST_WORDS = 300
 _LARGEST_ARRAY = 500
 
@@ -65,6 +66,25 @@ class _Slurm:
         return ""
 
 
+@dataclass
+class _Array:
+    """Trials of one batch that are asked for together. `wanted`: the tickets that somebody still waits for."""
+
+    batch: Batch
+    indexes: range
+    variables: Mapping[str, str]
+    wanted: set[str]
+    may_be_submitted: bool = False  # the answer of an earlier attempt did not reach us
+
+    @property
+    def comment(self) -> str:
+        return f"{self.batch.key}.{self.indexes[0]}"
+
+    @property
+    def place(self) -> Path:
+        return self.batch.trials[self.indexes[0]].trial_dir / ".aorta"
+
+
 class SlurmJobs(_Slurm):
     """Outside an allocation: array jobs, told apart from everybody's by a name of their own."""
 
@@ -72,8 +92,10 @@ class SlurmJobs(_Slurm):
         super().__init__(resources)
         self._name = f"aorta-{secrets.token_hex(6)}"
         self._tasks: dict[str, str] = {}  # ticket -> JOB_INDEX
+        self._unsent: list[_Array] = []
+        self._unwanted: list[str] = []  # tasks
         self._looked_at = self._look_cost = 0.0
-        self._answered_at = time.monotonic()
+        self._silence = Silence()
         self._slots, self._counted_at = 1, -math.inf
         self._check_that_it_can_ever_run()
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
@@ -87,60 +109,88 @@ class SlurmJobs(_Slurm):
 
     def slots(self) -> int:
         now = time.monotonic()
-        if now - self._counted_at > _SLOTS_EVERY:
+        if now - self._counted_at > _SLOTS_EVERY and self._silence.may_be_broken:
             self._counted_at = now
-            with suppress(
-                InfrastructureError
-            ):  # a controller that restarts: what was true may still be
+            try:
                 self._slots = max(1, fitting(self._places(), self._resources))
+            except InfrastructureError as wrong:  # what was true may still be
+                self._silence.goes_on(now, wrong)
         return self._slots
 
     def submit(self, batch: Batch, variables: Mapping[str, str]) -> None:
         for first in range(0, len(batch.trials), _LARGEST_ARRAY):
             indexes = range(first, min(first + _LARGEST_ARRAY, len(batch.trials)))
-            self._submit_array(batch, indexes, variables)
+            wanted = {batch.ticket(index) for index in indexes}
+            self._unsent.append(_Array(batch, indexes, variables, wanted))
+        self._send()
 
-    def _submit_array(self, batch: Batch, indexes: range, variables: Mapping[str, str]) -> None:
-        place = batch.trials[indexes[0]].trial_dir / ".aorta"
-        place.mkdir(exist_ok=True)
-        exclude = self._excluded(batch.resources)
+    def _send(self) -> None:
+        """Submit what is not yet; a controller that is silent gets it as soon as it speaks again."""
+        while self._unsent and self._silence.may_be_broken:
+            array, began = self._unsent[0], time.monotonic()
+            try:
+                job = self._job_of(array)
+            except slurm.ControllerSilentError as wrong:
+                array.may_be_submitted = True
+                self._silence.goes_on(began, wrong)
+                return
+            self._silence.is_over()
+            del self._unsent[0]
+            for index in array.indexes:
+                ticket, task = array.batch.ticket(index), f"{job}_{index - array.indexes[0]}"
+                self._tasks[ticket] = task
+                self._logs[ticket] = array.place / f"slurm-{task}.out"
+
+    def _job_of(self, array: _Array) -> str:
+        if array.may_be_submitted and (job := slurm.job_with_comment(self._name, array.comment)):
+            return job
+        array.place.mkdir(exist_ok=True)
+        exclude = self._excluded(array.batch.resources)
         answer = ask_sbatch(
-            f"--array=0-{len(indexes) - 1}",
+            f"--array=0-{len(array.indexes) - 1}",
             f"--job-name={self._name}",
-            f"--output={_without_placeholders(place)}/slurm-%A_%a.out",
+            f"--comment={array.comment}",
+            f"--output={_without_placeholders(array.place)}/slurm-%A_%a.out",
             "--no-requeue",  # the engine tries again, and counts it
-            *_wanted(batch.resources),
+            *_wanted(array.batch.resources),
             *([f"--exclude={','.join(exclude)}"] if exclude else []),
-            script=_script(batch.key, indexes[0], variables),
+            script=_script(array.batch.key, array.indexes[0], array.variables),
         )
-        job = answer.strip().partition(";")[0]
-        for index in indexes:
-            ticket, task = batch.ticket(index), f"{job}_{index - indexes[0]}"
-            self._tasks[ticket] = task
-            self._logs[ticket] = place / f"slurm-{task}.out"
+        return answer.strip().partition(";")[0]
 
     def srun(self, trial: TrialSpec) -> Sequence[str] | None:
         """Inside the job everything is the trial's."""
         return _step_of(trial.resources) if _needs_srun(trial) else None
 
     def withdraw(self, tickets: Collection[str]) -> None:
-        tasks = [self._tasks.pop(ticket) for ticket in tickets if ticket in self._tasks]
-        if tasks:
-            # One that is over already cannot be cancelled, and one that still starts is sent away at our door.
-            with suppress(InfrastructureError):
-                slurm.ask("scancel", "--quiet", *tasks)
+        for array in self._unsent:
+            array.wanted -= set(tickets)
+        self._unsent = [each for each in self._unsent if each.wanted or each.may_be_submitted]
+        self._unwanted += [self._tasks.pop(ticket) for ticket in tickets if ticket in self._tasks]
+        self._cancel_unwanted()
+
+    def _cancel_unwanted(self) -> None:
+        if not self._unwanted or not self._silence.may_be_broken:
+            return
+        tasks, self._unwanted = self._unwanted, []
+        # One that is over already cannot be cancelled, and one that still starts is sent away at our door.
+        with suppress(InfrastructureError):
+            slurm.ask("scancel", "--quiet", *tasks)
 
     def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
+        self._send()
+        self._cancel_unwanted()
         pause = 0.0 if doubtful else max(_LOOK_EVERY, _LOOK_SHARE * self._look_cost)
-        if not tickets or time.monotonic() - self._looked_at < pause:
+        asked = {ticket: self._tasks[ticket] for ticket in tickets if ticket in self._tasks}
+        if not asked or time.monotonic() - self._looked_at < pause:
             return {}
-        states = self._states({self._tasks[t].partition("_")[0] for t in tickets})
+        states = self._states(set(asked.values()))
         self._forget_all_but(tickets)
         if states is None:
             return {}
         found = {}
-        for ticket in tickets:
-            state = states.get(self._tasks[ticket])
+        for ticket, task in asked.items():
+            state = states.get(task)
             why = state.why_over if state else "Slurm no longer knows its job"
             if why:
                 found[ticket] = why + self._log_of(ticket)
@@ -160,19 +210,20 @@ class SlurmJobs(_Slurm):
             del self._tasks[ticket]
             self._logs.pop(ticket).unlink(missing_ok=True)
 
-    def _states(self, jobs: Collection[str]) -> Mapping[str, slurm.JobState] | None:
+    def _states(self, tasks: set[str]) -> Mapping[str, slurm.JobState] | None:
+        """None while the controller is silent."""
+        if not self._silence.may_be_broken:
+            return None
         began = time.monotonic()
         accounting = not self._configuration.get("AccountingStorageType", "").endswith("/none")
         try:
-            states = slurm.states_of(jobs, accounting=accounting)
-        except InfrastructureError:
-            if began - self._answered_at > _SILENCE_SECONDS:
-                raise
+            states = slurm.states_of(tasks, accounting=accounting)
+        except InfrastructureError as wrong:
+            self._silence.goes_on(began, wrong)
             return None
-        finally:
-            self._looked_at = time.monotonic()
-            self._look_cost = self._looked_at - began
-        self._answered_at = self._looked_at
+        self._silence.is_over()
+        self._looked_at = time.monotonic()
+        self._look_cost = self._looked_at - began
         return states
 
     def _places(self) -> list[tuple[int, int]]:

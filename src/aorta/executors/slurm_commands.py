@@ -5,11 +5,16 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from aorta.core.errors import InfrastructureError
 
 _SECONDS = 60.0
+_SILENCE = re.compile(
+    r"Unable to contact slurm controller|timed out|Zero Bytes were transmitted|Connection (?:refused|reset)",
+    re.IGNORECASE,
+)
 _USABLE = frozenset({"idle", "mixed", "allocated", "completing"})
 _FINAL: Mapping[str, str] = {
     "BOOT_FAIL": "its node did not boot",
@@ -23,6 +28,10 @@ _FINAL: Mapping[str, str] = {
     "REVOKED": "its job was revoked",
     "TIMEOUT": "its job reached its time limit",
 }
+
+
+class ControllerSilentError(InfrastructureError):
+    """Nobody answered. The question may be asked again; what it asked for may have been done."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,11 @@ def ask(*argv: str, text: str | None = None, env: Mapping[str, str] | None = Non
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InfrastructureError(f"{argv[0]} did not answer within {_SECONDS:g} s") from None
+        raise ControllerSilentError(f"{argv[0]} did not answer within {_SECONDS:g} s") from None
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise InfrastructureError(f"{argv[0]}: {said[-1] if said else 'failed and said nothing'}")
+        kind = ControllerSilentError if _SILENCE.search(done.stderr) else InfrastructureError
+        raise kind(f"{argv[0]}: {said[-1] if said else 'failed and said nothing'}")
     return done.stdout
 
 
@@ -88,13 +98,27 @@ def nodes_of(partition: str | None) -> list[NodeState]:
     return list(found.values())
 
 
-def states_of(jobs: Collection[str], *, accounting: bool) -> dict[str, JobState]:
-    """The state of every task of these array jobs, as `JOB_INDEX`: one question for all of them."""
-    found = dict(_in_queue(jobs))
-    forgotten = {job for job in jobs if not any(task.startswith(f"{job}_") for task in found)}
-    if forgotten:  # the controller forgets ended jobs after MinJobAge
-        found |= dict(_in_accounting(forgotten) if accounting else _in_controller(forgotten))
+def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobState]:
+    """The state of each of these tasks of array jobs, each as `JOB_INDEX`: one question for all of them."""
+    found = dict(_in_queue(_jobs_of(tasks)))
+    forgotten = tasks - found.keys()
+    if (
+        forgotten
+    ):  # the controller forgets ended tasks after MinJobAge, and all of them with its state
+        ask_for = _in_accounting if accounting else _in_controller
+        found = dict(ask_for(_jobs_of(forgotten))) | found
     return found
+
+
+def job_with_comment(name: str, comment: str) -> str | None:
+    """The job of this name and comment, for somebody who never heard what became of its submission."""
+    answer = ask("squeue", "--noheader", "--states=all", f"--name={name}", "--format=%F|%k")
+    rows = (line.split("|") for line in answer.splitlines())
+    return next((job for job, said in rows if said == comment), None)
+
+
+def _jobs_of(tasks: Collection[str]) -> set[str]:
+    return {task.partition("_")[0] for task in tasks}
 
 
 def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
@@ -113,13 +137,30 @@ def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
 
 
 def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
-    answer = ask(
-        "sacct", "--noheader", "--parsable2", "--allocations", "--array",
-        "--format=JobID,State,NodeList", f"--jobs={','.join(jobs)}",
-    )  # fmt: skip
+    """How forgotten tasks ended. One that only the database still takes for running ends nobody's waiting."""
+    try:
+        answer = ask(
+            "sacct", "--noheader", "--parsable2", "--allocations",
+            "--format=JobID,State,NodeList", f"--jobs={','.join(jobs)}",
+        )  # fmt: skip
+    except InfrastructureError:
+        return  # a database that is down is no reason to wait: the controller knows nothing of them either
     for line in answer.splitlines():
-        task, state, nodes = line.split("|")
-        yield task, JobState(state, nodes)
+        named, state, nodes = line.split("|")
+        told = JobState(state, nodes)
+        if told.why_over:
+            yield from ((task, told) for task in _each_task(named))
+
+
+def _each_task(named: str) -> Iterator[str]:
+    """`7_2` as it is; tasks that ended before they began are told together, as `7_[0-3,5%2]`."""
+    job, _, indexes = named.partition("_[")
+    if not indexes:
+        yield named
+        return
+    for part in re.findall(r"(\d+)(?:-(\d+))?(?=[,%\]])", indexes.partition("%")[0] + "]"):
+        first, last = int(part[0]), int(part[1] or part[0])
+        yield from (f"{job}_{index}" for index in range(first, last + 1))
 
 
 def _in_controller(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:

@@ -33,6 +33,7 @@ from aorta.launch.evidence import gather
 from aorta.launch.hang import HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.logs import CycleDir, CycleLogs
 from aorta.launch.nouns import HANG, Ending, Evidence, RankEnd, Start
+from aorta.launch.presence import lead
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources import FailedCycle
 from aorta.launch.sources.panel import Panel
@@ -280,6 +281,7 @@ class DecidingAgent(LocalElasticAgent):
             watch = HangWatch(self._hang_timeout, self._handler.board, start, group_rank, signs)
         self._cycle = _Cycle(start, group_rank, directory, signs, watch)
         if self._cycle.is_leader:
+            lead(self._log_dir)
             write_cycle_info(self._log_dir, start, running=True)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:

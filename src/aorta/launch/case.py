@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aorta.attribution.documents import SCHEMA
-from aorta.launch.cycles import write_atomically
+from aorta.core.atomic import write_whole
 from aorta.launch.decide import LastWords
 from aorta.launch.draft import draft_spec
 from aorta.launch.logs import CycleDir
@@ -31,11 +31,11 @@ def write_case(log_dir: Path, words: LastWords, options: Options) -> Path:
     (fresh / "logs").mkdir(parents=True)
     start = words.failed.start
     _write_finding(fresh, words)
-    write_atomically(fresh / "env.json", collect_env().to_json())
+    write_whole(fresh / "env.json", collect_env().to_json())
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
     for piece in words.failed.evidence:
         _copy_logs(piece, fresh / "logs")
-    write_atomically(fresh / "aorta.yaml", draft_spec(words, options, case / "aorta.yaml"))
+    write_whole(fresh / "aorta.yaml", draft_spec(words, options, case / "aorta.yaml"))
     if case.exists():
         case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
     fresh.rename(case)
@@ -51,7 +51,7 @@ def _write_finding(folder: Path, words: LastWords) -> None:
         "elapsed_ms": words.ruling.elapsed_ms,
         "ending": {"exit_code": words.ending.exit_code, "reason": words.ending.reason},
     }
-    write_atomically(folder / "finding.json", json.dumps(content, indent=2) + "\n")
+    write_whole(folder / "finding.json", json.dumps(content, indent=2) + "\n")
 
 
 def _copy_logs(piece: Evidence, folder: Path) -> None:

@@ -58,82 +58,80 @@ class _Document(StrictModel):
     fault_tolerance: FaultTolerance = FaultTolerance()
 
 
-def add_flags(parser: ArgumentParser) -> None:
-    """Every flag of ours. All default to None: only what was given may override the file."""
-    flag = _Flags(parser, "fault tolerance")
-    flag("--ft-config", metavar="FILE", help="YAML file with a fault_tolerance: block.")
-    flag("--ft-attrsvc-url", metavar="URL", help="Ask this attribution service (aorta attrsvc).")
-    flag(
-        "--ft-attribution-enable-mcp",
-        action=BooleanOptionalAction,
-        help="Ask an MCP server (aorta mcp) started on the leader.",
-    )
-    flag(
-        "--ft-attribution-http-url",
-        metavar="URL",
-        action="append",
-        help="Ask this HTTP attribution backend too; repeatable.",
-    )
-    flag(
-        "--ft-attribution-timeout",
-        metavar="SECONDS",
-        type=float,
-        help="How long any one source may take (60).",
-    )
-    flag(
-        "--ft-attribution-decision-timeout",
-        metavar="SECONDS",
-        type=float,
-        help="How long the leader waits for the verdict before it restarts (10).",
-    )
-    flag(
-        "--ft-attribution-dry-run",
-        action=BooleanOptionalAction,
-        help="Decide and log, but never stop the job.",
-    )
-    flag(
-        "--ft-attribution-aggregation",
-        choices=["any", "all"],
-        help="any: one STOP stops the job. all: every source that has an opinion must say STOP, and at "
+_SECONDS: dict[str, Any] = {"metavar": "SECONDS", "type": float}
+_YES_OR_NO: dict[str, Any] = {"action": BooleanOptionalAction}
+_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "--ft-config": {
+        "metavar": "FILE",
+        "help": "YAML file with a fault_tolerance: block.",
+    },
+    "--ft-attrsvc-url": {
+        "metavar": "URL",
+        "help": "Ask this attribution service (aorta attrsvc).",
+    },
+    "--ft-attribution-enable-mcp": {
+        **_YES_OR_NO,
+        "help": "Ask an MCP server (aorta mcp) started on the leader.",
+    },
+    "--ft-attribution-http-url": {
+        "metavar": "URL",
+        "action": "append",
+        "help": "Ask this HTTP attribution backend too; repeatable.",
+    },
+    "--ft-attribution-timeout": {
+        **_SECONDS,
+        "help": "How long any one source may take (60).",
+    },
+    "--ft-attribution-decision-timeout": {
+        **_SECONDS,
+        "help": "How long the leader waits for the verdict before it restarts (10).",
+    },
+    "--ft-attribution-dry-run": {
+        **_YES_OR_NO,
+        "help": "Decide and log, but never stop the job.",
+    },
+    "--ft-attribution-aggregation": {
+        "choices": ["any", "all"],
+        "help": "any: one STOP stops the job. all: every source that has an opinion must say STOP, and at "
         "least one must. A source that is unreachable, late or says UNKNOWN has no opinion.",
-    )
-    flag(
-        "--ft-hang-timeout",
-        metavar="SECONDS",
-        type=float,
-        help="No output and no heartbeat for this long is a hang: stacks and Flight Recorder are "
+    },
+    "--ft-hang-timeout": {
+        **_SECONDS,
+        "help": "No output and no heartbeat for this long is a hang: stacks and Flight Recorder are "
         "collected, then the cycle ends (off).",
-    )
-    flag(
-        "--ft-max-no-progress-cycles",
-        metavar="N",
-        type=int,
-        help="End the job after N cycles in a row without progress (3; 0: never).",
-    )
-    flag(
-        "--ft-merged-log",
-        action=BooleanOptionalAction,
-        help="Also write one log per node and cycle with every line prefixed by its rank.",
-    )
-    old = _Flags(parser, "deprecated")
-    old("--ft-attribution-endpoint", metavar="URL", help="Use --ft-attrsvc-url.")
-    old(
-        "--ft-attribution-backend",
-        metavar="URL|mcp",
-        action="append",
-        help="Use --ft-attribution-http-url or --ft-attribution-enable-mcp.",
-    )
+    },
+    "--ft-max-no-progress-cycles": {
+        "metavar": "N",
+        "type": int,
+        "help": "End the job after N cycles in a row without progress (3; 0: never).",
+    },
+    "--ft-merged-log": {
+        **_YES_OR_NO,
+        "help": "Also write one log per node and cycle with every line prefixed by its rank.",
+    },
+}
+_OLD_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "--ft-attribution-endpoint": {
+        "metavar": "URL",
+        "help": "Use --ft-attrsvc-url.",
+    },
+    "--ft-attribution-backend": {
+        "metavar": "URL|mcp",
+        "action": "append",
+        "help": "Use --ft-attribution-http-url or --ft-attribution-enable-mcp.",
+    },
+}
 
 
-class _Flags:
-    """Adds each option in both spellings, `--ft-x-y` and `--ft_x_y`, as torchrun does for its own."""
+def add_flags(parser: ArgumentParser) -> None:
+    """Every flag of ours, in both spellings, `--ft-x-y` and `--ft_x_y`, as torchrun has it for its own.
 
-    def __init__(self, parser: ArgumentParser, title: str) -> None:
-        self._group = parser.add_argument_group(title)
-
-    def __call__(self, name: str, **how: Any) -> None:
-        spellings = dict.fromkeys([name, "--" + name[2:].replace("-", "_")])
-        self._group.add_argument(*spellings, default=None, **how)
+    All default to None: only what was given may override the file.
+    """
+    for title, flags in (("fault tolerance", _FLAGS), ("deprecated", _OLD_FLAGS)):
+        group = parser.add_argument_group(title)
+        for name, how in flags.items():
+            group.add_argument(name, "--" + name[2:].replace("-", "_"), default=None, **how)
 
 
 def fault_tolerance(flags: Namespace) -> FaultTolerance:

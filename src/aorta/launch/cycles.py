@@ -2,13 +2,13 @@
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aorta.core.atomic import write_whole
 from aorta.launch.logs import CycleDir
 from aorta.launch.nouns import Ending, Evidence, RankEnd, Start, Verdict
 from aorta.version import __version__
@@ -72,18 +72,9 @@ def write_cycle_info(
     directory = CycleDir(log_dir, start.cycle)
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(directory.info, json.dumps(content, indent=2) + "\n")
+        write_whole(directory.info, json.dumps(content, indent=2) + "\n")
     except OSError as full:  # a record that cannot be kept is no reason to end a job
         log.warning("%s could not be written: %s", directory.info, full.strerror)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(path)
 
 
 def _rank(node: str, end: RankEnd) -> dict[str, Any]:

@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from aorta.launch.decide import LastWords, LeaderDecides
 from aorta.launch.logs import CycleLogs
 from aorta.launch.nouns import Ending
 from aorta.launch.options import Options, parse, rendezvous_parameters
+from aorta.launch.presence import leave
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.build import build_sources
 from aorta.launch.sources.panel import Panel
@@ -41,10 +42,22 @@ log = logging.getLogger(__name__)
 _LEASH = Path(__file__).with_name("leash.py")
 
 
-def launch(arguments: Sequence[str]) -> int:
+View = Callable[[Path], AbstractContextManager[str]]
+"""Shows a log directory while it is entered, and says where."""
+
+
+def launch(arguments: Sequence[str], view: View) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     log_dir = _log_dir(options)
+    if not options.watch:
+        return _run_agent(options, log_dir)
+    with view(log_dir) as address:
+        log.info("watch it at %s", address)
+        return _run_agent(options, log_dir)
+
+
+def _run_agent(options: Options, log_dir: Path) -> int:
     panel = Panel(
         build_sources(options.settings, log_dir), options.settings.attribution.aggregation
     )
@@ -82,6 +95,7 @@ def launch(arguments: Sequence[str]) -> int:
     finally:
         _ignore_signals()
         agent.kill_leftovers()
+        leave(log_dir, "interrupted" if agent.ending is None else "done")
     _say(agent.ending)
     return agent.ending.exit_code
 

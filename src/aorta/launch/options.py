@@ -34,6 +34,7 @@ class Options:
     entrypoint: Callable[..., Any] | str
     arguments: tuple[str, ...]
     settings: FaultTolerance
+    watch: bool
     log_dir: Path | None
     shown: Shown
     fixed_rank: int | None  # the node rank of a static rendezvous
@@ -59,6 +60,11 @@ def parser() -> ArgumentParser:
         "fails. Exit codes: 0 done, 1 the job failed, 2 wrong command line, 5 the rendezvous store was lost, "
         "93 attribution decided STOP, 130/143 interrupted.",
     )
+    combined.add_argument(
+        "--watch",
+        action="store_true",
+        help="Serve this job's page live to this machine; says where. Of several nodes, one is enough.",
+    )
     add_flags(combined)
     return combined
 
@@ -75,6 +81,7 @@ def parse(arguments: Sequence[str]) -> Options:
         entrypoint=entrypoint,
         arguments=tuple(worker_arguments),
         settings=settings,
+        watch=given.watch,
         log_dir=Path(given.log_dir).absolute() if given.log_dir else None,
         shown=_shown(given),
         fixed_rank=given.node_rank if static else None,

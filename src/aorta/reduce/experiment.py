@@ -12,13 +12,13 @@ from aorta.core.point import Point, Purpose
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import Event, TrialEnded
 from aorta.reduce.launcher import (
-    RANK_LOGS,
     is_launched,
     with_rank_logs,
     with_world_size,
     world_size_variables,
 )
 from aorta.reduce.materials import Material, place_all
+from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"

@@ -9,6 +9,7 @@ from aorta.core.oracle import ExitCodeOracle, Oracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
 from aorta.reduce.plan import NO_MITIGATION, ReducePlan
+from aorta.workloads.ranks import ANY_RANK
 
 RECIPE_TRIALS = 3
 
@@ -79,10 +80,18 @@ def recipe_document(plan: ReducePlan, script: str) -> dict[str, Any]:
         "workload_config": {
             "command": f"bash {script}",
             "cwd": ".",
-            "oracle": oracle_document(plan.oracle if plan.is_command else ExitCodeOracle()),
+            "oracle": _oracle_of(plan),
         },
         "cells": [cell],
     }
+
+
+def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
+    """A registered workload speaks through the exit code of its script; only a command's ranks can be asked."""
+    if not plan.is_command:
+        return oracle_document(ExitCodeOracle())
+    which = plan.spec.content.ranks
+    return oracle_document(plan.oracle) | ({} if which == ANY_RANK else {"ranks": which})
 
 
 def oracle_document(oracle: Oracle) -> dict[str, Any]:

@@ -6,17 +6,14 @@ stands inside a script, torchrun's own variables (`PET_...`) say the same.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 Command = tuple[str, ...]
-RANK_LOGS = "ranks"
 
 _LAUNCHER = re.compile(r"(?:\S*/)?torchrun\b|-m\s+torch\.distributed\.(?:run|launch)\b")
 _NPROC = re.compile(r"(--nproc[-_]per[-_]node)(\s*=\s*|\s+)(\S+)")
 _NNODES = re.compile(r"(--nnodes)(\s*=\s*|\s+)(\S+)")
 _LOGGING = re.compile(r"--log[-_]dir\b|--redirects\b|--tee\b|(?<!\S)-[rt]\b")
-_FAILED_RANK = re.compile(r"rank\s*:\s*(\d+)\s*\(local_rank:.*\n\s*exitcode\s*:\s*(-?\d+)")
 
 
 def is_launched(argv: Sequence[str]) -> bool:
@@ -43,28 +40,6 @@ def with_rank_logs(argv: Command, folder: Path) -> Command:
     if not is_launched(argv) or any(_LOGGING.search(part) for part in _launcher_part(argv)):
         return argv
     return _inserted(argv, ["--log-dir", str(folder), "--tee", "3"])
-
-
-@dataclass(frozen=True)
-class RankLog:
-    rank: int
-    stdout: Path
-    stderr: Path
-
-
-def rank_logs(folder: Path) -> list[RankLog]:
-    """What torchrun left there: `<run>/attempt_<n>/<rank>/stdout.log`; of several attempts the last."""
-    found: dict[int, RankLog] = {}
-    for place in sorted(folder.glob("*/attempt_*/*/")):
-        if place.name.isdecimal():
-            rank = int(place.name)
-            found[rank] = RankLog(rank, place / "stdout.log", place / "stderr.log")
-    return [found[rank] for rank in sorted(found)]
-
-
-def failed_ranks(report: str) -> dict[int, int]:
-    """The exit codes in torchrun's own report of what failed; a negative one is a signal."""
-    return {int(rank): int(code) for rank, code in _FAILED_RANK.findall(report)}
 
 
 def _launcher_part(argv: Command) -> Command:

@@ -11,13 +11,13 @@ from aorta.core.scrub import Scrubber, is_text, learn_file, scrub_file
 from aorta.engine.records import TrialRecord
 from aorta.engine.rundir import RunDir, fresh_dir, write_atomically
 from aorta.reduce.disk import writing
-from aorta.reduce.launcher import RANK_LOGS, rank_logs
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport
 from aorta.reduce.ship import ship_text, unfinished_ship
 from aorta.reduce.shrunken import ENV, Reproducer
 from aorta.registry.documents import dump_yaml
 from aorta.version import __version__
+from aorta.workloads.ranks import RANK_LOGS, rank_logs
 
 TRACE = "reduction_trace.jsonl"
 SHIP = "SHIP.md"

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aorta.core.axis import Axis
 from aorta.core.errors import AortaError, SpecError
-from aorta.core.oracle import Deciding, ExitCodeOracle, Oracle, RegexOracle
+from aorta.core.oracle import Deciding, Oracle
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.core.scrub import Rules, Scrubber
@@ -17,11 +17,12 @@ from aorta.engine.sequential import SequentialJudges
 from aorta.reduce.experiment import ReductionExperiment, patience_with
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
-from aorta.reduce.observing import GatedOracle, RankedOracle
-from aorta.reduce.spec import ANY_RANK, SpecFile, read_spec
+from aorta.reduce.observing import GatedOracle
+from aorta.reduce.spec import SpecFile, read_spec
 from aorta.registry.environments import get_environment
 from aorta.registry.mitigations import get_mitigation
 from aorta.workloads.discovery import COMMAND, check_workload, load_workload
+from aorta.workloads.ranks import ANY_RANK, of_ranks
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 NO_MITIGATION = "none"
@@ -95,10 +96,8 @@ class ReducePlan:
         oracle: Deciding = self.oracle
         command = self.request.config.get("command", "")
         launched = is_launched([command] if isinstance(command, str) else command)
-        if isinstance(oracle, (RegexOracle, ExitCodeOracle)) and (
-            launched or self.spec.content.ranks != ANY_RANK
-        ):
-            oracle = RankedOracle(oracle, self.spec.content.ranks)
+        if launched or self.spec.content.ranks != ANY_RANK:
+            oracle = of_ranks(self.oracle, self.spec.content.ranks)
         if self.spec.content.gate is not None:
             oracle = GatedOracle(oracle, self.spec.content.gate)
         patience = patience_with(self.request.timeout, self.oracle)

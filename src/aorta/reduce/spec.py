@@ -14,14 +14,13 @@ from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
 from aorta.core.strict import StrictModel, validated
 from aorta.reduce.axis_spec import AxisSpec
 from aorta.registry.documents import load_document
+from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, which_ranks
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[
     float | None,
     BeforeValidator(lambda value: value if value is None else parse_duration(_plain(value))),
 ]
-WhichRanks = str | int
-ANY_RANK, ALL_RANKS = "any", "all"
 
 
 def _plain(value: object) -> str | float:
@@ -176,11 +175,8 @@ class ReduceSpec(StrictModel):
                 "oracle: a command has no Workload object for a python oracle to ask; "
                 "expected exit_code, regex, hang or metric"
             )
-        if self.ranks != ANY_RANK and getattr(self.oracle, "kind", None) not in {
-            "regex",
-            "exit_code",
-        }:
-            raise UsageError("oracle.ranks needs an oracle of kind regex or exit_code")
+        if self.oracle is not None:
+            of_ranks(self.oracle, self.ranks)
         return self
 
 
@@ -223,15 +219,8 @@ def _with_ranks_apart(document: object, file: str) -> object:
     if not isinstance(oracle, Mapping) or "ranks" not in oracle:
         return document
     rest = {key: value for key, value in oracle.items() if key != "ranks"}
-    which = _which_ranks(oracle["ranks"], where=f"{file}: oracle.ranks")
+    try:
+        which = which_ranks(oracle["ranks"])
+    except UsageError as wrong:
+        raise SpecError(wrong.message, where=f"{file}: oracle.ranks") from None
     return {**document, "oracle": rest, "ranks": which}
-
-
-def _which_ranks(value: object, *, where: str) -> WhichRanks:
-    """`any`, `all`, or a rank as `3` or `rank 3`."""
-    text = str(value).lower().removeprefix("rank").strip()
-    if text in {ANY_RANK, ALL_RANKS}:
-        return text
-    if text.isdecimal():
-        return int(text)
-    raise SpecError(f"found {value!r}, expected any, all or the number of a rank", where=where)

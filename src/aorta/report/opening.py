@@ -147,17 +147,20 @@ def attribution_in(path: Path) -> Document | None:
 def state_of(path: Path, verb: str) -> str:
     """A run whose process is gone without a last word has died, whatever host it ran on, as far as can be seen here."""
     run = RunDir(path)
-    if not run.private.is_dir() and verb not in {"launch", "attribution"}:
-        return "done"  # what was shipped has no private state, and nothing runs in it
     said = words(run.about(), "state")
-    if verb in {"launch", "attribution"} and not said:
-        infos = [read_json(file) for file in path.glob("cycle_*/cycle_info.json")]
-        return "running" if any(info and info.get("ended") is None for info in infos) else "done"
     try:
         owner = Owner.from_label(run.lock.read_text())
     except OSError:
-        return said or "died"
+        return said or _state_without_owner(run, verb)
     return "running" if owner is not None and not owner.is_gone() else said or "died"
+
+
+def _state_without_owner(run: RunDir, verb: str) -> str:
+    if verb in {"launch", "attribution"}:
+        infos = [read_json(file) for file in run.path.glob("cycle_*/cycle_info.json")]
+        return "running" if any(info and info.get("ended") is None for info in infos) else "done"
+    # What was shipped has no private state, and nothing runs in it.
+    return "died" if run.private.is_dir() else "done"
 
 
 def read_json(path: Path) -> Document:

@@ -101,8 +101,8 @@ def _notes(matrix: Matrix) -> list[str]:
         "",
         (
             "- Rates are of trials that ran; failures other than this one (`Other`) and trials that could not be told "
-            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the baseline, two-sided, "
-            "Holm over the cells."
+            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the baseline, in the "
+            "direction seen, Holm over the cells; below 5 % a cell works, or makes it worse."
         ),
         *lines,
         *whys,

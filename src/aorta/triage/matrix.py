@@ -9,7 +9,7 @@ from aorta.core.secrets import safe_value
 from aorta.core.stats import wilson
 from aorta.engine.events import Ending
 from aorta.triage.cells import CellStats
-from aorta.triage.comparing import ALPHA, Call, Comparison, compare_all, p_value
+from aorta.triage.comparing import ALPHA, Call, Caps, Comparison, can_settle, compare_all
 from aorta.triage.controls import Controls
 from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import SCHEMA_VERSION
@@ -128,7 +128,12 @@ class Matrix:
                 "baseline_cell_configured": content.confound.baseline_cell,
             },
             **({"stop_after": stop.model_dump()} if stop else {}),
-            "significance": {"test": "fisher", "correction": "holm", "alpha": ALPHA},
+            "significance": {
+                "test": "fisher",
+                "sides": 1,
+                "correction": "holm",
+                "alpha": ALPHA,
+            },
             "warnings": list(self.warnings),
             "recipe_source": {
                 "path": str(recipe.source) if recipe.source else None,
@@ -217,10 +222,7 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
             "no mitigation can be seen to work"
         )
     trials = min((cell.trials for cell in plan.cells), default=0)
-    if (
-        len(plan.cells) > 1
-        and p_value(0, trials, plan.baseline.trials, plan.baseline.trials) > ALPHA
-    ):
+    if len(plan.cells) > 1 and not can_settle(Caps(trials, plan.baseline.trials)):
         said.append(
             f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of {trials} "
             "may be luck (at least 4 are needed, 5 or more where several cells are compared)"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.core.names import slug
-from aorta.core.oracle import Classified, Oracle
+from aorta.core.oracle import Classified, Deciding
 from aorta.core.point import Point
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
@@ -82,8 +82,8 @@ class _StackRun:
         self.judges = GoneJudges(plan.original.trials, plan.goal.max_rate)
 
     @property
-    def oracle(self) -> Oracle:
-        return self.plan.original.experiment.oracle
+    def oracle(self) -> Deciding:
+        return self.plan.original.experiment.deciding
 
     def experiment(self, point: Point) -> WorkloadExperiment:
         request = self.plan.original.request

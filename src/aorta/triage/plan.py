@@ -98,7 +98,7 @@ class Plan:
             exclude={"cells", "workload", "workload_config", "ticket", "save_logs"}, mode="json"
         )
         return {
-            "workload": [content.workload, repr(self.baseline.experiment.oracle)],
+            "workload": [content.workload, repr(self.baseline.experiment.deciding)],
             "cells": [_fingerprint_of(cell) for cell in self.cells],
             "recipe": settings,
         }
@@ -183,7 +183,7 @@ def _check_directories(recipe: Recipe, names: Sequence[str], folder: str) -> Non
 def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
     """Rates can be compared only if they are rates of the same failure."""
     for cell in cells:
-        if cell.experiment.oracle != cells[0].experiment.oracle:
+        if cell.experiment.deciding != cells[0].experiment.deciding:
             raise SpecError(
                 f"cells {cells[0].name!r} and {cell.name!r} have different oracles; a matrix compares one failure: "
                 "keep oracle in the workload_config of the recipe",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta.core.errors import UsageError
-from aorta.core.oracle import Classified, Oracle
+from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.core.trial import TrialEnd, TrialSpec
@@ -152,8 +152,8 @@ class _MatrixRun:
         )
 
     @property
-    def oracle(self) -> Oracle:
-        return self.plan.baseline.experiment.oracle
+    def oracle(self) -> Deciding:
+        return self.plan.baseline.experiment.deciding
 
     def cell(self, name: str) -> PlannedCell:
         return self.controls.cells.get(name) or self.plan.by_name[name]

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from aorta.core.atomic import write_whole
 from aorta.version import __version__
 from aorta.workloads.base import RESERVED_PREFIX, Workload, WorkloadResult
 from aorta.workloads.discovery import load_workload
@@ -162,7 +163,8 @@ class Trial:
             "exception": self.exception,
             "cleanup_exception": self.cleanup_exception,
         }
-        write_atomically(target, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+        write_whole(target, text, durable=False)
 
     @property
     def exit_code(self) -> ChildExit:
@@ -213,19 +215,6 @@ def _carry_out(trial: Trial) -> ChildExit:
 def rank_path(result: Path, rank: int) -> Path:
     """`result.rank1.json` beside `result.json`."""
     return result.with_name(f"{result.stem}.rank{rank}{result.suffix}")
-
-
-def write_atomically(target: Path, text: str) -> None:
-    """The file appears whole, under its name, or not at all."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _speak_on_stderr() -> None:

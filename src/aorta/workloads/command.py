@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from aorta.core.errors import UsageError
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.strict import StrictModel, validated
+from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, which_ranks
 
 SHELL = ("/bin/bash", "-c")
 
@@ -23,6 +24,21 @@ class CommandWorkload(StrictModel):
     command: str | tuple[str, ...]
     cwd: str = "."
     oracle: Oracle = ExitCodeOracle()
+    ranks: WhichRanks = ANY_RANK  # in the file: oracle.ranks
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_ranks_apart(cls, content: object) -> object:
+        """`oracle.ranks` is no matter of the oracle itself, which knows nothing of ranks."""
+        if not isinstance(content, Mapping):
+            return content
+        if "ranks" in content:
+            raise UsageError("unknown key 'ranks' here; write oracle.ranks")
+        oracle = content.get("oracle")
+        if not isinstance(oracle, Mapping) or "ranks" not in oracle:
+            return content
+        rest = {key: value for key, value in oracle.items() if key != "ranks"}
+        return {**content, "oracle": rest, "ranks": which_ranks(oracle["ranks"])}
 
     @field_validator("command", mode="before")
     @classmethod
@@ -46,6 +62,11 @@ class CommandWorkload(StrictModel):
             )
         return oracle
 
+    @model_validator(mode="after")
+    def _told_apart(self) -> "CommandWorkload":
+        of_ranks(self.oracle, self.ranks)
+        return self
+
     @property
     def argv(self) -> tuple[str, ...]:
         return (*SHELL, self.command) if isinstance(self.command, str) else self.command
@@ -56,6 +77,7 @@ class CommandTrial:
     argv: tuple[str, ...]
     cwd: Path
     oracle: Oracle
+    ranks: WhichRanks
 
 
 def command_trial(
@@ -71,4 +93,4 @@ def command_trial(
     """
     workload = validated(CommandWorkload, config, file=file, at=at)
     cwd = ((base or Path.cwd()) / Path(workload.cwd).expanduser()).resolve()
-    return CommandTrial(workload.argv, cwd, workload.oracle)
+    return CommandTrial(workload.argv, cwd, workload.oracle, workload.ranks)

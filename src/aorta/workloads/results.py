@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from aorta.core.atomic import write_whole
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
@@ -21,7 +22,7 @@ from aorta.core.strict import StrictModel, validated
 from aorta.core.trial import TrialEnd
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
-from aorta.workloads.child import RESULT_SCHEMA, Phase, write_atomically
+from aorta.workloads.child import RESULT_SCHEMA, Phase
 from aorta.workloads.trial import STEPS, WorkloadRequest, describe_environment
 
 _FILE_NAME = re.compile(r"trial_d(\d+)_m(\d+)_t(\d+)\.json\Z")
@@ -149,7 +150,7 @@ def trial_document(
 def write_trial(results_dir: Path, label: TrialLabel, document: TrialDocument) -> Path:
     path = results_dir / label.relative_path
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, document.to_json())
+    write_whole(path, document.to_json(), durable=False)
     return path
 
 

@@ -16,13 +16,14 @@ import aorta
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.layers import layered, stack_mitigations
 from aorta.core.names import check_variable
-from aorta.core.oracle import Oracle, PythonOracle
+from aorta.core.oracle import Deciding, Oracle, PythonOracle
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import Order
 from aorta.workloads.command import command_trial
 from aorta.workloads.discovery import COMMAND, check_workload
+from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, rank_log_variables
 from aorta.workloads.world import rank_of
 
 RESULT_FILE = "result.json"
@@ -85,9 +86,16 @@ class WorkloadExperiment:
     subject: _Subject
     environment: Environment
     env: Mapping[str, str]
+    ranks: WhichRanks = ANY_RANK
+
+    @property
+    def deciding(self) -> Deciding:
+        """The oracle with the rule around it: which ranks must fail."""
+        return self.oracle if self.ranks == ANY_RANK else of_ranks(self.oracle, self.ranks)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        env = {**self.env, **_variables_of(point)}
+        kept = {} if self.ranks == ANY_RANK else rank_log_variables(trial_dir.absolute())
+        env = {**kept, **self.env, **_variables_of(point)}
         return TrialSpec(
             id=f"{point.key}.{index}",
             argv=self.subject.argv(trial_dir, env, index),
@@ -95,7 +103,7 @@ class WorkloadExperiment:
             cwd=self.subject.cwd,
             env=env,
             environment=self.environment,
-            watch=self.oracle.watch(),
+            watch=self.deciding.watch(),
             timeout=self.request.timeout,
             resources=self.request.resources,
         )
@@ -119,6 +127,7 @@ def _command_experiment(request: WorkloadRequest) -> WorkloadExperiment:
     return WorkloadExperiment(
         request,
         oracle=request.oracle or command.oracle,
+        ranks=ANY_RANK if request.oracle else command.ranks,
         subject=_CommandSubject(command.argv, command.cwd),
         environment=request.environment,
         env=layered(steps, request.resolved_env()),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from aorta.core.secrets.findings import Finding, Kind
-from aorta.core.secrets.hints import hinted
+from aorta.core.secrets.hints import hinted, hinted_in_line, lines_at
 from aorta.core.secrets.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
@@ -16,22 +16,24 @@ from aorta.core.secrets.vocabulary import (
     PUBLIC_DOMAINS,
 )
 
-_IPV4 = re.compile(r"(?<![A-Za-z0-9.])(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9]|\.\d)")
-_DASHED_IPV4 = hinted(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
+# A point or a colon first, what stands before it after that: digits are everywhere in a log, and this order is fast.
+_IPV4_REST = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9]|\.\d)")
+_IPV4_BEGIN = re.compile(r"(?<![A-Za-z0-9.])\d{1,3}\Z")
+_DASHED_IPV4 = hinted_in_line(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
 _VERSION_BEFORE = re.compile(
     r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?)\Z", re.IGNORECASE
 )
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])"
 )
-_MAC = hinted(
-    r"(?<![\w:\-])(?:[0-9A-Fa-f]{2}([:\-]))(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
-    r"|(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])",
-    ":",
-    "-",
-    ".",
+_IPV6_SIGN = re.compile(r"::|:(?:[0-9A-Fa-f]{1,4}:){5}")  # without one there are too few groups
+_MAC = re.compile(
+    r"([:\-])(?<=(?<![\w:\-])[0-9A-Fa-f]{2}[:\-])(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![\w:\-])"
 )
-_EMAIL = hinted(
+_DOTTED_MAC = re.compile(
+    r"\.(?<=(?<![\w.])[0-9A-Fa-f]{4}\.)[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])"
+)
+_EMAIL = hinted_in_line(
     r"(?<![\w.+\-])[\w.+\-]{1,64}(?:@|%40)(?:[A-Za-z0-9\-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w])",
     "@",
     "%40",
@@ -42,25 +44,25 @@ _ENDING = re.compile(
     re.IGNORECASE,
 )
 _LABELS = re.compile(rf"(?<![\w.\-/@])(?:{_LABEL}\.){{0,7}}{_LABEL}\Z")
-_URL_HOST = hinted(
+_URL_HOST = hinted_in_line(
     r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@\"'<>]*@)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)"
     r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?",
     "://",
 )
 _HOST_CONTEXTS = (
-    hinted(
+    hinted_in_line(
         r"(?<![\w.\-])(?P<host>[A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] (?:NCCL|RCCL)", "] nccl", "] rccl"
     ),
-    hinted(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
-    hinted(
+    hinted_in_line(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
+    hinted_in_line(
         r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
         *(f"{month} " for month in sorted(MONTHS)),
     ),
-    hinted(
+    hinted_in_line(
         r"\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<host>[A-Za-z][\w\-]*\d[\w\-]*):",
         ": error: ",
     ),
-    hinted(r"\bSTEP \S+ ON (?P<host>[\w\-\[\],]+)", "step "),
+    hinted_in_line(r"\bSTEP \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
     hinted(
         r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
         "ssh",
@@ -68,7 +70,7 @@ _HOST_CONTEXTS = (
         "ping",
         "rsync",
     ),
-    hinted(
+    hinted_in_line(
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
     ),
     hinted(
@@ -85,8 +87,12 @@ _HOST_CONTEXTS = (
 
 def addresses_in(text: str) -> Iterator[Finding]:
     yield from _ip_addresses(text)
-    for pattern, kind in ((_MAC, Kind.MAC), (_EMAIL, Kind.EMAIL), (_DASHED_IPV4, Kind.HOST)):
-        for match in pattern.finditer(text):
+    for pattern, before in ((_MAC, 2), (_DOTTED_MAC, 4)):
+        for found in pattern.finditer(text):
+            start, end = found.start() - before, found.end()
+            yield Finding(start, end, Kind.MAC, text[start:end])
+    for rule, kind in ((_EMAIL, Kind.EMAIL), (_DASHED_IPV4, Kind.HOST)):
+        for match in rule.finditer(text):
             if not match.group().startswith("git@"):
                 yield Finding(match.start(), match.end(), kind, match.group())
 
@@ -132,12 +138,14 @@ def is_public_domain(host: str) -> bool:
 
 
 def _ip_addresses(text: str) -> Iterator[Finding]:
-    for match in _IPV4.finditer(text):
-        if _VERSION_BEFORE.search(text, max(0, match.start() - 12), match.start()):
+    for rest in _IPV4_REST.finditer(text):
+        begin = _IPV4_BEGIN.search(text, max(0, rest.start() - 4), rest.start())
+        if begin is None or _VERSION_BEFORE.search(text, max(0, begin.start() - 12), begin.start()):
             continue
-        if _says_something(match.group()):
-            yield Finding(match.start(), match.end(), Kind.IPV4, match.group())
-    for match in _IPV6.finditer(text):
+        value = text[begin.start() : rest.end()]
+        if _says_something(value):
+            yield Finding(begin.start(), rest.end(), Kind.IPV4, value)
+    for match in _possible_ipv6(text):
         value = match.group()
         groups = [group for group in value.split(":") if group]
         is_scope = len(groups) < 3 and not re.match(
@@ -145,6 +153,13 @@ def _ip_addresses(text: str) -> Iterator[Finding]:
         )  # `c10::d` is C++
         if not is_scope and _says_something(value):
             yield Finding(match.start(), match.end(), Kind.IPV6, value)
+
+
+def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:
+    """Tried only in lines that hold a sign of one: every time of day looks like the beginning of an address."""
+    signs = (sign.start() for sign in _IPV6_SIGN.finditer(text))
+    for start, end in lines_at(text, signs):
+        yield from _IPV6.finditer(text, start, end)
 
 
 def _is_domain(name: str) -> bool:

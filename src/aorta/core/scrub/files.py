@@ -23,6 +23,7 @@ _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 class ScrubbedFile:
     data: bytes
     spans: tuple[Span, ...]
+    put_together: bool = False  # from scrubbed parts, so that the whole was never looked at
 
     @property
     def counts(self) -> dict[str, int]:
@@ -55,14 +56,18 @@ def scrub_file(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile:
     """Second pass. A file with nothing to hide comes back byte for byte."""
     before = _decoded(name, data)
     structured = _taken_apart(name, before)
+    is_shell = name.lower().endswith(_SHELL)
     if structured is None:
         scrubbed = scrubber.text(before)
         after, spans = scrubbed.text, scrubbed.spans
-        if name.lower().endswith(_SHELL):
+        if is_shell:
             after = with_quoted_placeholders(after)
     else:
         after, spans = _scrub_structured(scrubber, structured, before)
-    return ScrubbedFile(_encoded(name, after, data), spans) if spans else ScrubbedFile(data, ())
+    if not spans:
+        return ScrubbedFile(data, ())
+    put_together = is_shell or structured is not None
+    return ScrubbedFile(_encoded(name, after, data), spans, put_together)
 
 
 def _scrub_structured(

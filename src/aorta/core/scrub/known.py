@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 from aorta.core.scrub.addresses import is_generic
+from aorta.core.scrub.index import ValueIndex
 from aorta.core.secrets.findings import Finding, Kind
 
 _NAMES = frozenset({Kind.HOST, Kind.USER})
+_WORTH_AN_INDEX = 1 << 20  # characters times values: below it the index costs more than it saves
+_PART_OF_A_NAME = re.compile(r"[A-Za-z0-9]")
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
 
 
@@ -19,8 +22,14 @@ class KnownValues:
     def __init__(self) -> None:
         self._spellings: dict[str, tuple[Kind, str]] = {}
         self._tried: dict[str, re.Pattern[str]] = {}
+        self._added: set[tuple[Kind, str]] = set()
+        self._index: ValueIndex | None = None
 
     def add(self, kind: Kind, value: str) -> None:
+        if (kind, value) in self._added:
+            return
+        self._added.add((kind, value))
+        before = len(self._spellings)
         if kind in _NAMES:
             for name in dict.fromkeys((value, value.partition(".")[0])):
                 if not is_generic(name) and not re.fullmatch(r"[\d.]+", name):
@@ -30,8 +39,22 @@ class KnownValues:
         elif kind is not Kind.TEXT:
             for spelling in _spellings(value):
                 self._spellings.setdefault(spelling, (kind, value))
+        if len(self._spellings) > before:
+            self._index = None
 
     def found_in(self, text: str) -> Iterator[Finding]:
+        if len(text) * len(self._spellings) < _WORTH_AN_INDEX:
+            yield from self._searched_one_by_one(text)
+            return
+        self._index = self._index or ValueIndex(self._spellings)
+        ends: dict[str, int] = {}
+        for at, spelling in self._index.places(text):
+            kind, value = self._spellings[spelling]
+            if at >= ends.get(spelling, 0) and _stands_at(at, spelling, kind, text):
+                ends[spelling] = at + len(spelling)
+                yield Finding(at, at + len(spelling), kind, value)
+
+    def _searched_one_by_one(self, text: str) -> Iterator[Finding]:
         lower = text.lower()
         for spelling, (kind, value) in self._spellings.items():
             if spelling.lower() not in lower:
@@ -48,6 +71,14 @@ class KnownValues:
             flags = re.IGNORECASE if kind is Kind.HOST else re.NOFLAG
             pattern = self._tried[spelling] = re.compile(body, flags)
         return pattern
+
+
+def _stands_at(at: int, spelling: str, kind: Kind, text: str) -> bool:
+    """What `KnownValues._pattern` demands of a place where it stands in some case."""
+    if kind is not Kind.HOST and not text.startswith(spelling, at):
+        return False
+    around = (text[at - 1 : at], text[at + len(spelling) : at + len(spelling) + 1])
+    return kind not in _NAMES or not any(_PART_OF_A_NAME.match(char) for char in around)
 
 
 def _spellings(value: str) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aorta.core.secrets.findings import Finding, Kind
-from aorta.core.secrets.hints import hinted
+from aorta.core.secrets.hints import hinted_in_line
 from aorta.core.secrets.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 _PUBLIC = re.compile(
@@ -24,25 +24,29 @@ _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that i
 _REMOTE = re.compile(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*")
 _TILDE = re.compile(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*")
 _QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
-_WINDOWS = hinted(
+_WINDOWS = hinted_in_line(
     r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,4}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|:;,*?()]+)*[\\/]{1,4})*[^\s\\/\"'<>|:;,*?()]*"
     r"|(?<![\\\w])\\{2,4}[\w.\-]+\\{1,2}[\w.$\-]+(?:\\{1,2}[^\s\\\"'<>|:;,*?]+)*",
     ":\\",
     ":/",
     "\\\\",
 )
-_STORE = hinted(
+_STORE = hinted_in_line(
     r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|rsync|git\+ssh|lustre)"
     r"://(?P<path>[^\s\"'<>`]+)",
     "://",
 )
-_CLONE = hinted(r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)", "@")
+_CLONE = hinted_in_line(
+    r"(?<![\w.\-])[\w.\-]+@[\w.\-]+:(?P<path>(?!\d+\b)[\w.~\-]+/[\w./~\-]+)", "@"
+)
 _PACKAGES = re.compile(
     rf"(?:site|dist)-packages/(?=(?:{'|'.join(sorted(PUBLIC_PACKAGES))})(?:/|\Z))"
     r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"
 )
-_HOME = re.compile(
-    r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)"
+_HOME = hinted_in_line(
+    r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)",
+    "home",
+    "users",
 )
 _TRAILING = ".,:;!?)'\""
 

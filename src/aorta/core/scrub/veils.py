@@ -7,8 +7,10 @@ import base64
 import binascii
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import unquote
+
+from aorta.core.secrets.hints import lines_at
 
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
@@ -18,21 +20,44 @@ _WRAPPED = re.compile(
 )
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
+_RUN = re.compile(r"[A-Za-z0-9+/_\-]{16,}")  # base64 and hexadecimal alike
+_WRAPPED_LINE = 60
 _LONGEST = 2**20
 
 
 def unveiled(text: str) -> Iterator[tuple[int, int, str]]:
     """(start, end, what it says) of every stretch that is readable only after decoding."""
-    has_escapes = _ESCAPE.search(text) is not None
-    for match in _TOKEN.finditer(text) if has_escapes else ():
-        if _ESCAPE.search(match.group()):
-            yield match.start(), match.end(), _unescaped(match.group())
-    for pattern, decode in ((_BASE64, _from_base64), (_WRAPPED, _from_base64), (_HEX, _from_hex)):
-        for match in pattern.finditer(text):
-            if match.end() - match.start() <= _LONGEST:
-                said = decode(match.group())
-                if said is not None:
-                    yield match.start(), match.end(), said
+    for match in _escaped_tokens(text):
+        yield match.start(), match.end(), _unescaped(match.group())
+    for match, decode in _encoded(text):
+        if match.end() - match.start() <= _LONGEST:
+            said = decode(match.group())
+            if said is not None:
+                yield match.start(), match.end(), said
+
+
+def _escaped_tokens(text: str) -> Iterator[re.Match[str]]:
+    """Tokens hold no space, so those of a line without an escape hold none."""
+    escapes = (escape.start() for escape in _ESCAPE.finditer(text))
+    for start, end in lines_at(text, escapes):
+        for token in _TOKEN.finditer(text, start, end):
+            if _ESCAPE.search(token.group()):
+                yield token
+
+
+def _encoded(text: str) -> Iterator[tuple[re.Match[str], Callable[[str], str | None]]]:
+    is_wrapped = False
+    for run in _RUN.finditer(text):
+        is_wrapped = is_wrapped or run.end() - run.start() >= _WRAPPED_LINE
+        for match in _BASE64.finditer(
+            text, run.start(), run.end() + 3
+        ):  # its two `=`, and what follows
+            yield match, _from_base64
+        for match in _HEX.finditer(text, run.start(), run.end()):
+            yield match, _from_hex
+    if is_wrapped:
+        for match in _WRAPPED.finditer(text):
+            yield match, _from_base64
 
 
 def _unescaped(token: str) -> str:

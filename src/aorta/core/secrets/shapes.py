@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aorta.core.secrets.findings import Finding, Kind
-from aorta.core.secrets.hints import hinted, occurrences
+from aorta.core.secrets.hints import hinted, hinted_in_line, occurrences
 from aorta.core.secrets.keywords import (
     announces_secret,
     is_dense,
@@ -62,10 +62,10 @@ _KEY_BLOCK = hinted(
     "private key",
     "putty-user-key",
 )
-_URL_LOGIN = hinted(
+_URL_LOGIN = hinted_in_line(
     r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"
 )
-_URL_SIGNATURE = hinted(
+_URL_SIGNATURE = hinted_in_line(
     r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|signature|code|"
     r"access_token|awsaccesskeyid)=(?P<value>[^\s&\"'<>]{8,})",
     "sig",

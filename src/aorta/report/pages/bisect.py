@@ -25,11 +25,14 @@ from aorta.report.model import (
 )
 from aorta.report.opening import Run, read_json, read_records_of, read_tail
 from aorta.report.pages.common import (
+    missing_result,
     seen_outcomes,
     standing,
+    table_section,
     trials_section,
     usual_facts,
     values_of,
+    warnings_section,
 )
 from aorta.report.sharpening import Sharpening, sharpened, timeline_of
 from aorta.report.words import counted, listed, moment, percent, seconds
@@ -72,7 +75,7 @@ def page(run: Run) -> Page:
     result = section(run.material, "result")
     timeline = timeline_of(section(run.material, "timeline"))
     sharp = sharpened(timeline, run.trials) if timeline else None
-    missing = [] if result else ["result.json: the run has not written a result yet"]
+    missing = missing_result(result)
     if sharp is None:
         missing.append(
             "timeline.json: the order of the changes is not known, so no timeline is drawn"
@@ -84,7 +87,7 @@ def page(run: Run) -> Page:
         facts=Facts([*usual_facts(run), *_spent(result)]),
         picture=_timeline(run, sharp) if sharp else None,
         sections=[
-            *_warnings(result),
+            *warnings_section(result),
             *_culprits(result),
             *_posterior(sharp),
             *_logs(run),
@@ -150,11 +153,6 @@ def _rates(result: Document) -> str:
 def _spent(result: Document) -> list[tuple[str, object]]:
     names = {"Builds": "builds", "Tests": "tests", "From the cache": "cached"}
     return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
-
-
-def _warnings(result: Document) -> list[Section]:
-    said = [str(warning) for warning in items(result, "warnings")]
-    return [Section("Know this first", [Words(said, is_list=True)])] if said else []
 
 
 def _timeline(run: Run, sharp: Sharpening) -> Figure:
@@ -297,11 +295,10 @@ def _probes(run: Run) -> list[Section]:
         row[2] += trial.outcome.value in {"clean", "other"}
         row[3] += trial.outcome.value == "error"
         row[4] += trial.duration
-    if not states:
-        return []
-    table = Table(
+    return table_section(
+        "Every state",
         ["state", "failed", "passed", "error", "time"],
         [[*row[:4], seconds(row[4])] for row in states.values()],
         frozenset({1, 2, 3, 4}),
+        open=False,
     )
-    return [Section("Every state", [table], open=False)]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from aorta.core.outcome import Outcome
-from aorta.report.documents import words
-from aorta.report.model import Section, Table
+from aorta.report.documents import Document, items, words
+from aorta.report.model import Section, Table, Words
 from aorta.report.opening import Run, Trial
 from aorta.report.words import counted, moment, seconds
 
@@ -46,14 +46,34 @@ def seen_outcomes(trials: Sequence[Trial]) -> list[tuple[str, str]]:
     return [(kind, meaning) for kind, meaning in OUTCOMES if kind in seen]
 
 
+def table_section(
+    title: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    numeric: frozenset[int] = frozenset(),
+    *,
+    open: bool = True,  # noqa: A002 - as the section calls it
+) -> list[Section]:
+    """One table under its title; a table of nothing is no section."""
+    return [Section(title, [Table(heads, rows, numeric)], open=open)] if rows else []
+
+
+def warnings_section(document: Document) -> list[Section]:
+    said = [str(warning) for warning in items(document, "warnings")]
+    return [Section("Know this first", [Words(said, is_list=True)])] if said else []
+
+
+def missing_result(result: Document) -> list[str]:
+    return [] if result else ["result.json: the run has not written a result yet"]
+
+
 def trials_section(run: Run) -> list[Section]:
     """Every trial, at the end of the page, folded."""
-    if not run.trials:
-        return []
     many = any(trial.values for trial in run.trials)
     heads = ["#", "outcome", "time", *(["of"] if many else []), "why"]
-    table = Table(heads, [_row(n, t, many) for n, t in enumerate(run.trials, 1)], frozenset({0, 2}))
-    return [Section(f"All {counted(len(run.trials), 'trial')}", [table], open=False)]
+    rows = [_row(number, trial, many) for number, trial in enumerate(run.trials, 1)]
+    title = f"All {counted(len(run.trials), 'trial')}"
+    return table_section(title, heads, rows, frozenset({0, 2}), open=False)
 
 
 def _row(number: int, trial: Trial, many: bool) -> list[object]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Block, Facts, Line, Listing, Section, Table, Tone, Words
+from aorta.report.model import Answer, Block, Facts, Line, Listing, Section, Tone, Words
 from aorta.report.opening import clean_lines
+from aorta.report.pages.common import table_section
 from aorta.report.words import listed, percent
 
 _AROUND = 4
@@ -132,13 +133,11 @@ def _listings(evidence: Sequence[Document]) -> Iterator[Listing]:
 
 def _cascade(finding: Document) -> list[Section]:
     followers = rows(finding, "cascade")
-    if not followers:
-        return []
-    table = Table(
+    return table_section(
+        "What only followed",
         ["what followed", "ranks"],
         [
             [words(row, "class"), listed([str(r) for r in items(row, "ranks")], 24)]
             for row in followers
         ],
     )
-    return [Section("What only followed", [table])]

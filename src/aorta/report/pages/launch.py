@@ -8,9 +8,10 @@ from typing import Any
 
 from aorta.report.charts.lanes import Cycle, Fate, draw_lanes
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone
+from aorta.report.model import Answer, Facts, Figure, Page, Section, Tone
 from aorta.report.opening import Run, read_json
 from aorta.report.pages import finding as findings
+from aorta.report.pages.common import standing, table_section
 from aorta.report.words import counted, seconds
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
@@ -67,8 +68,10 @@ def page(run: Run) -> Page:
     lives = [life for row in rows(run.material, "cycles") if (life := _life(row))]
     infos = [section(row, "info") for row in rows(run.material, "cycles")]
     last = infos[-1] if infos else {}
-    finding = section(run.material, "finding") or section(last, "finding")
-    decision = section(run.material, "decision") or section(last, "decision")
+    # While a job runs, a case in its directory is an earlier job's.
+    case = {} if run.running else run.material
+    finding = section(case, "finding") or section(last, "finding")
+    decision = section(case, "decision") or section(last, "decision")
     return Page(
         verb="launch",
         title=words(last, "job_id") or run.name,
@@ -85,13 +88,14 @@ def _answer(run: Run, infos: Sequence[Document], finding: Document, decision: Do
         section(infos[-1] if infos else {}, "ending"), "reason"
     )
     lives = counted(len(infos), "cycle")
+    if run.state != "done" and not finding:
+        sentence = f"{standing(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
+        return Answer(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
     if finding:
         why = words(decision, "reason")
         return findings.answer(
             finding, decision, f"After {lives}" + ("" if why in ending else f". {ending}")
         )
-    if run.running:
-        return Answer(f"Running, in its {_ordinal(len(infos))} cycle", Tone.RUNNING)
     last = infos[-1] if infos else {}
     failed = [row for row in rows(last, "ranks") if _failed(row)]
     if not infos:
@@ -102,6 +106,15 @@ def _answer(run: Run, infos: Sequence[Document], finding: Document, decision: Do
         sentence = f"{counted(len(failed), 'rank')} failed in cycle {words(last, 'cycle')}{said}"
         return Answer(sentence, Tone.FAILED, words(decision, "reason"))
     return Answer(f"The job finished after {lives}", Tone.FINE, ending)
+
+
+def _before(infos: Sequence[Document]) -> str:
+    """Why the job is no longer in the cycle before this one."""
+    if len(infos) < 2:
+        return ""
+    decision = section(infos[-2], "decision")
+    action, reason = words(decision, "action"), words(decision, "reason")
+    return f"{action} after cycle {words(infos[-2], 'cycle')}: {reason}" if action else ""
 
 
 def _ordinal(number_: int) -> str:
@@ -116,7 +129,7 @@ def _failed(row: Document) -> bool:
 
 def _facts(run: Run, infos: Sequence[Document]) -> list[tuple[str, object]]:
     last = infos[-1] if infos else {}
-    found: list[tuple[str, object]] = [("State", "running" if run.running else "ended")]
+    found: list[tuple[str, object]] = [("State", "ended" if run.state == "done" else standing(run))]
     if infos:
         found += [("Cycles", len(infos)), ("Nodes", len(items(last, "nodes")) or "")]
     by, took = words(last, "decided_by"), number(last, "decided_in_ms")
@@ -201,9 +214,8 @@ def _told(fates: Mapping[int, Fate]) -> str:
 
 
 def _cycles(infos: Sequence[Document]) -> list[Section]:
-    if not infos:
-        return []
-    table = Table(
+    return table_section(
+        "Every cycle",
         ["cycle", "took", "failed ranks", "decision", "reason", "decided by"],
         [
             [
@@ -218,7 +230,6 @@ def _cycles(infos: Sequence[Document]) -> list[Section]:
         ],
         frozenset({0, 1}),
     )
-    return [Section("Every cycle", [table])]
 
 
 def _took(info: Document) -> str:
@@ -228,11 +239,10 @@ def _took(info: Document) -> str:
 
 def _ranks(last: Document) -> list[Section]:
     ranks = rows(last, "ranks")
-    if not ranks:
-        return []
-    table = Table(
+    return table_section(
+        "Ranks of the last cycle",
         ["rank", "node", "how it ended"],
         [[words(row, "rank"), words(row, "node"), _end_words(row)] for row in ranks],
         frozenset({0}),
+        open=False,
     )
-    return [Section("Ranks of the last cycle", [table], open=False)]

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from aorta.core.stats import wilson
 from aorta.report.charts.heat import HeatCell, Standing, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Command, Facts, Figure, Page, Section, Table, Tone, Words
+from aorta.report.model import Answer, Command, Facts, Figure, Page, Section, Tone, Words
 from aorta.report.opening import Run
-from aorta.report.pages.common import standing, trials_section, usual_facts
+from aorta.report.pages.common import standing, table_section, trials_section, usual_facts
 from aorta.report.words import listed, percent, rate
 
 
@@ -88,9 +88,8 @@ def _recommended(found: Document) -> list[Section]:
 
 def _sets(found: Document) -> list[Section]:
     sets = rows(found, "sets")
-    if not sets:
-        return []
-    table = Table(
+    return table_section(
+        "Minimal stacks",
         ["stack", "failed", "rate below", "luck", "step time"],
         [
             [
@@ -104,7 +103,6 @@ def _sets(found: Document) -> list[Section]:
         ],
         frozenset({2, 3, 4}),
     )
-    return [Section("Minimal stacks", [table])]
 
 
 def _share(value: float | None) -> str:

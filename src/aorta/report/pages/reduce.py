@@ -26,7 +26,13 @@ from aorta.report.model import (
     Tone,
 )
 from aorta.report.opening import Run, Trial, read_json, read_json_lines
-from aorta.report.pages.common import standing, trials_section, usual_facts
+from aorta.report.pages.common import (
+    missing_result,
+    standing,
+    table_section,
+    trials_section,
+    usual_facts,
+)
 from aorta.report.words import counted, factor, listed, percent, rate, seconds
 
 _MOST_LINES = 400
@@ -83,7 +89,7 @@ def page(run: Run) -> Page:
             *_next(result),
             *trials_section(run),
         ],
-        missing=[] if result else ["result.json: the run has not written a result yet"],
+        missing=missing_result(result),
     )
 
 
@@ -200,9 +206,8 @@ def _picture(tracks: Sequence[AxisTrack], trials: int) -> Figure | None:
 
 def _axes(result: Document) -> list[Section]:
     axes = rows(result, "axes")
-    if not axes:
-        return []
-    table = Table(
+    return table_section(
+        "What became smaller",
         ["axis", "kind", "from", "to", "", "floor", "monotone"],
         [
             [
@@ -218,7 +223,6 @@ def _axes(result: Document) -> list[Section]:
         ],
         frozenset({2, 3}),
     )
-    return [Section("What became smaller", [table])]
 
 
 def _value(value: object) -> str:

@@ -12,7 +12,13 @@ from aorta.report.documents import Document, count, items, number, rows, section
 from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone, Words
 from aorta.report.opening import Run, read_json
 from aorta.report.pages import optimize
-from aorta.report.pages.common import standing, trials_section, usual_facts
+from aorta.report.pages.common import (
+    standing,
+    table_section,
+    trials_section,
+    usual_facts,
+    warnings_section,
+)
 from aorta.report.words import counted, listed, rate, seconds
 
 _CELL = "cell"
@@ -61,7 +67,7 @@ def page(run: Run) -> Page:
         facts=Facts([*usual_facts(run), *_settings(matrix)]),
         picture=_heat_map(cells),
         sections=[
-            *_warnings(matrix),
+            *warnings_section(matrix),
             *_step_times(cells),
             *_table(cells),
             *_try_next(cells),
@@ -209,11 +215,6 @@ def _call(cell: Document) -> str:
     return f"{words(cell, 'call')}: {why}" if why else words(cell, "call")
 
 
-def _warnings(matrix: Document) -> list[Section]:
-    said = [str(warning) for warning in items(matrix, "warnings")]
-    return [Section("Know this first", [Words(said, is_list=True)])] if said else []
-
-
 def _step_times(cells: Sequence[Document]) -> list[Section]:
     spreads = [spread for cell in cells if (spread := _spread(cell))]
     if not spreads:
@@ -275,9 +276,8 @@ def _beside(cell: Document) -> str:
 
 
 def _table(cells: Sequence[Document]) -> list[Section]:
-    if not cells:
-        return []
-    table = Table(
+    return table_section(
+        "Every cell",
         ["cell", "failed", "p (Holm)", "what it means", "step time", "trial time", "hint"],
         [
             [
@@ -293,7 +293,6 @@ def _table(cells: Sequence[Document]) -> list[Section]:
         ],
         frozenset({2, 5}),
     )
-    return [Section("Every cell", [table])]
 
 
 def _p(cell: Document) -> str:

@@ -29,6 +29,8 @@ _WATCHED = (
     "reduction_trace.jsonl",
     "stages/*/.aorta/journal.jsonl",
     "cycle_*/cycle_info.json",
+    "current/rank_*.out",
+    "current/rank_*.err",
     "case",
 )
 Stamp = tuple[object, ...]

@@ -1,0 +1,114 @@
+"""A file that is written whole: what its readers, a full disk and a killed writer may see of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from aorta.core.atomic import write_whole
+from aorta_cli import ROOT, environ
+
+WRITER = """
+import sys
+from pathlib import Path
+from aorta.core.atomic import write_whole
+number = 0
+while True:
+    number += 1
+    write_whole(Path(sys.argv[1]), str(number % 10) * 200_000)
+    print(number, flush=True)
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_text_and_bytes_replace_what_was_there_and_leave_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_whole(path, "old")
+    write_whole(path, "new ä".encode(), durable=False)
+    assert path.read_text() == "new ä"
+    assert names(tmp_path) == ["result.json"]
+
+
+def test_the_mode_is_that_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    write_whole(tmp_path / "whole", "x")
+    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_full_disk_keeps_the_old_file_and_leaves_no_draft(small_disk: Path) -> None:
+    path = small_disk / "file"
+    write_whole(path, "old")
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, b"x" * 2_000_000)
+    assert path.read_text() == "old"
+    assert names(small_disk) == ["file"]
+
+
+def test_a_reader_never_sees_half_a_file_even_when_the_writer_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with subprocess.Popen(
+        (sys.executable, "-c", WRITER, str(path)), env=environ(), stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        for _ in range(200):
+            seen = path.read_text()
+            assert (len(seen), len(set(seen))) == (200_000, 1)
+        writer.send_signal(signal.SIGKILL)
+    seen = path.read_text()
+    assert (len(seen), len(set(seen))) == (200_000, 1)
+
+
+def test_the_draft_of_a_killed_writer_goes_with_a_later_write_and_a_fresh_one_stays(
+    tmp_path: Path,
+) -> None:
+    forgotten, fresh, other = (
+        tmp_path / name
+        for name in (".file.aaaaaaaaaaaa.draft", ".file.bbbbbbbbbbbb.draft", ".other.cccc.draft")
+    )
+    for draft in (forgotten, fresh, other):
+        draft.touch()
+    os.utime(forgotten, (0, 0))
+    os.utime(other, (0, 0))
+    write_whole(tmp_path / "file", "x")
+    assert names(tmp_path) == sorted(["file", fresh.name, other.name])
+
+
+def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    def write_often(content: str) -> None:
+        for _ in range(20):
+            write_whole(path, content)
+
+    writers = [threading.Thread(target=write_often, args=(str(n) * 9999,)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(set(path.read_text())) == 1
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_long_name_and_a_missing_directory(tmp_path: Path) -> None:
+    write_whole(tmp_path / ("n" * 250), "x")
+    with pytest.raises(FileNotFoundError):
+        write_whole(tmp_path / "nowhere" / "file", "x")
+
+
+def test_it_costs_a_user_process_no_import_that_it_does_not_have_already() -> None:
+    script = (
+        "import sys, os, pathlib, contextlib; before = set(sys.modules); import aorta.core.atomic; "
+        "print(sorted(name for name in set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", script), env=environ(), cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout == "['aorta', 'aorta.core', 'aorta.core.atomic', 'aorta.version']\n"
