@@ -132,7 +132,6 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
         other
         for other in range(max([*guilty, *facts.ranks]) + 1)
         if facts.heard is not None and other not in facts.heard
-        if other not in ended or not exits.asked_to_stop(ended[other])
     }
     finished = {other for other, failure in ended.items() if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
