@@ -16,7 +16,7 @@ from aorta.attribution.signs import Sign
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 UNEXPLAINED = 0.2
-SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
+_SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
 _FROM_OUTSIDE = {*_BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 _REFUSALS = {
@@ -245,7 +245,7 @@ def _before(earlier: RankFailure, later: RankFailure) -> bool:
     return (
         earlier.time is not None
         and later.time is not None
-        and later.time - earlier.time > SAME_MOMENT
+        and later.time - earlier.time > _SAME_MOMENT
     )
 
 
@@ -263,7 +263,7 @@ def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     first = [
         cause
         for cause in causes
-        if earliest is None or cause.moment is None or cause.moment - earliest <= SAME_MOMENT
+        if earliest is None or cause.moment is None or cause.moment - earliest <= _SAME_MOMENT
     ]
     chosen = max(first, key=lambda cause: (cause.certainty.weight, -_order(cause)))
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]

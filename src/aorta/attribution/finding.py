@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from aorta.attribution import exits
-from aorta.attribution.causes import SAME_MOMENT, find_cause, with_summaries
+from aorta.attribution.causes import find_cause, with_summaries
 from aorta.attribution.facts import Cause, Facts
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.reading import Source, line_numbers
@@ -15,6 +15,7 @@ from aorta.core.signature import Signature
 # How often such findings were right at the first look at failures no rule had seen (`python -m benchmarks attribution`).
 CONFIDENCE = {Certainty.CERTAIN: 0.9, Certainty.LIKELY: 0.75, Certainty.WEAK: 0.45}
 SURE = 0.75  # what a STOP at the first failure needs
+OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
 SURE_LATER = 0.88  # the same once steps have been made
 
 
@@ -131,7 +132,6 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
         other
         for other in range(max([*guilty, *facts.ranks]) + 1)
         if facts.heard is not None and other not in facts.heard
-        if other not in ended or not exits.asked_to_stop(ended[other])
     }
     finished = {other for other, failure in ended.items() if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
@@ -139,12 +139,12 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
 
 
 def _outlived(guilty: set[int], facts: Facts) -> set[int]:
-    """Ranks that lived on for more than a moment after these had died."""
+    """Ranks that lived on so long after these had died that they must have come past it."""
     times = {f.rank: f.time for f in facts.failures if f.time is not None}
     died = max((times[rank] for rank in guilty if rank in times), default=None)
     if died is None:
         return set()
-    return {rank for rank, moment in times.items() if moment - died > SAME_MOMENT}
+    return {rank for rank, moment in times.items() if moment - died > OUTLIVED}
 
 
 def _device(facts: Facts, rank: int | None) -> str | None:
