@@ -10,6 +10,7 @@ import pytest
 
 from aorta.core.trial import Watch, WatchedPattern
 from aorta.executors.local import LocalExecutor
+from aorta.runtimes import containers
 from aorta_cli import ROOT
 from executor_contract import Bench
 from launched import eventually
@@ -41,6 +42,23 @@ def test_a_container_that_did_not_start_says_why_nothing_is_known(
     assert end.lost is not None
     assert end.lost.startswith("the container did not start: ")
     assert "--no-such-option" in end.lost
+
+
+def test_a_slots_gpus_are_let_into_its_containers_unless_others_are_named(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "gpu_options", lambda count, _: (f"--env=LET_IN={count}",))
+    executor = LocalExecutor(1, gpus_per_trial=2, devices=["5", "6"])
+    script = 'echo "$LET_IN $CUDA_VISIBLE_DEVICES"'
+    try:
+        bench = Bench(executor, tmp_path)
+        given = bench.run("sh", "-c", script, environment=engine.environment(IMAGE))
+        named = engine.environment(IMAGE, "--device=/dev/null")
+        chosen = bench.run("sh", "-c", script, environment=named)
+    finally:
+        executor.close()
+    assert given.stdout.tail == "2 5,6\n"
+    assert chosen.stdout.tail == " 5,6\n"
 
 
 def test_a_timeout_ends_the_container(engine: Engine, bench: Bench) -> None:

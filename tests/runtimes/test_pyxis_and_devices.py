@@ -7,7 +7,7 @@ import pytest
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import launch_for, srun_options
-from aorta.runtimes.devices import gpu_options
+from aorta.runtimes.devices import gpu_options, shown_devices
 from aorta.runtimes.docker import DOCKER
 from aorta.runtimes.podman import PODMAN
 from launched import make_trial
@@ -92,6 +92,14 @@ def test_nvidias_devices_are_let_in_as_each_engine_wants_it(tmp_path: Path) -> N
     (tmp_path / "nvidiactl").touch()
     assert gpu_options(2, DOCKER, tmp_path) == ("--gpus=all",)
     assert gpu_options(2, PODMAN, tmp_path) == ("--device=nvidia.com/gpu=all",)
+
+
+def test_on_amd_hip_counts_anew_what_rocr_left_to_it(tmp_path: Path) -> None:
+    of_nvidia = {"CUDA_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"}
+    assert shown_devices(["4", "5"], tmp_path) == {**of_nvidia, "ROCR_VISIBLE_DEVICES": "4,5"}
+    (tmp_path / "kfd").touch()
+    of_amd = {"CUDA_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0,1"}
+    assert shown_devices(["4", "5"], tmp_path) == {**of_amd, "ROCR_VISIBLE_DEVICES": "4,5"}
 
 
 def test_amds_devices_come_with_the_groups_that_own_them(tmp_path: Path) -> None:

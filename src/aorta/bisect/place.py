@@ -10,10 +10,9 @@ from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.containers import ENGINES
-from aorta.runtimes.devices import gpu_options, has_gpus
+from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
 from aorta.runtimes.engine import Image, client_of, present_image
 
-_OF_GPUS = frozenset({"--gpus", "--device"})
 _OF_PYXIS = (
     ("--container-remap-root", "--no-container-remap-root"),
     ("--container-writable", "--container-readonly"),
@@ -36,10 +35,11 @@ def environment_of(containers: ContainersSpec, dev: Path = Path("/dev")) -> Envi
 def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
     """The GPUs of this machine; under pyxis, as in the other engines' containers, root and a writable file system."""
     kind = RUNTIME_KINDS[containers.runtime]
-    named = {option.partition("=")[0] for option in containers.options}
-    if kind in ENGINES and containers.gpus and has_gpus(dev) and not named & _OF_GPUS:
+    chosen = not containers.gpus or names_devices(containers.options)
+    if kind in ENGINES and has_gpus(dev) and not chosen:
         yield from gpu_options(1, ENGINES[kind], dev)
     if kind is RuntimeKind.PYXIS:
+        named = {option.partition("=")[0] for option in containers.options}
         yield from (default for default, opposite in _OF_PYXIS if not {default, opposite} & named)
 
 

@@ -22,13 +22,13 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors.orders import GRACE_SECONDS, MAX_LOG_BYTES, order_for, trial_end
 from aorta.runtimes import Launch, launch_for
+from aorta.runtimes.devices import shown_devices
 
 _CLOSE_PATIENCE = 20.0
 _SOURCE = str(Path(__file__).parents[2])
 _KEEPER = (
     f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.keeper import main; main()"
 )
-_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 @dataclass
@@ -79,8 +79,7 @@ class LocalExecutor:
     def start(self, trial: TrialSpec) -> None:
         slot = next((s for s in self._slots if s.trial is None), None) or self._open_slot()
         if slot.devices:
-            shown = {name: ",".join(slot.devices) for name in _DEVICE_VARIABLES}
-            trial = replace(trial, env={**trial.env, **shown})
+            trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
         try:
@@ -181,6 +180,12 @@ class LocalExecutor:
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
         facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
         self._ended.append(trial_end(trial, launch, facts, self._host))
+
+
+def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
+    """Its variables show it these devices, and a container is given them."""
+    resources = replace(trial.resources, gpus=len(devices))
+    return replace(trial, env={**trial.env, **shown_devices(devices)}, resources=resources)
 
 
 def _kill_by_variable(assignment: str) -> None:

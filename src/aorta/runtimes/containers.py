@@ -15,7 +15,7 @@ from aorta.core.errors import UsageError
 from aorta.core.names import slug
 from aorta.core.trial import RuntimeKind, TrialSpec
 from aorta.runtimes.container_env import passed_variables
-from aorta.runtimes.devices import gpu_options
+from aorta.runtimes.devices import gpu_options, names_devices
 from aorta.runtimes.docker import DOCKER
 from aorta.runtimes.engine import Client, Image, client_of, image_named, is_rootless
 from aorta.runtimes.launch import Launch, variables_of
@@ -72,7 +72,7 @@ def container_launch(trial: TrialSpec) -> Launch:
             *_defaults(options),
             *engine.run_options,
             *_user(client, options),
-            *gpu_options(trial.resources.gpus, engine),
+            *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
             *(f"--mount={_mount_option(mount)}" for mount in mounts),
             f"--workdir={trial.cwd.absolute()}",
             *passed.options,

@@ -1,28 +1,54 @@
-"""The GPUs of a machine as options of a container engine; none unless they are asked for."""
+"""The GPUs of a machine: which of them a trial sees, and how a container engine lets them in."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError
 from aorta.runtimes.engine import Engine
 
+_DEV = Path("/dev")
+_LETTING_IN = frozenset({"--gpus", "--device"})
 
-def has_gpus(dev: Path = Path("/dev")) -> bool:
-    return (dev / "nvidiactl").exists() or (dev / "kfd").exists()
+
+def has_gpus(dev: Path = _DEV) -> bool:
+    return (dev / "nvidiactl").exists() or _is_amd(dev)
 
 
-def gpu_options(count: int, engine: Engine, dev: Path = Path("/dev")) -> tuple[str, ...]:
+def shown_devices(devices: Sequence[str], dev: Path = _DEV) -> dict[str, str]:
+    """The variables with which a trial sees these devices alone.
+
+    On AMD two layers choose one after the other: HIP counts anew what ROCr has left to it.
+    """
+    chosen = ",".join(devices)
+    left = ",".join(str(index) for index in range(len(devices))) if _is_amd(dev) else chosen
+    return {
+        "CUDA_VISIBLE_DEVICES": left,
+        "HIP_VISIBLE_DEVICES": left,
+        "ROCR_VISIBLE_DEVICES": chosen,
+    }
+
+
+def names_devices(options: Sequence[str]) -> bool:
+    """Whether somebody chose by hand, in the engine's own words, what is let in."""
+    return any(option.partition("=")[0] in _LETTING_IN for option in options)
+
+
+def gpu_options(count: int, engine: Engine, dev: Path = _DEV) -> tuple[str, ...]:
     """Every GPU of the machine; the slot's own are chosen by the *_VISIBLE_DEVICES among the trial's variables."""
     if count == 0:
         return ()
     if (dev / "nvidiactl").exists():
         return engine.nvidia
-    if (dev / "kfd").exists():
+    if _is_amd(dev):
         return tuple(_amd(dev))
     raise InfrastructureError(
         f"the trial asks for {count} GPUs and this machine has neither {dev / 'nvidiactl'} nor "
         f"{dev / 'kfd'}; ask for none, or load the GPU's driver"
     )
+
+
+def _is_amd(dev: Path) -> bool:
+    return (dev / "kfd").exists()
 
 
 def _amd(dev: Path) -> Iterator[str]:
