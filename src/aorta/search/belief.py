@@ -3,22 +3,30 @@
 Every candidate change splits all trials in two: those without it, which failed at the good rate, and those with it,
 which failed at the bad rate. Both rates are unknown and integrated over. Along a path, candidates between the same
 trials have the same weight, so all sums run over these *atoms* and the cost does not grow with the number of changes.
+Where some changes are likelier from the start, the prior goes in steps, and atoms end where a step does.
 
 Trials still running are answered both ways: a belief is a set of scenarios, each with its probability.
 """
 
 import heapq
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import TypeVar
 
 from aorta.search.rates import BetaMixture
 from aorta.search.timeline import Change, Timeline, Vector
 
 Counts = tuple[int, int]  # hits, misses
 Split = tuple[int, int, int, int]  # hits and misses without the change, hits and misses with it
+Prior = Sequence[tuple[int, float]]  # from this candidate on, the weight of each; in order, the first at 0
+
+EVERY_CHANGE_ALIKE: Prior = ((0, 1.0),)
+
+_T = TypeVar("_T")
 
 _SCENARIOS_KEPT = 32
 _NEGLIGIBLE = 0.004  # of the belief: no question is worth asking out there
@@ -38,34 +46,38 @@ class Belief:
         rates: Rates,
         starts: Sequence[int],
         stop: int,
+        prior: Sequence[float],
         scenarios: Sequence[tuple[float, tuple[Split, ...]]],
     ) -> None:
         self._rates, self._starts, self._stop = rates, tuple(starts), stop
+        self._prior = tuple(prior)
         self._lengths = [b - a for a, b in zip(starts, (*starts[1:], stop), strict=True)]
         self._scenarios = [
-            _Scenario(chance, splits, rates, self._lengths) for chance, splits in scenarios
+            _Scenario(chance, splits, rates, self._prior, self._lengths)
+            for chance, splits in scenarios
         ]
 
     @classmethod
     def after(
-        cls, rates: Rates, timeline: Timeline, trials: Mapping[Vector, Counts], floor: int = 0
+        cls,
+        rates: Rates,
+        timeline: Timeline,
+        trials: Mapping[Vector, Counts],
+        floor: int = 0,
+        prior: Prior = EVERY_CHANGE_ALIKE,
     ) -> "Belief":
         """The belief after these trials. No change before `floor` is a candidate."""
         runs = list(_runs(timeline, trials, floor))
-        return cls(
-            rates,
-            [start for start, _ in runs],
-            timeline.changes,
-            [(1.0, tuple(split for _, split in runs))],
-        )
+        starts, splits, weights = zip(*_in_steps(runs, prior, timeline.changes), strict=True)
+        return cls(rates, starts, timeline.changes, weights, [(1.0, splits)])
 
     def supposing(self, position: int) -> "Belief":
         """The belief with one more trial at `position` whose end is not known yet."""
-        starts, splits_of = self._cut(position)
+        starts, cut = self._cut(position)
         branches: list[tuple[float, tuple[Split, ...]]] = []
         for scenario in self._scenarios:
             failing = scenario.failing(*self._locate(position))
-            splits = splits_of(scenario.splits)
+            splits = cut(scenario.splits)
             for hit, chance in ((1, failing), (0, 1.0 - failing)):
                 told = tuple(
                     _with_trial(split, hit, included=start < position)
@@ -74,7 +86,8 @@ class Belief:
                 branches.append((scenario.chance * chance, told))
         kept = heapq.nlargest(_SCENARIOS_KEPT, branches, key=lambda branch: branch[0])
         whole = math.fsum(chance for chance, _ in kept)
-        return Belief(self._rates, starts, self._stop, [(c / whole, s) for c, s in kept])
+        told_of = [(chance / whole, splits) for chance, splits in kept]
+        return Belief(self._rates, starts, self._stop, cut(self._prior), told_of)
 
     def gain(self, position: int) -> float:
         """The information in nats that one trial at `position` is expected to bring about the change."""
@@ -144,21 +157,35 @@ class Belief:
             low, high = (middle, high) if self._starts[middle] < position else (low, middle - 1)
         return low, position - self._starts[low]
 
-    def _cut(
-        self, position: int
-    ) -> tuple[list[int], Callable[[tuple[Split, ...]], tuple[Split, ...]]]:
+    def _cut(self, position: int) -> tuple[list[int], "_Cut"]:
+        """The atoms with one boundary more, and how what is known of each atom follows."""
         if position in self._starts or position >= self._stop:
-            return list(self._starts), lambda splits: splits
+            return list(self._starts), _Cut(None)
         atom = self._locate(position)[0]
         starts = [*self._starts[: atom + 1], position, *self._starts[atom + 1 :]]
-        return starts, lambda splits: (*splits[: atom + 1], *splits[atom:])
+        return starts, _Cut(atom)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    atom: int | None
+
+    def __call__(self, of_each: tuple[_T, ...]) -> tuple[_T, ...]:
+        if self.atom is None:
+            return of_each
+        return (*of_each[: self.atom + 1], *of_each[self.atom :])
 
 
 class _Scenario:
     """One way the running trials may end: the weight of each candidate, and sums along the path."""
 
     def __init__(
-        self, chance: float, splits: tuple[Split, ...], rates: Rates, lengths: Sequence[int]
+        self,
+        chance: float,
+        splits: tuple[Split, ...],
+        rates: Rates,
+        prior: Sequence[float],
+        lengths: Sequence[int],
     ) -> None:
         self.chance, self.splits = chance, splits
         self.good = [rates.good.mean(h0, m0) for h0, m0, _, _ in splits]
@@ -168,7 +195,7 @@ class _Scenario:
             for h0, m0, h1, m1 in splits
         ]
         top = max(logs)
-        raw = [math.exp(log - top) for log in logs]
+        raw = [weight * math.exp(log - top) for weight, log in zip(prior, logs, strict=True)]
         whole = math.fsum(n * weight for n, weight in zip(lengths, raw, strict=True))
         self.weights = [weight / whole for weight in raw]
         self._sum_along_the_path(lengths)
@@ -202,6 +229,16 @@ class _Scenario:
         return math.fsum(
             n * weight * rate for n, weight, rate in zip(lengths, self.weights, rates, strict=True)
         )
+
+
+def _in_steps(
+    runs: Sequence[tuple[int, Split]], prior: Prior, stop: int
+) -> Iterator[tuple[int, Split, float]]:
+    """The runs of candidates, cut where the prior changes, and the prior weight of each candidate in them."""
+    starts, steps = [start for start, _ in runs], [start for start, _ in prior]
+    for mark in sorted({*starts, *(step for step in steps if starts[0] < step < stop)}):
+        split = runs[bisect_right(starts, mark) - 1][1]
+        yield mark, split, prior[bisect_right(steps, mark) - 1][1]
 
 
 def _runs(

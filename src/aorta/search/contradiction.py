@@ -12,6 +12,7 @@ from aorta.search.belief import Counts, Rates
 from aorta.search.timeline import Timeline, Vector
 
 _CLEARLY = math.log(50)
+_BLOCKS = 4  # good, bad, repaired, bad
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ def fixed_in_between(
         if (position := timeline.position(vector)) is not None and position >= floor
     )
     counted = [counts for _, counts in placed]
-    if not _ever_worse_before_better(counted):
+    if len(counted) < _BLOCKS or not _ever_worse_before_better(counted):
         return None
-    one = max(_likelihood(counted, [0, cut], rates) for cut in range(1, len(counted)))
-    blocks = _best_blocks(_leanings(counted, rates), 4)
+    one = max(_likelihood(counted, [0, cut], rates) for cut in range(len(counted)))
+    blocks = _best_blocks(_leanings(counted, rates), _BLOCKS)
     three = _likelihood(counted, blocks, rates)
     if three - one <= _CLEARLY + 2 * math.log(len(counted)):
         return None

@@ -1,6 +1,7 @@
 """The two ends of a timeline: does the bad one fail, does the good one not, and how often?
 
-The rates of the ends are what every later trial is weighed against, so an end that is not steady is run more often.
+A few trials say whether there is a question at all. They need not say how often an end fails: every later trial is
+evidence of the rates as well, and where more of it is wanted from an end, the belief asks for it.
 """
 
 import math
@@ -11,11 +12,9 @@ from aorta.search.belief import Counts, Rates
 from aorta.search.rates import ANY_RATE
 from aorta.search.timeline import Timeline, Vector
 
-STEADY_BAD, STEADY_GOOD = 4, 1  # trials of an end that always says the same
+BAD_RUNS, GOOD_RUNS = 4, 1  # trials of an end that fails at all, and of one that does not
 TWICE = 2  # trials of a good end that always fails, before that is believed
-UNSTEADY = 6  # trials of an end that does not
-RARE = 8  # trials of a bad end that fails so rarely that its rate would stay unknown otherwise
-_HITS = 3
+UNSTEADY = 6  # trials of a good end that fails at all
 SILENT = 16  # trials of a bad end that never fails, before that is believed
 _SAME = math.log(20)  # how much likelier one common rate must be before the ends count as alike
 
@@ -65,11 +64,7 @@ class Ends:
 
     def _wanted_bad(self, counts: Counts) -> int:
         hits, misses = counts
-        if misses == 0:
-            return STEADY_BAD
-        if hits == 0:
-            return self._silent
-        return UNSTEADY if hits >= _HITS else RARE
+        return self._silent if misses and not hits else BAD_RUNS
 
     def _alike(self, good: Counts, bad: Counts) -> bool:
         if not good[0] or sum(good) < (TWICE if good[1] == 0 else UNSTEADY):
@@ -80,4 +75,4 @@ class Ends:
 
 
 def _wanted_good(counts: Counts) -> int:
-    return UNSTEADY if counts[0] else STEADY_GOOD
+    return UNSTEADY if counts[0] else GOOD_RUNS

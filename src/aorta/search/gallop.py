@@ -13,7 +13,7 @@ from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.search.belief import Counts
 from aorta.search.bisection import Settings, TimelineBisection
-from aorta.search.ends import SILENT, STEADY_BAD, UNSTEADY
+from aorta.search.ends import SILENT, BAD_RUNS, UNSTEADY
 from aorta.search.timeline import History, Timeline
 
 _HARDLY = 0.015
@@ -51,7 +51,7 @@ class GallopBack:
         self._told: dict[Point, Verdict] = {}
         self.bisection: TimelineBisection | None = None
         if known_bad:
-            self._runs[self._newest] = (STEADY_BAD, 0)
+            self._runs[self._newest] = (BAD_RUNS, 0)
         if known_good and (start := self._at_or_before(self._first, self._newest)) is not None:
             self._runs[start] = (0, UNSTEADY)
         self._advance()
@@ -131,7 +131,7 @@ class GallopBack:
     def _wanted_of_newest(self) -> int:
         hits, misses = self._runs.get(self._newest, (0, 0))
         if misses == 0:
-            return STEADY_BAD
+            return BAD_RUNS
         return UNSTEADY if hits else SILENT
 
     def _wanted(self, waiting: Counter[int]) -> int | None:
