@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
-from aorta.search.belief import Belief, Counts, Rates
+from aorta.search.belief import EVERY_CHANGE_ALIKE, Belief, Counts, Prior, Rates
 from aorta.search.contradiction import fixed_in_between
 from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
 from aorta.search.interval import Interval, Rotation, likeliest_group, shortest_interval
@@ -24,7 +24,7 @@ from aorta.search.testable import Testability
 from aorta.search.timeline import Timeline, Vector
 
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
-_NEARLY = 0.99  # of the information of the best state, from one that needs no build
+_NEARLY = 0.995  # of the information of the best state, from one that needs no build
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
 _SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
 _ASTRAY = 3  # trials of a state with evidence that told nothing, and outnumber it, before it is asked no more
@@ -36,7 +36,9 @@ USUAL_RATES = Rates(GOOD_RATE, BAD_RATE)
 @dataclass(frozen=True)
 class Settings:
     """`sentinels`: trials inside the side that should fail, and one in the other, once the answer stands.
-    `silent`: trials of a bad end that never fails, before that is believed. `close_enough` may end the search before one candidate is left.
+    `silent`: trials of a bad end that never fails, before that is believed. `close_enough` may end the search before one
+    candidate is left. `prior`: which changes are likelier from the start. `beyond`: the first state stands for
+    everything before the others and cannot be run; that the change is older than all of them is then one candidate.
     """
 
     confidence: float = 0.95
@@ -45,6 +47,8 @@ class Settings:
     sentinels: int = 0
     silent: int = SILENT
     close_enough: Callable[[Interval], bool] | None = None
+    prior: Prior = EVERY_CHANGE_ALIKE
+    beyond: bool = False
 
 
 class TimelineBisection:
@@ -64,6 +68,7 @@ class TimelineBisection:
         self._ends_verdict: EndsVerdict = EndsVerdict.OPEN
         if not self.settings.check_ends:
             self._ends_verdict = EndsVerdict.DIFFER
+        if not self.settings.check_ends and not self.settings.beyond:
             self.trials[timeline.state(0)] = (0, 1)
             self.trials[timeline.state(timeline.changes)] = (1, 0)
         self._believe()
@@ -234,7 +239,7 @@ class TimelineBisection:
     def _surer_side(self, window: tuple[int, int], pending: list[int]) -> int | None:
         """The boundary is sharp so far: its two sides are built, and only their rates are in question."""
         belief = self._supposing(pending)
-        sides = [side for side in window if not self._is_exhausted(self.timeline.state(side))]
+        sides = [side for side in window if not self.is_exhausted(self.timeline.state(side))]
         return max(sides, key=belief.gain, default=None)
 
     def _supposing(self, pending: list[int]) -> Belief:
@@ -256,10 +261,12 @@ class TimelineBisection:
 
     def _answers(self, position: int) -> float:
         """The chance that a trial of this state tells anything."""
-        return 0.0 if self._is_exhausted(self.timeline.state(position)) else self._chance(position)
+        return 0.0 if self.is_exhausted(self.timeline.state(position)) else self._chance(position)
 
-    def _is_exhausted(self, vector: Vector) -> bool:
-        """A state that could be tested once, and then no more."""
+    def is_exhausted(self, vector: Vector) -> bool:
+        """A state that could be tested once, and then no more; or what lies beyond all states."""
+        if self.settings.beyond and not any(vector):
+            return True
         astray = self._astray[vector]
         return astray >= _ASTRAY and astray > sum(self.trials.get(vector, (0, 0)))
 
@@ -279,14 +286,14 @@ class TimelineBisection:
         runs = _SIDE_RUNS if self._sharp_window() else 1
         for vector in (group.bad, group.good):
             if (
-                not self._is_exhausted(vector)
+                not self.is_exhausted(vector)
                 and sum(self.trials.get(vector, (0, 0))) + waiting[vector] < runs
             ):
                 return vector, Purpose.CONFIRM
         for position in self._sentinel_positions(group):
             vector = self.timeline.state(position)
             plain = self._is_plain(position, fails=position >= group.stop)
-            if waiting[vector] == 0 and not plain and not self._is_exhausted(vector):
+            if waiting[vector] == 0 and not plain and not self.is_exhausted(vector):
                 return vector, Purpose.REPLAY
         return None
 
@@ -321,7 +328,7 @@ class TimelineBisection:
 
     def _believe(self) -> None:
         if self._ends_verdict is EndsVerdict.OPEN:
-            exhausted = {vector for vector in self._astray if self._is_exhausted(vector)}
+            exhausted = {vector for vector in self._astray if self.is_exhausted(vector)}
             self._ends_verdict = self._ends.verdict(self.trials, self.untestable | exhausted)
         self._belief = self._belief_now()
         if not self._ends_known:
@@ -342,7 +349,9 @@ class TimelineBisection:
             or not any(vector)
             or (self.timeline.position(vector) or 0) >= self._floor
         }
-        belief = Belief.after(self.settings.rates, self.timeline, self._counted, self._floor)
+        belief = Belief.after(
+            self.settings.rates, self.timeline, self._counted, self._floor, self.settings.prior
+        )
         self._group = likeliest_group(
             self.timeline, belief, self._splits if self.untestable else None
         )

@@ -1,23 +1,28 @@
 """Back in growing steps from a state that fails to one that does not, then bisection between the two.
 
-The states carry a place on a line (a day), have holes, and nobody knows how far back the failure began. Each step is
-twice as far back as the last; a state is left behind as soon as it fails once, and believed good only when a failing
-one would hardly have stayed silent as often.
+The states carry a place on a line (a day), have holes, and nobody knows how far back the failure began: each doubling
+of its age is as likely as the next, and so is that it is older than every state there is. One belief over all of that
+is kept from the first trial on. Steps back go on, each twice as far as the last, until a state is more likely good
+than not; from there the bisection asks whatever says most, and that may be the good state again, or an older one: a
+flaky failure that stayed silent a few times is never taken for certain.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
-from aorta.search.belief import Counts
+from aorta.search.belief import Belief, Counts, Prior
 from aorta.search.bisection import Settings, TimelineBisection
-from aorta.search.ends import SILENT, BAD_RUNS, UNSTEADY
+from aorta.search.ends import BAD_RUNS, SILENT, UNSTEADY
+from aorta.search.interval import Interval
 from aorta.search.timeline import History, Timeline
 
-_HARDLY = 0.015
-_ASTRAY = 3  # trials of a state that told nothing, before it is asked no more
+_LIKELY_GOOD = 0.5
+_BEFORE_ALL = "before all"
 
 
 class GallopVerdict(StrEnum):
@@ -43,35 +48,55 @@ class GallopBack:
         known_good: bool = False,
     ) -> None:
         self.axis, self.names, self.places = axis, tuple(names), tuple(places)
-        self.settings = settings or Settings()
         self._first = places[-1] - 1 if first is None else first
-        self._runs: dict[int, Counts] = {}
-        self._untestable: set[int] = set()
-        self._astray: Counter[int] = Counter()
-        self._told: dict[Point, Verdict] = {}
-        self.bisection: TimelineBisection | None = None
+        self._told: set[Point] = set()
+        self._walking = True
+        history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
+        self._search = TimelineBisection(Timeline([history]), self._over_all(settings))
         if known_bad:
-            self._runs[self._newest] = (BAD_RUNS, 0)
+            self._search.assume((len(names),), (BAD_RUNS, 0))
         if known_good and (start := self._at_or_before(self._first, self._newest)) is not None:
-            self._runs[start] = (0, UNSTEADY)
-        self._advance()
+            self._search.assume((start + 1,), (0, UNSTEADY))
+        self._look_whether_bracketed()
+
+    def _over_all(self, settings: Settings | None) -> Settings:
+        given = settings or Settings()
+        close_enough = given.close_enough
+
+        def close_inside(interval: Interval) -> bool:
+            return interval.start > 0 and close_enough is not None and close_enough(interval)
+
+        return replace(
+            given,
+            check_ends=False,
+            beyond=True,
+            prior=_by_age(self.places, self._first),
+            close_enough=close_inside if close_enough else None,
+        )
+
+    @property
+    def bisection(self) -> TimelineBisection | None:
+        """The search between a good and a bad state, once there is a good one."""
+        answer = None if self._walking else self._search.answer
+        return self._search if answer is not None and answer.start > 0 else None
 
     @property
     def verdict(self) -> GallopVerdict:
-        if self.bisection is not None:
-            return GallopVerdict.BRACKETED
-        hits, misses = self._runs.get(self._newest, (0, 0))
-        if self._newest in self._untestable:
+        hits, misses = self._runs(self._newest)
+        if self._is_untestable(self._newest):
             return GallopVerdict.UNTESTABLE
         if not hits and misses >= SILENT:
             return GallopVerdict.DOES_NOT_FAIL
-        if self._newest_is_known and next(self._open_targets(), None) is None:
+        if self._walking:
+            ended = self._newest_is_known and next(self._open_targets(), None) is None
+            return GallopVerdict.NEVER_GOOD if ended else GallopVerdict.OPEN
+        if self._search.done and self.bisection is None:
             return GallopVerdict.NEVER_GOOD
-        return GallopVerdict.OPEN
+        return GallopVerdict.BRACKETED
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        if self.bisection is not None:
-            return self.bisection.ask(n, [point for point in pending if self._inside(point)])
+        if not self._walking:
+            return self._search.ask(n, pending)
         if self.verdict is not GallopVerdict.OPEN:
             return []
         taken = {*self._told, *pending}
@@ -85,33 +110,20 @@ class GallopBack:
         return asked
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        if point in self._told:
-            return
-        self._told[point] = verdict
-        if self.bisection is not None:
-            if self._inside(point):
-                self.bisection.tell(point, verdict)
-            return
-        index = self._index(point)
-        hits, misses = self._runs.get(index, (0, 0))
-        if verdict.reproduces is None:
-            self._astray[index] += 1
-            if self._astray[index] > min(hits + misses, _ASTRAY):
-                self._untestable.add(index)
-        else:
-            self._runs[index] = (hits + verdict.reproduces, misses + (not verdict.reproduces))
-        self._advance()
+        self._told.add(point)
+        self._search.tell(point, verdict)
+        self._look_whether_bracketed()
 
     def wants(self, point: Point) -> bool:
-        if self.bisection is not None:
-            return self._inside(point) and self.bisection.wants(point)
+        if not self._walking:
+            return self._search.wants(point)
         index = self._index(point)
-        return index == self._newest or not self._runs.get(index, (0, 0))[0]
+        return index == self._newest or not self._runs(index)[0]
 
     @property
     def done(self) -> bool:
-        if self.bisection is not None:
-            return self.bisection.done
+        if not self._walking:
+            return self._search.done
         return self.verdict is not GallopVerdict.OPEN
 
     @property
@@ -126,17 +138,15 @@ class GallopBack:
 
     @property
     def _newest_is_known(self) -> bool:
-        return self._wanted_of_newest() <= sum(self._runs.get(self._newest, (0, 0)))
+        return self._wanted_of_newest() <= sum(self._runs(self._newest))
 
     def _wanted_of_newest(self) -> int:
-        hits, misses = self._runs.get(self._newest, (0, 0))
-        if misses == 0:
-            return BAD_RUNS
-        return UNSTEADY if hits else SILENT
+        hits, misses = self._runs(self._newest)
+        return SILENT if misses and not hits else BAD_RUNS
 
     def _wanted(self, waiting: Counter[int]) -> int | None:
         newest = self._newest
-        if sum(self._runs.get(newest, (0, 0))) + waiting[newest] < self._wanted_of_newest():
+        if sum(self._runs(newest)) + waiting[newest] < self._wanted_of_newest():
             return newest
         if not self._newest_is_known:
             return None
@@ -145,7 +155,7 @@ class GallopBack:
     def _open_targets(self) -> Iterator[int]:
         """The states of the way back that may still turn out good, nearest first."""
         for index in self._way_back():
-            if index not in self._untestable and not self._runs.get(index, (0, 0))[0]:
+            if not self._is_untestable(index) and not self._runs(index)[0]:
                 yield index
 
     def _way_back(self) -> Iterator[int]:
@@ -154,7 +164,7 @@ class GallopBack:
         while (index := self._at_or_before(target, before)) is not None:
             yield index
             before = index
-            if index not in self._untestable:
+            if not self._is_untestable(index):
                 target = newest - 2 * (newest - self.places[index])
 
     def _at_or_before(self, target: float, before: int) -> int | None:
@@ -163,51 +173,38 @@ class GallopBack:
         return min(older, key=lambda i: (abs(self.places[i] - target), -i)) if older else None
 
     def _silence_wanted(self, index: int) -> int:
-        """How many more clean trials make it unlikely that this state fails as often as the newest."""
-        hits, misses = self._failing_rate_counts()
-        _, silent = self._runs.get(index, (0, 0))
-        rate = self.settings.rates.bad
-        chance, more = 1.0, 0
-        for run in range(silent):
-            chance *= 1 - rate.mean(hits, misses + run)
-        while chance >= _HARDLY and more < SILENT:
-            chance *= 1 - rate.mean(hits, misses + silent + more)
+        """How many more clean trials, one at least, make this state more likely good than not."""
+        more = 0 if self._runs(index)[1] else 1
+        while more < SILENT and not self._likely_good(index, more):
             more += 1
         return more
 
-    def _failing_rate_counts(self) -> Counts:
-        return self._runs.get(self._newest, (0, 0))
+    def _likely_good(self, index: int, further_misses: int = 0) -> bool:
+        search, vector = self._search, (index + 1,)
+        hits, misses = self._runs(index)
+        trials = {**search.trials, vector: (hits, misses + further_misses)}
+        settings = search.settings
+        belief = Belief.after(settings.rates, search.timeline, trials, prior=settings.prior)
+        return belief.mass(index + 1, search.timeline.changes) >= _LIKELY_GOOD
 
-    def _advance(self) -> None:
-        if not self._newest_is_known or not self._runs.get(self._newest, (0, 0))[0]:
+    def _look_whether_bracketed(self) -> None:
+        if not self._walking or not self._newest_is_known or not self._runs(self._newest)[0]:
             return
-        for index in self._way_back():
-            hits, misses = self._runs.get(index, (0, 0))
-            if misses and not hits and self._silence_wanted(index) == 0:
-                self._bisect_from(index)
-                return
-            if index not in self._untestable and not hits:
-                return
-
-    def _bisect_from(self, good: int) -> None:
-        """Everything told about states between the two ends counts; the ends themselves are known by now."""
-        history = History(self.axis, self.names[good:], self.places[good:])
-        self.bisection = TimelineBisection(Timeline([history]), self.settings)
-        for index, counts in self._runs.items():
-            if index >= good:
-                self.bisection.assume((index - good,), counts)
-        for point, verdict in self._told.items():
-            if self._inside(point):
-                self.bisection.remember(point, verdict)
+        target = next(self._open_targets(), None)
+        if target is not None and self._runs(target)[1] and self._likely_good(target):
+            self._walking = False
 
     # -- names and indexes ----------------------------------------------------------------------------------------
 
-    def _index(self, point: Point) -> int:
-        return self.names.index(str(point[self.axis]))
+    def _runs(self, index: int) -> Counts:
+        return self._search.trials.get((index + 1,), (0, 0))
 
-    def _inside(self, point: Point) -> bool:
-        history = self.bisection.timeline.histories[0] if self.bisection else None
-        return history is not None and str(point[self.axis]) in history.versions
+    def _is_untestable(self, index: int) -> bool:
+        vector = (index + 1,)
+        return vector in self._search.untestable or self._search.is_exhausted(vector)
+
+    def _index(self, point: Point) -> int:
+        return self._search.timeline.vector(point)[0] - 1
 
     def _fresh(self, index: int, taken: Collection[Point]) -> Point:
         purpose = Purpose.CALIBRATE if index == self._newest else Purpose.PROBE
@@ -215,3 +212,20 @@ class GallopBack:
         while (point := Point.of({self.axis: self.names[index]}, purpose, replica)) in taken:
             replica += 1
         return point
+
+
+def _by_age(places: Sequence[float], first: float) -> Prior:
+    """Each doubling of the age weighs the same, dealt out among the changes in it; so does "older than all"."""
+    unit = max(places[-1] - first, 1.0)
+    doublings = [_doubling(places[-1] - place, unit) for place in places[1:]]
+    sizes = Counter(doublings)
+    steps: list[tuple[int, float]] = [(0, 1.0)]
+    for candidate, doubling in enumerate(doublings, 1):
+        weight = 1.0 / sizes[doubling]
+        if candidate == 1 or doubling != doublings[candidate - 2]:
+            steps.append((candidate, weight))
+    return tuple(steps)
+
+
+def _doubling(age: float, unit: float) -> int:
+    return max(0, math.floor(math.log2(age / unit)) + 1) if age > 0 else 0

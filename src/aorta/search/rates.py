@@ -42,12 +42,12 @@ class BetaMixture:
         return top + math.log(math.fsum(math.exp(part - top) for part in parts))
 
 
-BAD_RATE = BetaMixture(((0.40, 4.0, 6.0), (0.35, 6.0, 1.0), (0.25, 40.0, 0.5)))
+BAD_RATE = BetaMixture(((0.50, 4.0, 7.0), (0.30, 6.0, 1.0), (0.20, 40.0, 0.5)))
 """P(fails | bad): now and then, mostly, or always. One that fires hardly ever is no question for a bisection: its bad
 end would not have failed when it was asked.
 """
 
-GOOD_RATE = BetaMixture(((0.35, 0.3, 150.0), (0.50, 1.0, 60.0), (0.15, 1.0, 6.0)))
+GOOD_RATE = BetaMixture(((0.35, 0.4, 150.0), (0.50, 1.0, 50.0), (0.15, 1.0, 6.0)))
 """P(fails | good): mostly never, often a machine that flakes now and then, sometimes a noisy test.
 
 Both were chosen in simulation: a lighter tail of noisy tests saves trials where nothing flakes (three at 0.3 / 0) and
