@@ -168,6 +168,13 @@ class TimelineBisection:
     def untestable(self) -> frozenset[Vector]:
         return frozenset(self._testability.untestable)
 
+    def is_exhausted(self, vector: Vector) -> bool:
+        """A state that could be tested once, and then no more; or what lies beyond all states."""
+        if self.settings.beyond and not any(vector):
+            return True
+        astray = self._astray[vector]
+        return astray >= _ASTRAY and astray > sum(self.trials.get(vector, (0, 0)))
+
     @property
     def states_tried(self) -> int:
         """Distinct states that were built: what a bisection costs where building is what takes the time."""
@@ -262,13 +269,6 @@ class TimelineBisection:
     def _answers(self, position: int) -> float:
         """The chance that a trial of this state tells anything."""
         return 0.0 if self.is_exhausted(self.timeline.state(position)) else self._chance(position)
-
-    def is_exhausted(self, vector: Vector) -> bool:
-        """A state that could be tested once, and then no more; or what lies beyond all states."""
-        if self.settings.beyond and not any(vector):
-            return True
-        astray = self._astray[vector]
-        return astray >= _ASTRAY and astray > sum(self.trials.get(vector, (0, 0)))
 
     def _built_instead(self, belief: Belief, best: int) -> int:
         """A state that is built already, where its trial says nearly as much as one that must be built first."""
