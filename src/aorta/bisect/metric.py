@@ -20,7 +20,7 @@ from aorta.core.trial import TrialEnd, Watch
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.search.bisection import TimelineBisection
-from aorta.search.ends import STEADY_BAD, STEADY_GOOD, EndsVerdict
+from aorta.search.ends import BAD_RUNS, GOOD_RUNS, EndsVerdict
 from aorta.search.timeline import Vector
 
 METRICS_FILE = "metrics.json"
@@ -256,8 +256,8 @@ class MeasuredEnds:
         else:
             self._metric.levels = with_samples(levels, self._metric.oracle)
             self._known = True
-            self.search.assume(self._ends["bad"], (STEADY_BAD, 0))
-            self.search.assume(self._ends["good"], (0, STEADY_GOOD))
+            self.search.assume(self._ends["bad"], (BAD_RUNS, 0))
+            self.search.assume(self._ends["good"], (0, GOOD_RUNS))
 
     def _values(self, vector: Vector) -> tuple[float, ...]:
         point = self.search.timeline.point
