@@ -22,9 +22,8 @@ from aorta.search.timeline import Change, Timeline, Vector
 
 Counts = tuple[int, int]  # hits, misses
 Split = tuple[int, int, int, int]  # hits and misses without the change, hits and misses with it
-Prior = Sequence[
-    tuple[int, float]
-]  # from this candidate on, the weight of each; in order, the first at 0
+Prior = Sequence[tuple[int, float]]
+"""From this candidate on, the weight of each; in order, the first at 0."""
 
 EVERY_CHANGE_ALIKE: Prior = ((0, 1.0),)
 
