@@ -221,6 +221,14 @@ def test_decisions_and_counts_survive_kill_9_and_what_was_undecided_is_taken_up(
         assert decision(client, unfinished)["decision"]["action"] == "STOP"
 
 
+def test_workers_that_are_still_starting_do_not_outlive_a_killed_service(tmp_path: Path) -> None:
+    with running_service(CORPUS, tmp_path / "state.sqlite") as service:
+        while not (workers := children_of(service.process.pid)):
+            assert service.process.poll() is None
+        service.kill()
+        assert gone(workers)
+
+
 def test_a_worker_killed_in_the_middle_costs_a_retry_not_the_answer(service: Service) -> None:
     body = report("worker", "nan_check")
     with service.client() as client:

@@ -30,7 +30,7 @@ from aorta.core.exits import Exit
 from aorta.launch.console import Follower
 from aorta.launch.cycles import write_cycle_info
 from aorta.launch.evidence import gather
-from aorta.launch.hang import HangWatch, SignsOfLife, collect_dumps
+from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.logs import CycleDir, CycleLogs
 from aorta.launch.nouns import HANG, Ending, Evidence, RankEnd, Start
 from aorta.launch.presence import lead
@@ -178,6 +178,7 @@ class DecidingAgent(LocalElasticAgent):
             self._note_failure(f"the workers are {group.state.value}")
         if cycle.failure.startswith(HANG):
             cycle.dumps = collect_dumps(cycle.directory, self._live_pids())
+            self._let_others_collect(cycle)
         self._trigger(cycle)
         self._stop_workers(group)
         cycle.evidence = self._evidence(cycle)
@@ -186,6 +187,14 @@ class DecidingAgent(LocalElasticAgent):
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
         self._restart_workers(group)
+
+    def _let_others_collect(self, cycle: _Cycle) -> None:
+        """A rank that is ended takes its peers out of their collective: not before they have been asked, too."""
+        board, number = self._handler.board, cycle.start.cycle
+        board.say_dumped(number)
+        deadline = time.monotonic() + COLLECT_WITHIN
+        while board.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
+            time.sleep(self._worker_group.spec.monitor_interval)
 
     def _note_failure(self, what: str, dead: list[RankEnd] | None = None) -> None:
         """The first moment this agent knows: everything that can run beside the rest starts here."""

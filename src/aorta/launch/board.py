@@ -9,6 +9,7 @@ owns. Keys, below one prefix per job:
     cycle/<n>/failed        the first agent that saw cycle n fail, and what it saw
     cycle/<n>/evidence/<g>  what the agent of group rank g knows about the failure, or how its ranks ended
     cycle/<n>/done          how many agents finished cycle n with success
+    cycle/<n>/dumped        how many agents have the dumps of their hanging ranks
     cycle/<n>/quiet/<g>     for how long the ranks of g have been silent
 
 The board owns its own connection: a wait on the rendezvous' connection would hold up its keep-alive heartbeats.
@@ -119,6 +120,13 @@ class Board:
 
     def finished(self, cycle: int) -> int:
         return self._add(f"cycle/{cycle}/done", 0)
+
+    def say_dumped(self, cycle: int) -> None:
+        """Say that this agent has asked its ranks where they hang, and needs them no longer."""
+        self._add(f"cycle/{cycle}/dumped", 1)
+
+    def dumped(self, cycle: int) -> int:
+        return self._add(f"cycle/{cycle}/dumped", 0)
 
     def tell_quiet(self, cycle: int, group_rank: int, seconds: float) -> None:
         self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")

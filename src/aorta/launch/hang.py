@@ -17,7 +17,7 @@ from aorta.launch.logs import CycleDir
 from aorta.launch.nouns import HANG, Start
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3  # the worker's hook listens on it
-_COLLECT_WITHIN = 5.0
+COLLECT_WITHIN = 5.0  # seconds
 _QUIET_FILE = 0.2  # a stack file that has not grown for so long is complete
 
 
@@ -133,7 +133,7 @@ def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ..
     for pid in ready.values():
         with suppress(ProcessLookupError):
             os.kill(pid, STACKS_SIGNAL)
-    deadline = time.monotonic() + _COLLECT_WITHIN
+    deadline = time.monotonic() + COLLECT_WITHIN
     while time.monotonic() < deadline:
         time.sleep(_QUIET_FILE)
         if all(_is_complete(directory.stacks(rank)) for rank in ready) and not any(

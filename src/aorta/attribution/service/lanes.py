@@ -64,7 +64,10 @@ class _Lane:
     def start(self) -> ProcessPoolExecutor:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
-                1, mp_context=multiprocessing.get_context("spawn"), initializer=worker.prepare
+                1,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=worker.prepare,
+                initargs=(os.getpid(),),
             )
             self._pid = self._pool.submit(os.getpid)
         return self._pool

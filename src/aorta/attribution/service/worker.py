@@ -18,13 +18,15 @@ _FAILURE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMem
 _BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers agents
 
 
-def prepare() -> None:
+def prepare(parent: int) -> None:
     """Load what every analysis needs, leave Ctrl-C to the parent, and neither outlive nor outrun it."""
     if os.nice(0) < _BEHIND_THE_ANSWERS:
         os.nice(_BEHIND_THE_ANSWERS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:  # it died while this process was starting, and no signal will come
+        os._exit(1)
     attribute(Evidence(tails=(LogTail(_FAILURE),)))  # compiles the patterns, 100 ms
 
 
