@@ -148,7 +148,8 @@ def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> Slurm
     directory = private_directory("slurm")
     directory.chmod(0o711)  # munge wants a socket that everybody could reach
     _write_keys(directory)
-    munge = Guarded(directory, _munged(directory))  # the last to stop: the directory goes with it
+    # The last to stop: the directory goes with it, and the controller writes its state there as it ends.
+    munge = Guarded(directory, _munged(directory), [_until_gone(_controllers_place(directory))])
     munge.wait_until((directory / "munge.sock").exists, "munged")
     kept = start_accounting(directory) if accounting else None
     _write_configuration(directory, message_timeout, kept)
@@ -161,9 +162,23 @@ def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> Slurm
     return cluster
 
 
+def _controllers_place(directory: Path) -> Path:
+    return Path(f"{directory}-controller")
+
+
+def _until_gone(place: Path) -> tuple[str, ...]:
+    """Waits for the end of whoever has this place, and no longer than a guard would."""
+    return (
+        "sh",
+        "-c",
+        'for _ in $(seq 250); do [ -e "$0" ] || exit 0; sleep 0.1; done',
+        str(place),
+    )
+
+
 def _started_controller(directory: Path, *options: str) -> Guarded:
     """With a place of its own: what it must remember when it is killed is in the cluster's."""
-    place = Path(f"{directory}-controller")
+    place = _controllers_place(directory)
     place.mkdir()
     slurm_conf = f"SLURM_CONF={directory / 'slurm.conf'}"
     return Guarded(place, ("env", slurm_conf, "slurmctld", "-D", *options))
