@@ -7,7 +7,7 @@ import pytest
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import launch_for, srun_options
-from aorta.runtimes.devices import gpu_options, shown_devices
+from aorta.runtimes.devices import gpu_options, shown_devices, visible_devices
 from aorta.runtimes.docker import DOCKER
 from aorta.runtimes.podman import PODMAN
 from launched import make_trial
@@ -100,6 +100,19 @@ def test_on_amd_hip_counts_anew_what_rocr_left_to_it(tmp_path: Path) -> None:
     (tmp_path / "kfd").touch()
     of_amd = {"CUDA_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0,1"}
     assert shown_devices(["4", "5"], tmp_path) == {**of_amd, "ROCR_VISIBLE_DEVICES": "4,5"}
+
+
+@pytest.mark.parametrize("node", ["nvidiactl", "kfd"])
+def test_a_slot_inside_a_slot_hands_out_the_devices_it_was_given(
+    node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / node).touch()
+    assert visible_devices(["0", "1"], tmp_path) == ["0", "1"]
+    for name, value in shown_devices(["4", "6", "7"], tmp_path).items():
+        monkeypatch.setenv(name, value)
+    assert visible_devices(["0", "1"], tmp_path) == ["4", "6", "7"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert visible_devices(["0", "1"], tmp_path) == []
 
 
 def test_amds_devices_come_with_the_groups_that_own_them(tmp_path: Path) -> None:

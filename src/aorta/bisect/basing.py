@@ -2,7 +2,6 @@
 
 import hashlib
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,11 +76,9 @@ def _made(
     )
     root.mkdir(parents=True, exist_ok=True)
     path = root / f"{key}.json"
-    path.touch(mode=0o600)  # a remote may carry a token
-    path.write_text(job.to_json(), encoding="utf-8")
+    argv = job.ordered(path)
     with (root / "made.txt").open("a", encoding="utf-8") as made:
         made.write(f"{target}\n")
-    argv = (sys.executable, "-m", "aorta.bisect.imaging", str(path))
     executor = run.request.executor()
     try:
         executor.start(TrialSpec(argv, root / "fetch", root, "fetch", environment=LOCAL))

@@ -7,7 +7,6 @@ import hashlib
 import json
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,11 +163,8 @@ class Images:
             self._base.environment.options,
             self._build_env,
         )
-        path = directory / "job.json"
-        path.touch(mode=0o600)  # variables may be secrets
-        path.write_text(job.to_json(), encoding="utf-8")
         return TrialSpec(
-            argv=(sys.executable, "-m", "aorta.bisect.imaging", str(path)),
+            argv=job.ordered(directory / "job.json"),
             trial_dir=directory,
             cwd=directory,
             environment=LOCAL,

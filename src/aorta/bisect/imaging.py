@@ -39,8 +39,11 @@ class ImageJob:
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+    def ordered(self, path: Path) -> tuple[str, ...]:
+        """The command that does it, told by a file that others may not read: its variables may be secrets."""
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        return (sys.executable, "-m", __name__, str(path))
 
 
 def main() -> None:

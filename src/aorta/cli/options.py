@@ -209,7 +209,8 @@ def _whole_number(text: str) -> int:
 def executor_from(given: dict[str, Any]) -> "Executor":
     """The executor that the options of `running_trials` describe."""
     from aorta.core.trial import Resources
-    from aorta.executors.choosing import Wishes, open_executor, visible_devices
+    from aorta.executors.choosing import Wishes, open_executor
+    from aorta.runtimes.devices import visible_devices
 
     resources = Resources(
         gpus=given["gpus_per_trial"],

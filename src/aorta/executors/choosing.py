@@ -3,7 +3,6 @@
 An entry point is a callable that takes `Wishes` and returns an `Executor`.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -75,12 +74,3 @@ def _refuse_what_one_machine_cannot_give(resources: Resources) -> None:
             f"--nodes {resources.nodes} and --tasks-per-node {resources.tasks_per_node} need a scheduler; "
             "add --executor slurm, or let the command start its own ranks"
         )
-
-
-def visible_devices(found: Sequence[str]) -> list[str]:
-    """The devices that may be used: what the caller was given, else all that were found."""
-    for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
-        given = os.environ.get(variable)
-        if given is not None:
-            return [device.strip() for device in given.split(",") if device.strip()]
-    return list(found)

@@ -166,9 +166,7 @@ def main() -> None:
     given = json.loads(os.environ.pop(LINE_VARIABLE))
     ticket = os.environ.pop(TICKET_VARIABLE)
     if parent := os.environ.pop(PARENT_VARIABLE, ""):
-        tree.die_with_parent(signal.SIGTERM)
-        if os.getppid() != int(parent):
-            return
+        tree.die_with_parent(int(parent), signal.SIGTERM)
     about = {"host": _host(), "node": os.environ.pop(NODE_VARIABLE, "") or _host()}
     addresses = [(str(host), int(port)) for host, port in given["addresses"]]
     try:

@@ -21,9 +21,11 @@ def adopt_orphans() -> None:
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with_parent(number: signal.Signals) -> None:
-    """Be sent this signal when the process that started this one is gone."""
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Be sent this signal when the process that started this one is gone; end here if it is gone already."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the kernel was told, and no signal will come
+        os._exit(1)
 
 
 def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, stderr: int) -> int:
@@ -34,9 +36,7 @@ def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, st
     if pid == 0:
         try:
             os.setsid()
-            die_with_parent(signal.SIGKILL)
-            if os.getppid() != keeper:
-                os._exit(1)
+            die_with_parent(keeper)
             _prepare(cwd, stdout, stderr)
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - running the user's command is the product
         except OSError as wrong:

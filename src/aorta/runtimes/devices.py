@@ -1,5 +1,6 @@
 """The GPUs of a machine: which of them a trial sees, and how a container engine lets them in."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,22 @@ def shown_devices(devices: Sequence[str], dev: Path = _DEV) -> dict[str, str]:
         "HIP_VISIBLE_DEVICES": left,
         "ROCR_VISIBLE_DEVICES": chosen,
     }
+
+
+def visible_devices(found: Sequence[str], dev: Path = _DEV) -> list[str]:
+    """The devices that this process was given, as `shown_devices` takes them; else all that were found."""
+    of_rocr, of_cuda = _given("ROCR_VISIBLE_DEVICES"), _given("CUDA_VISIBLE_DEVICES")
+    left = of_cuda if of_cuda is not None else _given("HIP_VISIBLE_DEVICES")
+    if left is None:
+        return list(found) if of_rocr is None else of_rocr
+    if of_rocr is None or not _is_amd(dev):
+        return left
+    return [of_rocr[int(n)] for n in left if n.isdigit() and int(n) < len(of_rocr)]
+
+
+def _given(variable: str) -> list[str] | None:
+    words = os.environ.get(variable)
+    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
 
 
 def names_devices(options: Sequence[str]) -> bool:

@@ -1,9 +1,7 @@
 """One analysis in a process of its own, so that a large log never slows the answers to agents."""
 
-import ctypes
 import os
 import signal
-import sys
 from dataclasses import dataclass
 
 from aorta.attribution.analysis import attribute
@@ -12,8 +10,8 @@ from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence, LogTail
 from aorta.attribution.opinion import Adviser, with_opinion
 from aorta.attribution.service.gathering import Told, gather
+from aorta.executors.tree import die_with_parent
 
-_SET_PARENT_DEATH_SIGNAL = 1
 _FAILURE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
 _BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers agents
 
@@ -23,10 +21,7 @@ def prepare(parent: int) -> None:
     if os.nice(0) < _BEHIND_THE_ANSWERS:
         os.nice(_BEHIND_THE_ANSWERS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:  # it died while this process was starting, and no signal will come
-        os._exit(1)
+    die_with_parent(parent)
     attribute(Evidence(tails=(LogTail(_FAILURE),)))  # compiles the patterns, 100 ms
 
 
