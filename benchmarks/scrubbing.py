@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
-from aorta.core.scrub import Kind, Scrubber
+from aorta.scrub.scrubber import Scrubber
+from aorta.scrub.secrets.findings import Kind
 
 CLEAN_LINES = (
     "step 12 loss 0.125 grad_norm=1e-4 [INFO] rank 3",

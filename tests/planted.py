@@ -8,7 +8,7 @@ import random
 import string
 from dataclasses import dataclass
 
-from aorta.core.scrub import Kind
+from aorta.scrub.secrets.findings import Kind
 
 _RANDOM = random.Random(20260101)
 _ALNUM = string.ascii_letters + string.digits

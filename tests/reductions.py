@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.registry.documents import dump_yaml
+from aorta.core.documents import dump_yaml
 from aorta_cli import Finished, aorta
 
 SURE = {"trials_per_candidate": 1, "k_of_n_to_count_as_reproducing": 1}

@@ -13,7 +13,9 @@ from aorta.bundle.errors import RefusedError
 from aorta.bundle.pack import prepare
 from aorta.bundle.policy import Policy
 from aorta.bundle.source import open_source
-from aorta.core.scrub import Scrubber, ScrubError, learn_file
+from aorta.scrub.files import learn_file
+from aorta.scrub.scrubber import Scrubber
+from aorta.scrub.structure import ScrubError
 from run_dirs import HF, reduce_dir
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError
 from aorta.core.oracle import (
     ExitCodeOracle,
@@ -18,7 +19,6 @@ from aorta.core.oracle import (
 )
 from aorta.core.outcome import Outcome
 from aorta.core.signature import signature_of
-from aorta.core.strict import StrictModel, validated
 from aorta.core.trial import Match, StreamEnd, TrialEnd
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError
 from aorta.core.oracle import Oracle, PythonOracle, classify
 from aorta.core.outcome import Outcome
-from aorta.core.strict import StrictModel, validated
 from aorta.core.trial import StreamEnd, TrialEnd
 
 _NO_OUTPUT = StreamEnd(Path("none"))

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aorta.core.documents import dump_yaml
 from aorta.core.errors import SpecError
-from aorta.registry.documents import MAX_BYTES, dump_yaml, load_document
+from aorta.registry.documents import MAX_BYTES, load_document
 
 
 def document(directory: Path, text: str | bytes, name: str = "spec.yaml") -> Path:

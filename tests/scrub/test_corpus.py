@@ -9,7 +9,9 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from aorta.core.scrub import PLACEHOLDER, Scrubber, learn_file, scrub_file
+from aorta.scrub.files import learn_file, scrub_file
+from aorta.scrub.scrubber import Scrubber
+from aorta.scrub.secrets.findings import PLACEHOLDER
 from planted import CORPUS, Planted
 
 EACH = pytest.mark.parametrize("planted", CORPUS, ids=lambda planted: planted.name)

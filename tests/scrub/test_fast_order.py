@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.scrub import addresses, known, paths, veils
-from aorta.core.scrub.known import KnownValues
-from aorta.core.secrets import shapes
-from aorta.core.secrets.findings import Kind
-from aorta.core.secrets.hints import Hinted
+from aorta.scrub import addresses, known, paths, veils
+from aorta.scrub.known import KnownValues
+from aorta.scrub.secrets import shapes
+from aorta.scrub.secrets.findings import Kind
+from aorta.scrub.secrets.hints import Hinted
 from planted import CORPUS
 
 LINES = [line for planted in CORPUS for line in planted.line.splitlines()]

@@ -7,14 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.scrub import (
-    PLACEHOLDER,
-    Rules,
-    Scrubber,
-    learn_document,
-    scrub_document,
-    scrub_file,
-)
+from aorta.scrub.files import scrub_file
+from aorta.scrub.scrubber import Rules, Scrubber
+from aorta.scrub.secrets.findings import PLACEHOLDER
+from aorta.scrub.structure import learn_document, scrub_document
 from planted import CORPUS
 
 PLANTED = st.sampled_from([planted for planted in CORPUS if "\n" not in planted.line])

@@ -8,21 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
+from aorta.core.documents import Loader
 from aorta.core.errors import UsageError
-from aorta.core.scrub import (
-    Identity,
-    Kind,
-    Rules,
-    Scrubber,
-    ScrubError,
-    learn_document,
-    learn_file,
-    scrub_document,
-    scrub_file,
-    split_patterns,
-)
-from aorta.core.secrets.keywords import announces_secret, may_announce_secret
-from aorta.core.yaml_rules import Loader
+from aorta.scrub.files import learn_file, scrub_file
+from aorta.scrub.patterns import split_patterns
+from aorta.scrub.scrubber import Identity, Rules, Scrubber
+from aorta.scrub.secrets.findings import Kind
+from aorta.scrub.secrets.keywords import announces_secret, may_announce_secret
+from aorta.scrub.structure import ScrubError, learn_document, scrub_document
 
 TOKEN = "a1B2c3D4e5F6g7H8i9J0"
 

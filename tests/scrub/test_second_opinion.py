@@ -4,7 +4,7 @@ import pytest
 from detect_secrets.core.scan import scan_line
 from detect_secrets.settings import transient_settings
 
-from aorta.core.scrub import Scrubber
+from aorta.scrub.scrubber import Scrubber
 from planted import CORPUS, Planted
 
 _PLUGINS = (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from aorta.core.documents import dump_yaml
 from aorta.core.errors import RegistryError, SpecError
-from aorta.registry.documents import dump_yaml
 from aorta.triage.recipe import (
     Cell,
     Confound,

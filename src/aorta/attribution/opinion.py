@@ -13,7 +13,7 @@ from http.client import HTTPException
 from typing import Any
 
 from aorta.attribution.nouns import Advice, Attribution
-from aorta.core.scrub import Scrubber
+from aorta.scrub.scrubber import Scrubber
 
 _AGREEMENT = 0.05  # what the word of a model is worth
 _MOST_WORDS = 500

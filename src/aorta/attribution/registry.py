@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
-from aorta.core.strict import StrictModel, validated
 
 BUILT_IN = "patterns.toml"
 _SHORTEST_TRIGGER = 4  # shorter literals would be found everywhere and make the fast pass slow

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.core import secrets
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.scrub import secrets
 
 RunGit = Callable[[Sequence[str]], "GitAnswer"]
 """Runs `git ARGUMENTS...` in the repository."""

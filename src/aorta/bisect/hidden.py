@@ -7,10 +7,10 @@ from typing import Any
 from aorta.bisect.findings import Findings
 from aorta.bisect.inside import Inside
 from aorta.bisect.verb import Run
-from aorta.core.secrets import safe_value
 from aorta.core.trial import Environment
 from aorta.engine.snapshots import is_captured, snapshot_of
 from aorta.probe.difference import differences
+from aorta.scrub.secrets import safe_value
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from aorta.bisect.levels import Levels
+from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Classified, MetricOracle
 from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.strict import validated
 from aorta.core.trial import TrialEnd, Watch
 from aorta.engine import events
 from aorta.engine.events import Event

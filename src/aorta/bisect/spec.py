@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from aorta.bisect.metric import MeasuredMetric
+from aorta.core.documents import StrictModel, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
 from aorta.core.oracle import Oracle
-from aorta.core.strict import StrictModel, validated
 from aorta.core.trial import RuntimeKind
 from aorta.registry.documents import load_document
 

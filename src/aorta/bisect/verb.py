@@ -26,9 +26,9 @@ from aorta.core.point import Point
 from aorta.core.trial import LOCAL
 from aorta.engine.drive import Budget
 from aorta.engine.events import Listener
-from aorta.engine.pictures import Weights
 from aorta.engine.rundir import PRIVATE, write_atomically, write_json
 from aorta.executors import Executor
+from aorta.search.belief import Weights
 from aorta.search.bisection import TimelineBisection
 
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})

@@ -19,9 +19,9 @@ from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
-from aorta.engine.progress import PlainProgress
 from aorta.engine.records import TrialRecord
 from aorta.search.bisection import TimelineBisection
+from aorta.views.lines import PlainProgress
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

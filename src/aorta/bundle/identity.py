@@ -4,7 +4,7 @@ import getpass
 import socket
 from pathlib import Path
 
-from aorta.core.scrub import Identity
+from aorta.scrub.scrubber import Identity
 
 _REMOTE_OR_DATA = (
     "nfs",

@@ -6,8 +6,8 @@ from typing import Literal
 from pydantic import Field
 
 from aorta.bundle.errors import BundleError
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError
-from aorta.core.strict import StrictModel, validated
 from aorta.version import __version__
 
 MANIFEST = "manifest.json"

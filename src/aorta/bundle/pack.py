@@ -21,18 +21,10 @@ from aorta.bundle.ship import SHIP, updated_ship
 from aorta.bundle.source import Source, open_source
 from aorta.bundle.tarball import Entry, write_tarball
 from aorta.core.names import slug
-from aorta.core.scrub import (
-    Rules,
-    ScrubbedFile,
-    Scrubber,
-    ScrubError,
-    Span,
-    count_groups,
-    is_text,
-    learn_file,
-    scrub_file,
-)
 from aorta.engine.rundir import write_atomically
+from aorta.scrub.files import ScrubbedFile, is_text, learn_file, scrub_file
+from aorta.scrub.scrubber import Rules, Scrubber, Span, count_groups
+from aorta.scrub.structure import ScrubError
 
 _MOST_IN_ONE_SECOND = 1000
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import Field
 
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import UsageError
-from aorta.core.scrub import split_patterns
-from aorta.core.strict import StrictModel, validated
 from aorta.registry.documents import load_document
+from aorta.scrub.patterns import split_patterns
 
 
 class Policy(StrictModel):

@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from aorta.core.scrub import Kind, Span
+from aorta.scrub.scrubber import Span
+from aorta.scrub.secrets.findings import Kind
 
 _CONTEXT = 40
 

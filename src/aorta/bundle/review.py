@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from aorta.bundle.pack import PackedFile, Prepared
-from aorta.core.scrub import Kind, Span
+from aorta.scrub.scrubber import Span
+from aorta.scrub.secrets.findings import Kind
 
 
 def review_lines(prepared: Prepared) -> Iterator[str]:

@@ -111,7 +111,7 @@ def _request(given: dict[str, Any]) -> "Request":
     from aorta.bisect.verb import Request
     from aorta.bisect.watching import a_line_a_trial, short, stderr_say
     from aorta.engine.drive import Budget
-    from aorta.engine.pictures import BeliefPicture
+    from aorta.views.pictures import BeliefPicture
 
     prefix, resume = _prefix(given)
     picture = BeliefPicture()
@@ -157,7 +157,7 @@ def _spec(given: dict[str, Any]) -> "BisectSpec":
     """The spec file, with what the command line says on top of it."""
     from aorta.bisect.metric import metric_named
     from aorta.bisect.spec import BisectSpec, load_spec
-    from aorta.core.strict import validated
+    from aorta.core.documents import validated
 
     spec = load_spec(given["spec_file"]) if given["spec_file"] else BisectSpec()
     oracle = options.oracle_from(given)
@@ -227,7 +227,7 @@ def _package_name(directory: Path) -> str:
 
 def _containers(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
     from aorta.bisect.spec import ContainersSpec
-    from aorta.core.strict import validated
+    from aorta.core.documents import validated
 
     names = (
         "family",

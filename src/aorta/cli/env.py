@@ -81,7 +81,7 @@ def _refuse_beside_diff(output: Path | None, field: str | None) -> None:
 
 
 def _write(snapshot: "EnvSnapshot", place: Path) -> None:
-    from aorta.probe.store import write_snapshot
+    from aorta.engine.snapshots import write_snapshot
 
     try:
         write_snapshot(snapshot, place)

@@ -12,9 +12,9 @@ from aorta.core.errors import AortaError, UsageError
 if TYPE_CHECKING:  # pydantic costs more than all of click: not for a help text
     from aorta.core.oracle import Oracle
     from aorta.engine.events import Listener
-    from aorta.engine.pictures import Picture
-    from aorta.engine.progress import Describe
     from aorta.executors import Executor
+    from aorta.views.lines import Describe
+    from aorta.views.pictures import Picture
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -91,7 +91,7 @@ def views(
     each: "Callable[[Listener], Listener]" = lambda view: view,
 ) -> "list[Listener]":
     """Everything that shows a run while it goes on, as `talking` and `watchable` ask for. `each` may wrap a view."""
-    from aorta.engine.progress import describe_values, progress_for
+    from aorta.views.lines import describe_values, progress_for
 
     shown = progress_for(
         describe or describe_values,
@@ -190,8 +190,8 @@ def oracle_from(given: dict[str, Any]) -> "Oracle | None":
 
 
 def _validated(content: dict[str, Any]) -> "Oracle":
+    from aorta.core.documents import StrictModel, validated
     from aorta.core.oracle import Oracle
-    from aorta.core.strict import StrictModel, validated
 
     class OracleOptions(StrictModel):
         oracle: Oracle

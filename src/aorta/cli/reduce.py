@@ -106,8 +106,8 @@ def _take_up(given: dict[str, Any]) -> None:
 
 
 def _overrides(given: dict[str, Any]) -> "Overrides":
-    from aorta.core.scrub import split_patterns
     from aorta.reduce.plan import NO_MITIGATION, Overrides
+    from aorta.scrub.patterns import split_patterns
 
     names = [name.strip() for name in given["mitigations"].split(",") if name.strip()]
     environment = given["environment"]
@@ -132,8 +132,8 @@ def _ticket(given: dict[str, Any]) -> str | None:
 
 
 def _run(plan: "ReducePlan", given: dict[str, Any]) -> "ReduceReport":
-    from aorta.engine.pictures import AxesPicture
     from aorta.reduce.running import Place, reduce_workload, rehearse
+    from aorta.views.pictures import AxesPicture
 
     listeners = options.views(given, AxesPicture())
     resume = given["resume"]

@@ -11,7 +11,7 @@ from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
-    from aorta.workloads.running import RunPlan, RunReport
+    from aorta.run.running import RunPlan, RunReport
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -47,7 +47,7 @@ def command(**given: Any) -> None:
         return
     report = _run(plan, given)
     if given["as_json"]:
-        from aorta.workloads.running import SCHEMA
+        from aorta.run.running import SCHEMA
 
         print_json(SCHEMA, report.to_json())
     else:
@@ -58,7 +58,7 @@ def command(**given: Any) -> None:
 def _plan(given: dict[str, Any]) -> "RunPlan":
     from aorta.registry.environments import get_environment
     from aorta.registry.mitigations import get_mitigation
-    from aorta.workloads.running import RunPlan
+    from aorta.run.running import RunPlan
     from aorta.workloads.trial import WorkloadRequest
 
     command_line = list(given["command_line"])
@@ -80,8 +80,8 @@ def _plan(given: dict[str, Any]) -> "RunPlan":
 
 
 def _run(plan: "RunPlan", given: dict[str, Any]) -> "RunReport":
-    from aorta.engine.pictures import TrialsPicture
-    from aorta.workloads.running import run_trials
+    from aorta.run.running import run_trials
+    from aorta.views.pictures import TrialsPicture
 
     resume = given["resume"]
     return run_trials(

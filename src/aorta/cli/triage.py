@@ -157,8 +157,8 @@ def _recipe(given: dict[str, Any]) -> "Recipe":
 
 
 def _run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> "Finished":
-    from aorta.engine.pictures import CellsPicture
     from aorta.triage.running import run_recipe, without_single_verdicts
+    from aorta.views.pictures import CellsPicture
 
     listeners = options.views(given, CellsPicture(), each=without_single_verdicts)
     return run_recipe(recipe, settings, lambda: options.executor_from(given), listeners)

@@ -21,9 +21,9 @@ _NO_ANSWER = {
 
 
 def run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> None:
-    from aorta.engine.pictures import StacksPicture
     from aorta.triage.optimize import optimize
     from aorta.triage.stack_plan import Goal, plan_stacks
+    from aorta.views.pictures import StacksPicture
 
     goal = Goal(given["sets"], given["max_rate"])
     if given["dry_run"]:

@@ -15,11 +15,11 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from aorta.core.documents import StrictModel
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Outcome
 from aorta.core.signature import Signature, normalise, signature_of
-from aorta.core.strict import StrictModel
 from aorta.core.trial import TrialEnd, Watch, WatchedPattern
 
 Stream = Literal["stdout", "stderr", "both"]

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.core.atomic import write_whole
 from aorta.core.errors import InfrastructureError, ResumeError, UsageError
+from aorta.engine.atomic import write_whole
 from aorta.version import __version__
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships

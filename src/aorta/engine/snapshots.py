@@ -6,6 +6,7 @@ cannot be taken there is an honest placeholder with the reason, never the host's
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
+from aorta.engine.atomic import write_whole
 from aorta.executors import Executor
 from aorta.probe import collect_env
 from aorta.probe.inside import probe_argv, probe_mount
 from aorta.probe.machine import Machine
+from aorta.probe.snapshot import EnvSnapshot
 
 SNAPSHOT_SECONDS = 60.0
 _CONTAINERS = frozenset({RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS})
@@ -103,3 +106,16 @@ def _reason(end: TrialEnd) -> str:
     said = [line for line in end.stderr.tail.splitlines() if line.strip()]
     words = f": {said[-1].strip()[:200]}" if said else ""
     return f"taking the snapshot inside it ended with exit {end.exit_code}{words}"
+
+
+def write_snapshot(snapshot: EnvSnapshot, path: Path) -> None:
+    """Write env.json whole or not at all, making its directory; `-` is stdout. Raises OSError."""
+    if str(path) == "-":
+        sys.stdout.write(snapshot.to_json())
+        sys.stdout.flush()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, not replaced
+        path.write_text(snapshot.to_json(), encoding="utf-8")
+        return
+    write_whole(path, snapshot.to_json(), durable=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aorta.attribution.documents import SCHEMA
-from aorta.core.atomic import write_whole
+from aorta.engine.atomic import write_whole
 from aorta.launch.decide import LastWords
 from aorta.launch.draft import draft_spec
 from aorta.launch.logs import CycleDir

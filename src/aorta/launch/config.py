@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import Field, field_validator
 
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
-from aorta.core.strict import StrictModel, validated
 
 Aggregation = Literal["any", "all"]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.core.atomic import write_whole
+from aorta.engine.atomic import write_whole
 from aorta.launch.logs import CycleDir
 from aorta.launch.nouns import Ending, Evidence, RankEnd, Start, Verdict
 from aorta.version import __version__

@@ -1,22 +1,16 @@
-"""`python -m aorta.probe [FILE|-]`: env.json from inside a container that has a Python and nothing else."""
+"""`python -m aorta.probe`: env.json on stdout, from inside a container that has a Python and nothing else."""
 
 import sys
-from pathlib import Path
 
 from aorta.probe.collect import collect_env
-from aorta.probe.store import write_snapshot
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) > 1:
-        print("usage: python -m aorta.probe [FILE|-]", file=sys.stderr)
+    if arguments:
+        print("usage: python -m aorta.probe", file=sys.stderr)
         return 2
-    place = Path(arguments[0] if arguments else "-")
-    try:
-        write_snapshot(collect_env(), place)
-    except OSError as wrong:
-        print(f"aorta: {place}: cannot be written: {wrong.strerror}", file=sys.stderr)
-        return 1
+    sys.stdout.write(collect_env().to_json())
+    sys.stdout.flush()
     return 0
 
 

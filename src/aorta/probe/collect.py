@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from aorta.core.secrets import without_secrets
 from aorta.probe.amd import amd_gpus
 from aorta.probe.containers import probe_docker, probe_runtime_context
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
@@ -23,6 +22,7 @@ from aorta.probe.platform import platform_here
 from aorta.probe.rocm import probe_hip, probe_hipblaslt, probe_rocm, probe_system_health
 from aorta.probe.snapshot import EnvSnapshot
 from aorta.probe.variables import probe_env_vars
+from aorta.scrub.secrets import without_secrets
 
 Probe = Callable[[Machine], Finding]
 

@@ -1,9 +1,9 @@
 """The known environment variables, as this process has them. Secrets never enter."""
 
-from aorta.core.secrets import safe_value
 from aorta.probe.finding import Finding
 from aorta.probe.machine import Machine
 from aorta.registry.variables import KNOWN_VARIABLES
+from aorta.scrub.secrets import safe_value
 
 _MAX_VALUE = 4096
 

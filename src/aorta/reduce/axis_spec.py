@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from aorta.core.axis import Strategy
+from aorta.core.documents import StrictModel
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
-from aorta.core.strict import StrictModel
 
 Number = int | float
 Count = Annotated[int, Field(ge=1)]

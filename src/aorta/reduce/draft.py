@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aorta.core.documents import dump_yaml
 from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import CANNOT_EXECUTE, checked_pattern
 from aorta.core.signature import error_line_of
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
 from aorta.reduce.proposals import Proposal, proposal_for
-from aorta.registry.documents import dump_yaml
 
 _LONGEST_PATTERN = 160
 _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.core.scrub import Scrubber, is_text, learn_file, scrub_file
+from aorta.core.documents import dump_yaml
 from aorta.engine.records import TrialRecord
 from aorta.engine.rundir import RunDir, fresh_dir, write_atomically
 from aorta.reduce.disk import writing
@@ -15,7 +15,8 @@ from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport
 from aorta.reduce.ship import ship_text, unfinished_ship
 from aorta.reduce.shrunken import ENV, Reproducer
-from aorta.registry.documents import dump_yaml
+from aorta.scrub.files import is_text, learn_file, scrub_file
+from aorta.scrub.scrubber import Scrubber
 from aorta.version import __version__
 from aorta.workloads.ranks import RANK_LOGS, rank_logs
 

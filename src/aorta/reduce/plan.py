@@ -10,7 +10,6 @@ from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.scrub import Rules, Scrubber
 from aorta.engine.drive import Budget
 from aorta.engine.judge import Judge, Judges, KOfN
 from aorta.engine.sequential import SequentialJudges
@@ -21,6 +20,7 @@ from aorta.reduce.observing import GatedOracle
 from aorta.reduce.spec import SpecFile, read_spec
 from aorta.registry.environments import get_environment
 from aorta.registry.mitigations import get_mitigation
+from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.workloads.discovery import COMMAND, check_workload, load_workload
 from aorta.workloads.ranks import ANY_RANK, of_ranks
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment

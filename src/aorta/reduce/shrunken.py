@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from aorta.core.documents import dump_yaml
 from aorta.core.point import Point
 from aorta.core.trial import RuntimeKind
 from aorta.reduce.disk import writing
@@ -17,7 +18,6 @@ from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import place_all
 from aorta.reduce.plan import ReducePlan
-from aorta.registry.documents import dump_yaml
 
 SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
 WORKLOAD = "workload"

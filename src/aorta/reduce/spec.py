@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from aorta.core.documents import StrictModel, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
-from aorta.core.strict import StrictModel, validated
 from aorta.reduce.axis_spec import AxisSpec
 from aorta.registry.documents import load_document
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, which_ranks

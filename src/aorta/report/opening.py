@@ -15,12 +15,13 @@ from aorta.bundle.identity import this_site
 from aorta.bundle.layouts import LAYOUTS
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Outcome, Tally
-from aorta.core.scrub import Rules, Scrubber, learn_document, scrub_document
 from aorta.engine.journal import read_records
 from aorta.engine.records import TrialRecord
 from aorta.engine.rundir import RunDir
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
+from aorta.scrub.scrubber import Rules, Scrubber
+from aorta.scrub.structure import learn_document, scrub_document
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")

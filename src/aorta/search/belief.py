@@ -27,6 +27,9 @@ Prior = Sequence[tuple[int, float]]
 
 EVERY_CHANGE_ALIKE: Prior = ((0, 1.0),)
 
+Weights = Callable[[], Sequence[tuple[int, int, float]]]
+"""What is believed now: `(first candidate, one past the last, weight of each)`."""
+
 _T = TypeVar("_T")
 
 _SCENARIOS_KEPT = 32

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aorta.core.documents import validated
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.oracle import Oracle
-from aorta.core.strict import validated
 from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
 from aorta.triage.flags import Flags, build_recipe_from_flags, names_of
 from aorta.triage.plan import NONE

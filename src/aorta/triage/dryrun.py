@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aorta.core.durations import show_duration
 from aorta.core.point import Point
-from aorta.core.secrets import safe_value
+from aorta.scrub.secrets import safe_value
 from aorta.triage.plan import Plan, PlannedCell
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import slug
-from aorta.core.secrets import safe_value
 from aorta.core.trial import Environment
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
 from aorta.executors import Executor
+from aorta.scrub.secrets import safe_value
 from aorta.triage.markdown import matrix_markdown
 from aorta.triage.matrix import SCHEMA, Matrix
 from aorta.triage.plan import Plan, PlannedCell

@@ -6,9 +6,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.core.names import slug
-from aorta.core.strict import validated
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
     Recipe,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aorta.core.outcome import Tally
-from aorta.core.secrets import safe_value
 from aorta.core.stats import wilson
 from aorta.engine.events import Ending
+from aorta.scrub.secrets import safe_value
 from aorta.triage.cells import CellStats
 from aorta.triage.comparing import ALPHA, Call, Caps, Comparison, can_settle, compare_all
 from aorta.triage.controls import Controls

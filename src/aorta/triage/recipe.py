@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from aorta.core.documents import StrictModel, dump_yaml, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.layers import stack_mitigations
 from aorta.core.names import check_variable, is_path_safe
-from aorta.core.strict import StrictModel, validated
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.registry.documents import dump_yaml, load_document
+from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, environment_catalogue
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.workloads.base import RESERVED_PREFIX

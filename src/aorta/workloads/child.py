@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from aorta.core.atomic import write_whole
+from aorta.engine.atomic import write_whole
 from aorta.version import __version__
 from aorta.workloads.base import RESERVED_PREFIX, Workload, WorkloadResult
 from aorta.workloads.discovery import load_workload

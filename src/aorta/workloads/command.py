@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import field_validator, model_validator
 
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import UsageError
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
-from aorta.core.strict import StrictModel, validated
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, which_ranks
 
 SHELL = ("/bin/bash", "-c")

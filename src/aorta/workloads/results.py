@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from aorta.core.atomic import write_whole
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Outcome
-from aorta.core.strict import StrictModel, validated
 from aorta.core.trial import TrialEnd
+from aorta.engine.atomic import write_whole
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase

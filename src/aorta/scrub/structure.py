@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aorta.core.errors import AortaError
-from aorta.core.scrub.addresses import is_generic, is_public_domain
-from aorta.core.scrub.scrubber import Scrubber, Span
-from aorta.core.scrub.shell import with_quoted_placeholders
-from aorta.core.secrets.findings import PLACEHOLDER, Kind
-from aorta.core.secrets.keywords import (
+from aorta.core.names import path_of
+from aorta.scrub.addresses import is_generic, is_public_domain
+from aorta.scrub.scrubber import Scrubber, Span
+from aorta.scrub.secrets.findings import PLACEHOLDER, Kind
+from aorta.scrub.secrets.keywords import (
     announces_secret,
     is_dense,
     is_secret_value,
     may_announce_secret,
 )
-from aorta.core.secrets.vocabulary import HOST_NAMES, USER_NAMES
-from aorta.core.strict import path_of
+from aorta.scrub.secrets.vocabulary import HOST_NAMES, USER_NAMES
+from aorta.scrub.shell import with_quoted_placeholders
 
 Path = tuple[int | str, ...]
 

@@ -9,7 +9,7 @@ from aorta.core.durations import show_duration
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
-from aorta.engine.pictures import Picture
+from aorta.views.pictures import Picture
 
 Describe = Callable[[Point], str]
 
@@ -83,7 +83,7 @@ def progress_for(
     if quiet:
         return []
     if sys.stderr.isatty() and not verbose:
-        from aorta.engine.terminal import TerminalProgress
+        from aorta.views.terminal import TerminalProgress
 
         return [TerminalProgress(describe, picture=picture)]
     return [PlainProgress(describe, verbose=verbose)]

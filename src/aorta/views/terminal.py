@@ -12,8 +12,8 @@ from aorta.core.durations import show_duration
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event
-from aorta.engine.pictures import Picture
-from aorta.engine.progress import Describe
+from aorta.views.lines import Describe
+from aorta.views.pictures import Picture
 
 _COLOURS = {"reproduced": "red", "clean": "green", "other": "yellow", "error": "magenta"}
 _RECENT = 6

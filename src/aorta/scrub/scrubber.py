@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from aorta.core.scrub.addresses import addresses_in, hosts_in, is_generic
-from aorta.core.scrub.known import KnownValues
-from aorta.core.scrub.paths import paths_in, users_in
-from aorta.core.scrub.patterns import compiled, patterns_in
-from aorta.core.scrub.placeholders import Placeholders, as_file_name
-from aorta.core.scrub.veils import unveiled
-from aorta.core.secrets.findings import GROUPS, Finding, Kind, settled
-from aorta.core.secrets.shapes import secrets_in
+from aorta.scrub.addresses import addresses_in, hosts_in, is_generic
+from aorta.scrub.known import KnownValues
+from aorta.scrub.paths import paths_in, users_in
+from aorta.scrub.patterns import compiled, patterns_in
+from aorta.scrub.placeholders import Placeholders, as_file_name
+from aorta.scrub.secrets.findings import GROUPS, Finding, Kind, settled
+from aorta.scrub.secrets.shapes import secrets_in
+from aorta.scrub.veils import unveiled
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go

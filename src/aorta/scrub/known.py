@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-from aorta.core.scrub.addresses import is_generic
-from aorta.core.scrub.index import ValueIndex
-from aorta.core.secrets.findings import Finding, Kind
+from aorta.scrub.addresses import is_generic
+from aorta.scrub.index import ValueIndex
+from aorta.scrub.secrets.findings import Finding, Kind
 
 _NAMES = frozenset({Kind.HOST, Kind.USER})
 _WORTH_AN_INDEX = 1 << 20  # characters times values: below it the index costs more than it saves

@@ -8,16 +8,16 @@ which counts both on one corpus). It is used in the tests as the second opinion.
 import re
 from collections.abc import Iterator, Sequence
 
-from aorta.core.secrets.findings import Finding, Kind
-from aorta.core.secrets.hints import hinted, hinted_in_line, occurrences
-from aorta.core.secrets.keywords import (
+from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.hints import hinted, hinted_in_line, occurrences
+from aorta.scrub.secrets.keywords import (
     announces_secret,
     is_dense,
     is_secret_value,
     is_worth_hiding,
     may_announce_secret,
 )
-from aorta.core.secrets.vocabulary import words
+from aorta.scrub.secrets.vocabulary import words
 
 _LEFT = r"(?<![A-Za-z0-9])"
 _PROVIDERS: tuple[str, ...] = (

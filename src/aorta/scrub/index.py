@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from aorta.core.secrets.hints import folded_in_place
+from aorta.scrub.secrets.hints import folded_in_place
 
 _KEY = 16  # so many characters of a value are looked for; the rest is compared where they stand
 _ALSO_THE_SAME = str.maketrans(

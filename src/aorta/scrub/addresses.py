@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.core.secrets.findings import Finding, Kind
-from aorta.core.secrets.hints import hinted, hinted_in_line, lines_at
-from aorta.core.secrets.vocabulary import (
+from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.hints import hinted, hinted_in_line, lines_at
+from aorta.scrub.secrets.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
     MONTHS,

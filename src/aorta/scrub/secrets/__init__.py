@@ -6,9 +6,9 @@ because the snapshot is also taken inside containers.
 
 import re
 
-from aorta.core.secrets.findings import settled
-from aorta.core.secrets.keywords import announces_secret, is_dense, may_announce_secret
-from aorta.core.secrets.shapes import secrets_in
+from aorta.scrub.secrets.findings import settled
+from aorta.scrub.secrets.keywords import announces_secret, is_dense, may_announce_secret
+from aorta.scrub.secrets.shapes import secrets_in
 
 REDACTED = "<redacted>"
 _UNBROKEN = re.compile(r"[A-Za-z0-9+=]{32,}")

@@ -10,7 +10,7 @@ from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose, Value
 from aorta.engine import events
 from aorta.engine.events import Event
-from aorta.engine.pictures import AxesPicture, BeliefPicture, CellsPicture, Picture, TrialsPicture
+from aorta.views.pictures import AxesPicture, BeliefPicture, CellsPicture, Picture, TrialsPicture
 from report_runs import trial
 
 REPRODUCES, DOES_NOT = Verdict(True, Tally(reproduced=1)), Verdict(False, Tally(clean=1))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from aorta.core.atomic import write_whole
+from aorta.engine.atomic import write_whole
 from aorta_cli import ROOT, environ
 
 WRITER = """
 import sys
 from pathlib import Path
-from aorta.core.atomic import write_whole
+from aorta.engine.atomic import write_whole
 number = 0
 while True:
     number += 1
@@ -105,10 +105,10 @@ def test_a_long_name_and_a_missing_directory(tmp_path: Path) -> None:
 
 def test_it_costs_a_user_process_no_import_that_it_does_not_have_already() -> None:
     script = (
-        "import sys, os, pathlib, contextlib; before = set(sys.modules); import aorta.core.atomic; "
+        "import sys, os, pathlib, contextlib; before = set(sys.modules); import aorta.engine.atomic; "
         "print(sorted(name for name in set(sys.modules) - before))"
     )
     done = subprocess.run(
         (sys.executable, "-c", script), env=environ(), cwd=ROOT, capture_output=True, text=True
     )
-    assert done.stdout == "['aorta', 'aorta.core', 'aorta.core.atomic', 'aorta.version']\n"
+    assert done.stdout == "['aorta', 'aorta.engine', 'aorta.engine.atomic', 'aorta.version']\n"

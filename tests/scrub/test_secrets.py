@@ -2,7 +2,7 @@
 
 import pytest
 
-from aorta.core.secrets import REDACTED, safe_value, without_secrets
+from aorta.scrub.secrets import REDACTED, safe_value, without_secrets
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ know nothing else.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from aorta.core.outcome import Outcome, Tally
@@ -13,6 +13,7 @@ from aorta.core.point import Purpose, Value
 from aorta.core.stats import wilson
 from aorta.engine import events
 from aorta.engine.events import Event
+from aorta.search.belief import Weights
 
 _BLOCKS, _ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
 _MARKS = {Outcome.REPRODUCED: "●", Outcome.CLEAN: "○", Outcome.OTHER: "◇", Outcome.ERROR: "✕"}
@@ -130,10 +131,6 @@ class StacksPicture:
             fitted(f"{size:>3} together {''.join(marks[works] for works in judged)}", width)
             for size, judged in sorted(self._judged.items())[:_MOST_ROWS]
         ]
-
-
-Weights = Callable[[], Sequence[tuple[int, int, float]]]
-"""What is believed now: `(first candidate, one past the last, weight of each)`."""
 
 
 class BeliefPicture:

@@ -1,6 +1,6 @@
 """Stable stand-ins: one value has one placeholder wherever it appears, and nothing maps back."""
 
-from aorta.core.secrets.findings import PLACEHOLDER, Kind
+from aorta.scrub.secrets.findings import PLACEHOLDER, Kind
 
 
 class Placeholders:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aorta.core.errors import UsageError
-from aorta.core.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.findings import Finding, Kind
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _ANY_RUN, _ANY_ONE = r"[^\s\"'<>]*", r"[^\s\"'<>]"

@@ -2,7 +2,7 @@
 
 import re
 
-from aorta.core.secrets.findings import PLACEHOLDER
+from aorta.scrub.secrets.findings import PLACEHOLDER
 
 _STEP = re.compile(
     rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?P<skip>\\.)|(?P<quote>[\"'])|\n|.", re.DOTALL

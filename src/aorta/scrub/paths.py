@@ -6,9 +6,9 @@ Relative names stay: they are what makes a log readable. A project name inside o
 import re
 from collections.abc import Iterator, Sequence
 
-from aorta.core.secrets.findings import Finding, Kind
-from aorta.core.secrets.hints import hinted_in_line
-from aorta.core.secrets.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
+from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.hints import hinted_in_line
+from aorta.scrub.secrets.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 _PUBLIC = re.compile(
     r"/(?:usr|bin|sbin|lib|lib32|lib64|libx32|etc|proc|sys|dev|boot|run)(?:/|\Z)"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from aorta.core.secrets.vocabulary import (
+from aorta.scrub.secrets.vocabulary import (
     ALWAYS_SECRET,
     ALWAYS_SECRET_PAIRS,
     POINTS_AT_A_SECRET,

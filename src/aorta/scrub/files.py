@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from aorta.core.scrub.scrubber import Scrubber, Span, count_groups
-from aorta.core.scrub.shell import with_quoted_placeholders
-from aorta.core.scrub.structure import ScrubError, learn_document, scrub_document
-from aorta.core.yaml_rules import Dumper, Loader
+from aorta.core.documents import Dumper, Loader
+from aorta.scrub.scrubber import Scrubber, Span, count_groups
+from aorta.scrub.shell import with_quoted_placeholders
+from aorta.scrub.structure import ScrubError, learn_document, scrub_document
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL = (".sh", ".bash")

@@ -1,0 +1,315 @@
+"""The one strict reader of the documents users write, YAML or JSON, and the writer whose text it reads back.
+
+YAML is read by the rules of its version 1.2: `on` and `12:30` are text, `1e-3` is a number, dates are text. Keys are
+text and stand once. A document that is too deep, doubled or damaged is refused in one line that says where; so is one
+whose keys are not those of its model: unknown keys are refused, nothing is coerced. Files are opened elsewhere.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from aorta.core.errors import AortaError, SpecError
+from aorta.core.names import path_of
+
+MAX_DEPTH = 60
+MAX_VALUES = 200_000  # aliases can make a small file stand for a very large one
+
+Format = Literal["yaml", "json"]
+ModelT = TypeVar("ModelT", bound="StrictModel")
+
+_SECRET_WORDS = ("env", "token", "password", "secret", "key")
+
+
+def parse_document(text: str, format: Format, *, where: str) -> object:  # noqa: A002 - it is the format
+    """What the text says, in dicts, lists, strings, numbers, booleans and None."""
+    try:
+        document = _from_json(text, where) if format == "json" else _from_yaml(text, where)
+        _check(document, where)
+    except RecursionError:
+        raise SpecError(f"is nested deeper than {MAX_DEPTH} levels", where=where) from None
+    return document
+
+
+def dump_yaml(document: object) -> str:
+    """YAML that `parse_document` reads back as the same values. Keys keep their order."""
+    return yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+# -- what its keys mean ---------------------------------------------------------------------------
+
+
+class StrictModel(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
+    )
+
+
+def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> ModelT:
+    """`data` as `model`, or one SpecError that names the file, the path, what was found and what was expected."""
+    if not isinstance(data, Mapping):
+        raise SpecError(
+            f"found {_kind(data)}, expected a mapping of keys to values", where=_where(file, at)
+        )
+    try:
+        return model.model_validate(data)
+    except ValidationError as wrong:
+        raise _as_spec_error(wrong, file, at) from None
+
+
+def _as_spec_error(wrong: ValidationError, file: str, at: str) -> SpecError:
+    problems = wrong.errors(include_url=False)
+    first = problems[0]
+    message = _message(first, problems)
+    location = tuple(part for part in first["loc"] if not _is_union_tag(part, first))
+    inside = path_of(location)
+    place = f"{at}.{inside}" if at and inside and not inside.startswith("[") else at + inside
+    return SpecError(message, where=_where(file, place))
+
+
+def _message(problem: Any, problems: list[Any]) -> str:
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {str(problem['loc'][-1])!r}; remove it, or check its spelling"
+    if problem["type"] == "missing":
+        return "this key is required and is missing"
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, AortaError):
+        return cause.message
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    said = problem["msg"].removeprefix("Value error, ")
+    expected = said.removeprefix("Input should be ").removeprefix("a valid ")
+    if said.startswith("Input should be "):
+        return f"found {_found(problem)}, expected {expected}{more}"
+    return f"{said}{more}"
+
+
+def _found(problem: Any) -> str:
+    inside = ".".join(str(p).lower() for p in problem["loc"] if not _is_union_tag(p, problem))
+    value = problem["input"]
+    if any(word in inside for word in _SECRET_WORDS):
+        return f"a {type(value).__name__}"  # the value may be a secret
+    return _kind(value)
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, (Mapping, list, tuple)):
+        return "a mapping" if isinstance(value, Mapping) else "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_union_tag(part: int | str, problem: Any) -> bool:
+    """Pydantic puts the tag of a discriminated union into the path; the file has no such key."""
+    return isinstance(part, str) and part.startswith("tag:") and problem is not None
+
+
+def _where(file: str, place: str) -> str:
+    return f"{file}: {place}" if place else file
+
+
+# -- JSON and YAML --------------------------------------------------------------------------------
+
+
+class _DoubledKey(dict[str, object]):
+    """A JSON object that names a key twice; kept until the walk knows where it stands."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
+
+
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    seen: dict[str, object] = {}
+    for key, value in pairs:
+        if key in seen:
+            return _DoubledKey(key)
+        seen[key] = value
+    return seen
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(name)
+
+
+def _from_json(text: str, where: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_object_of, parse_constant=_no_constant)
+    except json.JSONDecodeError as wrong:
+        place = f"{where}:{wrong.lineno}:{wrong.colno}"
+        raise SpecError(f"is not valid JSON: {wrong.msg}", where=place) from None
+    except ValueError:
+        raise SpecError(
+            "is not valid JSON: it holds NaN, Infinity or a number of thousands of digits",
+            where=where,
+        ) from None
+
+
+def _from_yaml(text: str, where: str) -> object:
+    try:
+        return yaml.load(text, Loader=Loader)  # noqa: S506 - derived from SafeLoader
+    except yaml.MarkedYAMLError as wrong:
+        said = wrong.problem or "cannot be parsed"
+        raise SpecError(
+            f"is not valid YAML: {said}", where=f"{where}{_at(wrong.problem_mark)}"
+        ) from None
+    except yaml.reader.ReaderError as wrong:
+        line = text.count("\n", 0, wrong.position) + 1
+        raise SpecError(
+            f"is not valid YAML: the character U+{wrong.character:04X} is not allowed",
+            where=f"{where}:{line}",
+        ) from None
+
+
+def _at(mark: yaml.error.Mark | None) -> str:
+    return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+
+
+def _check(document: object, where: str) -> None:
+    """Refuse what no reader of a document should have to think about, naming the place inside it."""
+    left: list[tuple[tuple[str | int, ...], object]] = [((), document)]
+    count = 0
+    while left:
+        place, value = left.pop()
+        count += 1
+        if count > MAX_VALUES:
+            raise SpecError(f"stands for more than {MAX_VALUES} values", where=where)
+        if len(place) > MAX_DEPTH:
+            raise SpecError(f"is nested deeper than {MAX_DEPTH} levels", where=where)
+        problem = _problem(value)
+        if problem:
+            inside = path_of(place)
+            raise SpecError(problem, where=f"{where}: {inside}" if inside else where)
+        if isinstance(value, dict):
+            left.extend(((*place, key), item) for key, item in reversed(value.items()))
+        elif isinstance(value, list):
+            left.extend(((*place, index), item) for index, item in reversed([*enumerate(value)]))
+
+
+def _problem(value: object) -> str | None:
+    if isinstance(value, _DoubledKey):
+        return f"the key {value.key!r} stands twice; keep one"
+    if isinstance(value, dict):
+        odd = next((key for key in value if not isinstance(key, str)), None)
+        if odd is not None or None in value:
+            return f"the key {odd!r} is not text; put it in quotes"
+        if any(not _is_unicode(key) for key in value):
+            return "a key holds half of a surrogate pair, which is not text"
+    if isinstance(value, str) and not _is_unicode(value):
+        return "the text holds half of a surrogate pair, which is not text"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+# -- YAML 1.2 -------------------------------------------------------------------------------------
+
+_TAG = "tag:yaml.org,2002:"
+
+# Tag, pattern of the plain text, first characters it can have.
+_CORE_SCHEMA: tuple[tuple[str, str, str], ...] = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+)
+_CONSTRUCTED = ("null", "bool", "int", "float", "str", "seq", "map")
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    table: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for name, pattern, first_characters in _CORE_SCHEMA:
+        rule = (_TAG + name, re.compile(f"(?:{pattern})\\Z"))
+        for character in first_characters:
+            table.setdefault(character.replace("\0", ""), []).append(rule)
+    return table
+
+
+class Loader(yaml.SafeLoader):
+    """Text, numbers, booleans, null, lists and mappings; no dates, bytes, sets or merge keys."""
+
+    yaml_implicit_resolvers = _resolvers()
+    yaml_constructors = {  # noqa: RUF012 - PyYAML reads it as a class attribute
+        tag: construct
+        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+        if tag is None or tag.removeprefix(_TAG) in _CONSTRUCTED
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            problem = _problem_of_key(key, seen)
+            if problem:
+                raise yaml.constructor.ConstructorError(
+                    problem=problem, problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return node
+
+
+def _problem_of_key(key: yaml.Node, seen: set[str]) -> str | None:
+    if not isinstance(key, yaml.ScalarNode):
+        return "a key is a list or a mapping, expected text"
+    if (key.value == "<<" and key.style is None) or key.tag == f"{_TAG}merge":
+        return "merge keys (<<) belong to YAML 1.1; write the keys out"
+    if key.value in seen:
+        return f"the key {key.value!r} stands twice; keep one"
+    return None
+
+
+def _int_of(text: str) -> int:
+    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+    return int(text[2:] if base != 10 else text, base)
+
+
+def _float_of(text: str) -> float:
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def _bool_of(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _constructor(noun: str, convert: Callable[[str], object]) -> Callable[[Loader, Any], object]:
+    def construct(loader: Loader, node: Any) -> object:
+        try:
+            return convert(str(loader.construct_scalar(node)))
+        except (ValueError, KeyError):
+            raise yaml.constructor.ConstructorError(
+                problem=f"the value is tagged or written as {noun}, and is none",
+                problem_mark=node.start_mark,
+            ) from None
+
+    return construct
+
+
+Loader.add_constructor(f"{_TAG}int", _constructor("an integer", _int_of))
+Loader.add_constructor(f"{_TAG}float", _constructor("a number", _float_of))
+Loader.add_constructor(f"{_TAG}bool", _constructor("a boolean", _bool_of))
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes what either version of YAML would take for something else than text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML reads it as a class attribute
+        character: [
+            *_resolvers().get(character, []),
+            *yaml.SafeDumper.yaml_implicit_resolvers.get(character, []),
+        ]
+        for character in {*_resolvers(), *yaml.SafeDumper.yaml_implicit_resolvers}
+    }
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True  # people read these files
