@@ -13,11 +13,10 @@ from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.interleaved import Interleaved, cell_of
-from aorta.triage.comparing import ALPHA, Call, compare_all, p_fewer
-from aorta.triage.gone import GoneJudges
 from aorta.triage.plan import Plan, Schedule, build_plan
 from aorta.triage.recipe import Recipe, RecipeFile
-from aorta.triage.stopping import Stopping
+from aorta.triage.stacks import GoneJudges
+from aorta.triage.statistics import ALPHA, Call, Stopping, compare_all, p_fewer
 
 MATRICES = 1000
 # n for 80 % power against a cell that never fails: one comparison at 5 %, and ten with Holm (search-and-statistics).

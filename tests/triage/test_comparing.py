@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aorta.core.outcome import Tally
 from aorta.core.stats import student_t
-from aorta.triage.comparing import (
+from aorta.triage.statistics import (
     ALPHA,
     Call,
     Caps,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.errors import AortaError
-from aorta.triage.flags import Flags, build_recipe_from_flags
+from aorta.triage.commandline import Flags, build_recipe_from_flags
 from aorta_cli import aorta
 from triage_runs import BASELINE, FIXED, document, written
 

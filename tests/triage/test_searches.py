@@ -13,7 +13,7 @@ from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.interleaved import Interleaved, cell_of
-from aorta.triage.gone import GoneJudges
+from aorta.triage.stacks import GoneJudges
 from simulated import SimulatedExecutor, ValueExperiment
 
 

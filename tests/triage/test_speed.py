@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.speed import ratio_interval, speed_of
+from aorta.triage.cells import CellStats, aggregate_cell, ratio_interval, speed_of
 from triage_runs import trial
 
 

@@ -165,7 +165,7 @@ def _run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> "F
 
 
 def _say_plan(recipe: "Recipe", settings: "RunSettings", jobs: int) -> None:
-    from aorta.triage.dryrun import describe_plan
+    from aorta.triage.plan import describe_plan
     from aorta.triage.running import check_recipe
 
     for line in describe_plan(check_recipe(recipe, settings), settings.output_dir, jobs):
@@ -192,7 +192,7 @@ def _show(finished: "Finished", given: dict[str, Any]) -> None:
 
 def _exit_code(finished: "Finished", *, strict: bool) -> int:
     from aorta.engine.events import Reason
-    from aorta.triage.comparing import Call
+    from aorta.triage.statistics import Call
 
     matrix, run_dir = finished.matrix, finished.run_dir
     ending = matrix.ending

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aorta.triage.optimize import FinishedStacks
     from aorta.triage.recipe import Recipe
     from aorta.triage.running import RunSettings
-    from aorta.triage.stack_plan import StackPlan
+    from aorta.triage.stacks import StackPlan
 
 _NO_ANSWER = {
     "did_not_reproduce": "the failure did not show without mitigations",
@@ -22,7 +22,7 @@ _NO_ANSWER = {
 
 def run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> None:
     from aorta.triage.optimize import optimize
-    from aorta.triage.stack_plan import Goal, plan_stacks
+    from aorta.triage.stacks import Goal, plan_stacks
     from aorta.views.pictures import StacksPicture
 
     goal = Goal(given["sets"], given["max_rate"])
@@ -46,7 +46,7 @@ def _say_plan(plan: "StackPlan") -> None:
 
 
 def _show(finished: "FinishedStacks", *, as_json: bool) -> None:
-    from aorta.triage.stacks import SCHEMA
+    from aorta.triage.optimize import SCHEMA
 
     if as_json:
         print_json(SCHEMA, {**finished.optimized.to_json(), "run_dir": str(finished.run_dir)})

@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from aorta.core.outcome import Tally
-from aorta.triage.cells import CellStats
-from aorta.triage.comparing import Call, Caps, beats, compare_all, is_settled
+from aorta.triage.cells import CellStats, speed_of
 from aorta.triage.plan import CONTROL_SUFFIX, Plan, PlannedCell
-from aorta.triage.speed import speed_of
-from aorta.triage.stopping import is_hopeless
+from aorta.triage.statistics import Call, Caps, beats, compare_all, is_hopeless, is_settled
 from aorta.workloads.trial import slowed_experiment
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from aorta.core.durations import show_duration
-from aorta.triage.comparing import Call
 from aorta.triage.matrix import Matrix, Row
+from aorta.triage.statistics import Call
 
 Column = tuple[str, Callable[[Row], str]]
 

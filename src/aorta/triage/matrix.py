@@ -8,13 +8,11 @@ from aorta.core.outcome import Tally
 from aorta.core.stats import wilson
 from aorta.engine.events import Ending
 from aorta.scrub.secrets import safe_value
-from aorta.triage.cells import CellStats
-from aorta.triage.comparing import ALPHA, Call, Caps, Comparison, can_settle, compare_all
+from aorta.triage.cells import CellStats, Speed, speed_of
 from aorta.triage.controls import Controls
 from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import SCHEMA_VERSION
-from aorta.triage.speed import Speed, speed_of
-from aorta.triage.stopping import Stopping
+from aorta.triage.statistics import ALPHA, Call, Caps, Comparison, Stopping, can_settle, compare_all
 from aorta.workloads.trial import describe_environment
 
 SCHEMA = "aorta.triage/1"

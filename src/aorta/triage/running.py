@@ -1,16 +1,17 @@
 """`run_recipe`: the one way from a recipe to a matrix, whether the recipe came from a file or from flags."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.errors import UsageError
+from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.drive import Budget, Keep
 from aorta.engine.events import Event, Listener
@@ -32,8 +33,9 @@ from aorta.triage.plan import (
     check_ticket_directory,
 )
 from aorta.triage.recipe import Recipe, with_timeout
-from aorta.triage.stopping import Stopping
-from aorta.triage.tolerant import TolerantExecutor
+from aorta.triage.statistics import (
+    Stopping,
+)
 from aorta.workloads.results import TrialDocument, read_trial, trial_document
 
 VERB = "triage"
@@ -185,3 +187,35 @@ def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object
             run.files.drop_logs(record.path)
 
     return keep
+
+
+class TolerantExecutor:
+    """Implements `Executor`. A trial whose container or engine is missing ends at once as lost, with the reason."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._not_started: list[TrialEnd] = []
+
+    @property
+    def slots(self) -> int:
+        return self._executor.slots
+
+    def start(self, trial: TrialSpec) -> None:
+        try:
+            self._executor.start(trial)
+        except InfrastructureError as wrong:
+            nothing = StreamEnd(trial.trial_dir / "none")
+            end = TrialEnd(trial.id, nothing, nothing, lost=str(wrong), started_at=time.time())
+            self._not_started.append(end)
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        if self._not_started:
+            ended, self._not_started = self._not_started, []
+            return ended
+        return self._executor.wait(timeout)
+
+    def cancel(self, trial_id: str) -> None:
+        self._executor.cancel(trial_id)
+
+    def close(self) -> None:
+        self._executor.close()
