@@ -10,7 +10,7 @@ from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Question, Session
 from aorta.search.repeated import EveryPoint
-from simulated import SimulatedExecutor, ValueExperiment
+from support.simulated import SimulatedExecutor, ValueExperiment
 
 
 def question() -> Question:
