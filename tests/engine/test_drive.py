@@ -18,8 +18,8 @@ from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
 from aorta.engine.question import Budget
 from aorta.search.ranked import RankedSearch
 from aorta.search.repeated import EveryPoint
-from searched import SmallestNumber
-from simulated import Answer, SimulatedExecutor, ValueExperiment
+from support.searched import SmallestNumber
+from support.simulated import Answer, SimulatedExecutor, ValueExperiment
 
 PARTS = {"spec": 1}
 

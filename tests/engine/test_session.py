@@ -11,7 +11,7 @@ from aorta.engine.question import Question
 from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Session
 from aorta.search.repeated import EveryPoint
-from simulated import SimulatedExecutor, ValueExperiment
+from support.simulated import SimulatedExecutor, ValueExperiment
 
 
 def question() -> Question:

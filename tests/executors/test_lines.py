@@ -19,8 +19,8 @@ from aorta.executors.outpost import LINE_VARIABLE, TICKET_VARIABLE
 from aorta.executors.placement import Batch, fitting, outpost_argv
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus
 from aorta.executors.wire import NoLineError, dial
-from executor_contract import Bench, ExecutorContract, pid_in
-from processes import wait_until_gone
+from support.executor_contract import Bench, ExecutorContract, pid_in
+from support.processes import wait_until_gone
 
 
 @dataclass
