@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import ROOT, aorta
+from support.aorta_cli import ROOT, aorta
 
 PLUGIN = """\
 from aorta.executors.local import LocalExecutor

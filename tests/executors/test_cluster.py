@@ -19,8 +19,8 @@ from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.scheduler import Batch, fitting, worker_argv
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus
 from aorta.executors.worker import CHANNEL_VARIABLE, TICKET_VARIABLE
-from executor_contract import Bench, ExecutorContract, pid_in
-from processes import wait_until_gone
+from support.executor_contract import Bench, ExecutorContract, pid_in
+from support.processes import wait_until_gone
 
 
 @dataclass

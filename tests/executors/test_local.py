@@ -10,8 +10,8 @@ import pytest
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, Watch, WatchedPattern
 from aorta.executors.local import LocalExecutor
-from executor_contract import Bench, ExecutorContract, looking_for, pid_in
-from processes import wait_until_gone
+from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
+from support.processes import wait_until_gone
 
 
 @pytest.fixture

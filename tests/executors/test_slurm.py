@@ -17,12 +17,12 @@ from aorta.core.point import Point
 from aorta.core.trial import Resources, TrialEnd
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.slurm import SlurmJobs, slurm_scheduler
-from aorta_cli import aorta, start_aorta
-from executor_contract import Bench, ExecutorContract, pid_in
-from launched import eventually
-from processes import wait_for_file, wait_until_gone
-from searched import search_on
-from services.slurm import CPUS, NODES, SlurmCluster
+from support.aorta_cli import aorta, start_aorta
+from support.executor_contract import Bench, ExecutorContract, pid_in
+from support.launched import eventually
+from support.processes import wait_for_file, wait_until_gone
+from support.searched import search_on
+from support.services.slurm import CPUS, NODES, SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

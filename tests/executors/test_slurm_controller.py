@@ -13,10 +13,10 @@ from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.slurm import slurm_scheduler
 from aorta.executors.slurm_commands import JobState, states_of
-from executor_contract import Bench
-from launched import eventually
-from searched import search_on
-from services.slurm import SlurmCluster
+from support.executor_contract import Bench
+from support.launched import eventually
+from support.searched import search_on
+from support.services.slurm import SlurmCluster
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(400)]
 

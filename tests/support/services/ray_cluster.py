@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from processes import processes_with
-from services.guarded import Guarded, private_directory
-from services.ports import free_ports
+from support.processes import processes_with
+from support.services.guarded import Guarded, private_directory
+from support.services.ports import free_ports
 
 CPUS = 2
 _RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block")

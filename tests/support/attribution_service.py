@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from aorta_cli import COMMAND, environ
+from support.aorta_cli import COMMAND, environ
 
 
 @dataclass

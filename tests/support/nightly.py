@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
-from git_images import with_git
-from git_repositories import Repository
-from services.images import Rootfs
-from services.registry import Registry
+from support.git_images import with_git
+from support.git_repositories import Repository
+from support.services.images import Rootfs
+from support.services.registry import Registry
 
 CULPRIT = 5  # the commit of jax that broke it
 TITLES = {

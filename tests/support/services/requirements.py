@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from services.postgres import program
+from support.services.postgres import program
 
 
 @dataclass(frozen=True)

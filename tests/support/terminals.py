@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from aorta_cli import COMMAND, environ
+from support.aorta_cli import COMMAND, environ
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 

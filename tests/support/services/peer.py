@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.guarded import Guarded, private_directory
-from services.ports import free_ports
-from services.requirements import end_without
+from support.services.guarded import Guarded, private_directory
+from support.services.ports import free_ports
+from support.services.requirements import end_without
 
 _PACKAGES = Path(sys.prefix) / "peer"
 _LAUNCHER = "nvidia_resiliency_ext.fault_tolerance.launcher"

@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.guarded import Guarded, private_directory
+from support.services.guarded import Guarded, private_directory
 
 _VERSIONS = Path("/usr/lib/postgresql")
 _USER = "postgres"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.guarded import Guarded, private_directory
+from support.services.guarded import Guarded, private_directory
 
 _CONFIGURATION = """\
 version: 0.1

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from planted import CORPUS
+from support.planted import CORPUS
 
 STAMP = "2026-11-15T05-35-08"
 USER, HOST = "jdoe77", "hgx-node-12"

@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.guarded import Guarded
-from services.ports import free_ports
+from support.services.guarded import Guarded
+from support.services.ports import free_ports
 
 CONFIGURATION = """\
 AccountingStorageType=accounting_storage/slurmdbd

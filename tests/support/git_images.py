@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.images import Rootfs
+from support.services.images import Rootfs
 
 _GIT = Path("/usr/bin/git")
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aorta.core.trial import Environment, RuntimeKind
-from services import requirements
-from services.guarded import Guarded, private_directory
-from services.images import Rootfs
-from services.registry import Registry
+from support.services import requirements
+from support.services.guarded import Guarded, private_directory
+from support.services.images import Rootfs
+from support.services.registry import Registry
 
 
 class Engine:

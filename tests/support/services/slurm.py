@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from processes import processes_with
-from services.guarded import Guarded, private_directory
-from services.ports import free_ports
-from services.slurm_accounting import (
+from support.processes import processes_with
+from support.services.guarded import Guarded, private_directory
+from support.services.ports import free_ports
+from support.services.slurm_accounting import (
     CONFIGURATION,
     Accounting,
     register_cluster,

@@ -9,7 +9,7 @@ import pytest
 
 from aorta.core.trial import LOCAL, Environment, TrialEnd, TrialSpec, Watch, WatchedPattern
 from aorta.executors import Executor
-from processes import wait_until_gone
+from support.processes import wait_until_gone
 
 PATIENCE = 60.0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
-from aorta_cli import Finished, aorta
+from support.aorta_cli import Finished, aorta
 
 SURE = {"trials_per_candidate": 1, "k_of_n_to_count_as_reproducing": 1}
 BOOM: Mapping[str, Any] = {"kind": "regex", "pattern": "BOOM", "stream": "stdout"}
