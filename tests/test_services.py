@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import ROOT
-from launched import eventually
-from services import requirements
-from services.engines import DockerEngine
-from services.guarded import Guarded, private_directory
-from services.images import Rootfs
-from services.registry import Registry
+from support.aorta_cli import ROOT
+from support.launched import eventually
+from support.services import requirements
+from support.services.engines import DockerEngine
+from support.services.guarded import Guarded, private_directory
+from support.services.images import Rootfs
+from support.services.registry import Registry
 
 ABSENT = requirements.Component("a unicorn", ("no-such-command",), ("unicorn",))
 

@@ -15,11 +15,11 @@ import pytest
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import Owner, launch_for, sweep
-from aorta_cli import ROOT
-from launched import clean_up, eventually, finished, make_trial, started
-from services.engines import DockerEngine, Engine, PodmanEngine
-from services.images import Rootfs
-from services.registry import Registry
+from support.aorta_cli import ROOT
+from support.launched import clean_up, eventually, finished, make_trial, started
+from support.services.engines import DockerEngine, Engine, PodmanEngine
+from support.services.images import Rootfs
+from support.services.registry import Registry
 
 IMAGE = "aorta-test/busybox:1"
 

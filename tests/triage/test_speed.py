@@ -5,7 +5,7 @@ import random
 import pytest
 
 from aorta.triage.cells import CellStats, aggregate_cell, ratio_interval, speed_of
-from triage_runs import trial
+from support.triage_runs import trial
 
 
 def stats(*trials: float, failed: int = 0) -> CellStats:

@@ -8,8 +8,7 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.core.sprt import Calibration, Evidence, Sprt
-from aorta.engine.judge import Judge
-from aorta.engine.sequential import CalibrationJudge
+from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
 from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations
