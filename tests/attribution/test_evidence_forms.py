@@ -14,8 +14,8 @@ from aorta.attribution import (
     RankFailure,
     attribute,
 )
-from aorta.attribution.progress import steps_in
 from aorta.attribution.registry import Pattern, built_in
+from aorta.core.progress import steps_in
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 7, in main\n    x()\n'
 LOST_PEER = TRACEBACK + "RuntimeError: Connection closed by peer [10.0.0.1]:4000\n"

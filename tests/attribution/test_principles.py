@@ -6,7 +6,7 @@ import pytest
 
 from aorta.attribution import Action, Attribution, Evidence, LogTail, RankFailure, attribute
 from aorta.attribution.finding import SURE
-from aorta.attribution.progress import steps_in
+from aorta.core.progress import steps_in
 
 HEADER = "Traceback (most recent call last):\n"
 OWN = '  File "/srv/train.py", line 7, in main\n    {source}\n'

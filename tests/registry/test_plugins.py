@@ -57,7 +57,7 @@ def test_a_distribution_adds_mitigations_environments_and_workloads(site: Path) 
     assert get_workload("acme_burn").__name__ == "Burn"
     assert workload_sources()["acme_burn"] == "acme-aorta"
     (row,) = (row for row in mitigation_rows() if row["NAME"] == "acme_quiet")
-    assert row["ENV"] == "ACME_TOKEN"
+    assert row["ENV"] == "ACME_TOKEN=<redacted>"
 
 
 def test_a_plugin_that_nobody_names_is_not_even_imported(site: Path) -> None:

@@ -1,8 +1,8 @@
 """Was this the end of its rank? Many a traceback in a log was caught, logged and survived, and many an error was a helper's."""
 
-from aorta.attribution.progress import steps_in
 from aorta.attribution.reading import pieces
 from aorta.attribution.signs import Sign
+from aorta.core.progress import steps_in
 
 _LOOK_AROUND = 128 << 10
 _LINES_OF_A_MESSAGE = 4

@@ -80,7 +80,9 @@ def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio:
     return max(_chance_beyond(least, trials, step / 64, ratio) for step in range(1, 65))
 
 
-_MOST_EXACT = 120  # beyond, the normal approximation of the score is within a percent of the exact value
+_MOST_EXACT = (
+    120  # beyond, the normal approximation of the score is within a percent of the exact value
+)
 
 
 def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.trial import TrialSpec
+from aorta.core.trial import STEP_TIMES_FILE, TrialSpec
 
 
 @dataclass(frozen=True)
@@ -56,5 +56,10 @@ class Launch:
 
 
 def variables_of(trial: TrialSpec) -> dict[str, str]:
-    """The trial's resolved layers, and the one variable that every trial finds in whatever it runs."""
-    return {**trial.env, "AORTA_TRIAL_DIR": str(trial.trial_dir.absolute())}
+    """The trial's resolved layers, and the two variables that every trial finds in whatever it runs."""
+    folder = trial.trial_dir.absolute()
+    return {
+        **trial.env,
+        "AORTA_TRIAL_DIR": str(folder),
+        "AORTA_STEP_TIMES": str(folder / STEP_TIMES_FILE),
+    }

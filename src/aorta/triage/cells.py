@@ -1,4 +1,10 @@
-"""What the trials of one cell amount to: counts, step times, and the error line seen most. Knows no other cell."""
+"""What the trials of one cell amount to: counts, step times, the error line seen most; and how fast it is beside its baseline.
+
+Does a mitigation mend, or does it only slow? Races go away when things are slower, whatever made them so. Two cells are
+compared by their steps where both tell of them in the same way, and else by how long their clean trials took: the wall clock of
+a crash measures when it crashed. A cell is flagged as slower only if it is above the threshold and the 95 % interval of the
+ratio lies above 1; with two noisy trials a side nothing is flagged.
+"""
 
 import math
 import statistics
@@ -10,15 +16,17 @@ from typing import Literal
 from aorta.core.outcome import Outcome, Tally
 from aorta.core.signature import normalise
 from aorta.core.stats import student_t
-from aorta.workloads.results import TrialDocument
+from aorta.workloads.results import STEP_TIMES_TOLD_BY, TrialDocument
 
-StepTimeSource = Literal["per_step", "elapsed_per_iter", "wall_clock_total", "missing"]
+StepTimeSource = Literal["per_step", "printed", "elapsed_per_iter", "wall_clock_total", "missing"]
 _BEST_FIRST: tuple[StepTimeSource, ...] = (
     "per_step",
+    "printed",
     "elapsed_per_iter",
     "wall_clock_total",
     "missing",
 )
+_TRUSTED: tuple[StepTimeSource, ...] = ("per_step", "printed")
 _MOST_STEPS_KEPT = 1000
 _MOST_HINTS = 3
 _UNRELIABLE = 0.1  # a cell that loses this share of its trials to errors is not to be trusted
@@ -46,6 +54,7 @@ class CellStats:
     tally: Tally = field(default_factory=Tally)
     step_times: StepTimes = field(default_factory=StepTimes)
     mean_wall_clock_sec: float = 0.0
+    clean_seconds: Sequence[float] = ()
     exit_status_counts: dict[str, int] = field(default_factory=dict)
     outcome_counts: dict[str, int] = field(default_factory=dict)
     hints: list[tuple[str, int]] = field(default_factory=list)
@@ -70,6 +79,7 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
     """One pass, so that only the numbers of a cell are held and not its records."""
     outcomes: list[Outcome] = []
     walls: list[float] = []
+    clean_walls: list[float] = []
     samples: list[tuple[StepTimeSource, Sequence[float]]] = []
     statuses: Counter[str] = Counter()
     progress: Counter[str] = Counter()
@@ -79,6 +89,8 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
         outcome = Outcome(document.outcome)
         outcomes.append(outcome)
         walls.append(document.wall_clock_sec)
+        if outcome is Outcome.CLEAN:
+            clean_walls.append(document.wall_clock_sec)
         statuses[document.exit_status] += 1
         progress[_how_far(document)] += 1
         if outcome is Outcome.ERROR:
@@ -91,6 +103,7 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
         tally=Tally.of(outcomes),
         step_times=_summary(samples),
         mean_wall_clock_sec=statistics.fmean(walls) if walls else 0.0,
+        clean_seconds=clean_walls,
         exit_status_counts=dict(sorted(statuses.items())),
         outcome_counts=dict(sorted(progress.items())),
         hints=hints.most_common(_MOST_HINTS),
@@ -101,10 +114,11 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
 def step_times_of(
     document: TrialDocument, steps: int | None
 ) -> tuple[StepTimeSource, Sequence[float]]:
-    """The step times of one trial in ms, by the best of three ways to know them."""
+    """The step times of one trial in ms, by the best of four ways to know them."""
     result = document.workload_result
     if result.step_times_ms:
-        return "per_step", result.step_times_ms
+        printed = result.metrics.get(STEP_TIMES_TOLD_BY) == "output"
+        return "printed" if printed else "per_step", result.step_times_ms
     if result.total_iterations and result.elapsed_sec:
         return "elapsed_per_iter", [1000 * result.elapsed_sec / result.total_iterations]
     if steps:
@@ -114,9 +128,9 @@ def step_times_of(
 
 def hint_of(document: TrialDocument) -> str:
     """The failure in one line, without what differs from run to run."""
-    if document.signature:
+    if document.signature and " | " in document.signature:
         return document.signature.removeprefix("workload | ")
-    return normalise(first_line(document.why))
+    return normalise(first_line(document.why)) or document.signature or ""
 
 
 def first_line(text: str) -> str:
@@ -174,6 +188,7 @@ class Speed:
     tag: str
     ratio: float | None = None
     interval: tuple[float, float] | None = None
+    by: Literal["steps", "clean trials"] | None = None
 
     @property
     def is_flagged(self) -> bool:
@@ -188,16 +203,16 @@ def speed_of(
         return Speed("error")
     if is_baseline:
         return Speed("(baseline)")
-    ratio = _ratio(cell, baseline)
-    if ratio is None:
+    compared = _comparable(cell, baseline)
+    if compared is None:
         return Speed("n/a")
-    interval = ratio_interval(cell.step_times.per_trial, baseline.step_times.per_trial)
+    ratio, interval, by = compared.ratio, compared.interval, compared.by
     if ratio > threshold and interval is None:
-        return Speed("n/a", ratio)
+        return Speed("n/a", ratio, by=by)
     if ratio > threshold and interval is not None and interval[0] > 1:
-        return Speed(f"speed (+{round((ratio - 1) * 100)}%)", ratio, interval)
+        return Speed(f"speed (+{round((ratio - 1) * 100)}%)", ratio, interval, by)
     tag = "no effect" if cell.failure_rate >= baseline.failure_rate else "-"
-    return Speed(tag, ratio, interval)
+    return Speed(tag, ratio, interval, by)
 
 
 def ratio_interval(cell: Sequence[float], baseline: Sequence[float]) -> tuple[float, float] | None:
@@ -230,10 +245,25 @@ def _freedom(errors: Sequence[float], sides: Sequence[Sequence[float]]) -> int:
     return max(1, min(most, math.floor(sum(errors) ** 2 / sum(parts))))
 
 
-def _ratio(cell: CellStats, baseline: CellStats) -> float | None:
-    both = (cell.step_times, baseline.step_times)
-    if baseline.error is not None or any(times.source != "per_step" for times in both):
+@dataclass(frozen=True)
+class _Compared:
+    ratio: float
+    interval: tuple[float, float] | None
+    by: Literal["steps", "clean trials"]
+
+
+def _comparable(cell: CellStats, baseline: CellStats) -> _Compared | None:
+    """The ratio by what both sides tell in the same way; None where there is no such thing."""
+    if baseline.error is not None:
         return None
-    if any(times.mean <= 0 for times in both):
+    mine, others = cell.step_times, baseline.step_times
+    if mine.source == others.source and mine.source in _TRUSTED and mine.mean and others.mean:
+        interval = ratio_interval(mine.per_trial, others.per_trial)
+        return _Compared(mine.mean / others.mean, interval, "steps")
+    if not cell.clean_seconds or not baseline.clean_seconds:
         return None
-    return cell.step_times.mean / baseline.step_times.mean
+    seconds = statistics.fmean(cell.clean_seconds), statistics.fmean(baseline.clean_seconds)
+    if min(seconds) <= 0:
+        return None
+    interval = ratio_interval(cell.clean_seconds, baseline.clean_seconds)
+    return _Compared(seconds[0] / seconds[1], interval, "clean trials")

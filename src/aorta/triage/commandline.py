@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle
 from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
-from aorta.triage.plan import NONE
+from aorta.triage.plan import NONE, baseline_index
 from aorta.triage.recipe import (
     SCHEMA_VERSION,
+    Cell,
+    InlineImage,
     Recipe,
     RecipeFile,
     check_names,
@@ -61,6 +63,50 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
     return replace(recipe, content=checked)
 
 
+def extended(recipe: Recipe, given: Mapping[str, Any]) -> Recipe:
+    """The recipe with what the command line adds: cells of its axes, another number of trials, a control."""
+    content = recipe.content.model_dump(mode="python")
+    if given["trials"] is not None:
+        content["trials"] = given["trials"]
+    if given["exact_trials"]:
+        content["exact_trials"] = True
+    if given["control"] and content["control"] is None:
+        content["control"] = {}
+    content["cells"] = [*content["cells"], *_added_cells(recipe, given)]
+    checked = replace(recipe, content=validated(RecipeFile, content, file=recipe.file))
+    check_names(checked)
+    return checked
+
+
+def _added_cells(recipe: Recipe, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The product of the axes, each cell like the baseline but for its mitigation and environment; none twice."""
+    if given["mitigation_axis"] is None and given["environment_axis"] is None:
+        return []
+    baseline = recipe.content.cells[baseline_index(recipe)]
+    usual = baseline.model_dump(mode="python")
+    stacks = [[name] for name in names_of(given["mitigation_axis"] or NONE, "--mitigation-axis")]
+    if given["mitigation_axis"] is None:
+        stacks = [list(baseline.mitigations)]
+    places: list[Any] = [usual["environment"]]
+    if given["environment_axis"] is not None:
+        places = [image_of(n) for n in names_of(given["environment_axis"], "--environment-axis")]
+    known = [(list(cell.mitigations), cell.environment_name) for cell in recipe.content.cells]
+    names = {cell.name for cell in recipe.content.cells}
+    added: list[dict[str, Any]] = []
+    for stack, place in product(stacks, places):
+        environment = place.model_dump() if isinstance(place, InlineImage) else place
+        cell = Cell.model_validate({**usual, "mitigations": stack, "environment": environment})
+        if (stack, cell.environment_name) in known:
+            continue
+        wanted = slug(f"{'+'.join(stack)}-{cell.environment_name}")
+        numbered = (f"{wanted}-{number}" for number in count(2))
+        name = next(n for n in chain([wanted], numbered) if n not in names)
+        names.add(name)
+        known.append((stack, cell.environment_name))
+        added.append({**cell.model_dump(mode="python"), "name": checked_cell_name(name)})
+    return added
+
+
 def from_run_dir(run_dir: Path) -> Recipe:
     """The recipe that a run directory holds, with its own copies of the sidecars."""
     sidecars = sorted((run_dir / SIDECARS).glob("*"))
@@ -93,6 +139,8 @@ def from_flags(given: Mapping[str, Any], command: Mapping[str, Any]) -> Recipe:
         confound_threshold=given["confound_threshold"],
         workload_config=command,
         sidecars=given["mitigations_files"],
+        exact_trials=given["exact_trials"],
+        control=given["control"],
     )
     return build_recipe_from_flags(flags)
 
@@ -117,6 +165,8 @@ class Flags:
     confound_threshold: float | None = None
     workload_config: Mapping[str, Any] = field(default_factory=dict)
     sidecars: Sequence[Path] = ()
+    exact_trials: bool = False
+    control: bool = False
 
 
 def build_recipe_from_flags(flags: Flags) -> Recipe:
@@ -129,6 +179,8 @@ def build_recipe_from_flags(flags: Flags) -> Recipe:
         "trials": flags.trials,
         "steps": flags.steps,
         "workload_config": dict(flags.workload_config),
+        "exact_trials": flags.exact_trials,
+        "control": flags.control,
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(flags),
     }

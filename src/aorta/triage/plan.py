@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.durations import show_duration
-from aorta.core.errors import SpecError, UsageError
+from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.point import Point
 from aorta.core.trial import Environment
@@ -21,7 +21,7 @@ from aorta.registry.mitigation import Platform, why_inert
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.discovery import COMMAND, check_workload
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
@@ -116,7 +116,7 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
     _check_one_failure(recipe, cells)
     _check_control_names(recipe)
-    baseline = cells[_baseline_index(recipe)]
+    baseline = cells[baseline_index(recipe)]
     here = platform or platform_here()
     marked = tuple(
         replace(cell, inert=_why_inert(cell, baseline, recipe, here))
@@ -142,6 +142,7 @@ def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
         base=recipe.base if content.workload == COMMAND else None,
         file=recipe.file,
         at=f"cells[{index}].workload_config" if cell.workload_config else "workload_config",
+        known_elsewhere=any(recipe.environment_of(each).isolated for each in content.cells),
     )
     trials = cell.trials or content.trials
     if stop is not None:
@@ -149,7 +150,7 @@ def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
     return PlannedCell(index, cell, workload_experiment(request), trials)
 
 
-def _baseline_index(recipe: Recipe) -> int:
+def baseline_index(recipe: Recipe) -> int:
     """The one named; else the first called baseline-*; else the first without mitigations; else the only one."""
     cells = recipe.content.cells
     wanted = recipe.content.confound.baseline_cell
@@ -309,11 +310,27 @@ def describe_plan(plan: Plan, output_dir: Path, jobs: int) -> Iterator[str]:
             yield f"{cell.name}: at most {cell.trials} trials in {_place(cell)}"
             if cell.inert is not None:
                 yield f"  inert      {cell.inert}"
+            if unknown := _unknown_workload(cell):
+                yield f"  workload   {unknown}"
             yield f"  directory  {cell.experiment.subject.cwd}"
             yield f"  command    {_command(cell, Path(scratch))}"
     yield f"at most {plan.most_trials} trials; a cell stops earlier once its answer is settled"
     yield f"time: {_estimate(plan, output_dir, jobs)}"
     yield f"results would go below {output_dir / plan.parent}"
+
+
+def _unknown_workload(cell: PlannedCell) -> str | None:
+    """What keeps this cell from running, as far as it is known here; an environment of its own may have the workload."""
+    if cell.request.workload == COMMAND:
+        return None
+    try:
+        check_workload(cell.request.workload)
+    except RegistryError as wrong:
+        where = (
+            "looked up in the environment" if cell.environment.isolated else "this cell is an error"
+        )
+        return f"{wrong.message}; {where}"
+    return None
 
 
 def _place(cell: PlannedCell) -> str:
