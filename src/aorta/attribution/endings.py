@@ -1,7 +1,7 @@
 """Was this the end of its rank? Many a traceback in a log was caught, logged and survived, and many an error was a helper's."""
 
 from aorta.attribution.progress import steps_in
-from aorta.attribution.reading import pieces
+from aorta.attribution.reading import lines_after, pieces
 from aorta.attribution.signs import Sign
 
 _LOOK_AROUND = 128 << 10
@@ -30,13 +30,21 @@ def went_on(sign: Sign) -> bool:
 def _own_lines_after(sign: Sign) -> list[str]:
     """What the same rank wrote to the same log in the moment after."""
     begin = sign.offset if sign.ends is None else sign.ends
-    lines = _text(sign, begin, begin + _LOOK_AROUND).split("\n")[1:]
-    if sign.source.rank is None and sign.rank is not None:
-        marks = (f"[rank{sign.rank}]", f"{sign.rank}: ", f"{sign.rank}]:")
-        lines = [line for line in lines if any(mark in line[:24] for mark in marks)]
-    return [line for line in lines if line.strip()]
+    data = _bytes(sign, begin, begin + _LOOK_AROUND)
+    data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
+    lines: list[str] = []
+    is_own = True
+    for line in lines_after(data, 0, sign.source):
+        if line.who != (None, ""):
+            is_own = line.who == sign.who
+        if is_own and line.text.strip():
+            lines.append(line.text)
+    return lines
 
 
 def _text(sign: Sign, begin: int, stop: int) -> str:
-    parts = (piece.data[piece.start : piece.end] for piece in pieces(sign.source, begin, stop))
-    return b"".join(parts).decode("utf-8", "replace")
+    return _bytes(sign, begin, stop).decode("utf-8", "replace")
+
+
+def _bytes(sign: Sign, begin: int, stop: int) -> bytes:
+    return b"".join(piece.data[piece.start : piece.end] for piece in pieces(sign.source, begin, stop))

@@ -33,11 +33,11 @@ def _told_by(source: Source, registry: Registry) -> Sign | None:
     end = source.size
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-_LINES:]
     for raw in reversed(lines):
-        line = cleaned(raw.encode(), source, max(0, end - len(raw.encode()) - 1))
+        line = cleaned(raw.encode(), source, max(0, end - len(raw.encode()) - 1))[-1]
         known = registry.exception(line.text) if _STATEMENT.search(line.text) else None
         if known is None or not _is_a_class_of_its_own(known[0].failure_class):
             continue
-        sign = sign_of(known[0], known[1], line.text, source, line.rank, line.offset)
+        sign = sign_of(known[0], known[1], line, source)
         if sign.role is Role.ROOT:
             return replace(sign, certainty=Certainty.WEAK, survived=True)
     return None

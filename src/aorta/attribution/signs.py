@@ -79,6 +79,12 @@ class Sign:
     place: str = ""  # the program's own innermost frame, where its libraries failed
     ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
+    time: float | None = None  # when it was written, where its line tells
+    stream: str = ""  # whose line it is, where no rank is known
+
+    @property
+    def who(self) -> tuple[int | None, str]:
+        return (self.rank, "") if self.rank is not None else (None, self.stream)
 
 
 @dataclass(frozen=True)
@@ -104,12 +110,12 @@ class Reading:
 
 
 def read_ends(sources: Iterable[Source], registry: Registry) -> Reading:
-    """What the last `TAIL_FIRST` bytes of all sources together show; compressed ones are read whole."""
+    """What the last `TAIL_FIRST` bytes of all sources together show."""
     sources = [source for source in sources if source.size]
     share = TAIL_FIRST // max(1, len(sources))
     total = Reading()
     for source in sources:
-        begin = 0 if source.is_compressed else max(0, source.size - share)
+        begin = max(0, source.size - share)
         total += replace(_read(source, registry, begin, None), complete=begin == 0)
     return total
 
@@ -124,7 +130,7 @@ def read_whole(sources: Iterable[Source], registry: Registry) -> Reading:
 
 def _read(source: Source, registry: Registry, begin: int, stop: int | None) -> Reading:
     literals, scanner = _scanner_for(registry)
-    kept: dict[tuple[str, int | None, str], list[Sign]] = {}
+    kept: _Kept = {}
     summaries: list[Summary] = []
     for piece in pieces(source, begin, stop):
         present = scanner.present(piece.data)
@@ -148,9 +154,12 @@ def _scanner_for(registry: Registry) -> tuple[tuple[bytes, ...], Scanner]:
     return literals, fastest_scanner(literals)
 
 
-def _keep(kept: dict[tuple[str, int | None, str], list[Sign]], sign: Sign) -> None:
+_Kept = dict[tuple[str, tuple[int | None, str], str], list[Sign]]
+
+
+def _keep(kept: _Kept, sign: Sign) -> None:
     """Bounded memory: the first and the last few of a kind say all that a thousand between them would."""
-    group = kept.setdefault((sign.pattern, sign.rank, sign.signature[:80]), [])
+    group = kept.setdefault((sign.pattern, sign.who, sign.signature[:80]), [])
     if any(sign.offset == other.offset for other in group):
         return
     if len(group) >= 2 * _KEPT_AT_EACH_END:
@@ -175,21 +184,21 @@ def _signs(
     for literal in wanted:
         for row in registry.by_trigger.get(literal.decode(), ()):
             for position in _occurrences(piece, literal):
-                line = line_at(piece.data, position, source, piece.offset)
+                line = line_at(piece.data, position, source, piece.offset, literal.decode())
                 match = None if line.offset in in_traceback else row.match(line.text)
                 if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
-                    sign = sign_of(row, match, line.text, source, line.rank, line.offset)
+                    sign = sign_of(row, match, line, source)
                     yield _with_crash_frames(sign, piece, source)
 
 
 def _uncaught(piece: Piece, source: Source, registry: Registry) -> Iterator[Sign]:
     """C++ exceptions that ended a process: their message is as good as any other's."""
     for position in _occurrences(piece, _WHAT):
-        line = line_at(piece.data, position, source, piece.offset)
+        line = line_at(piece.data, position, source, piece.offset, _WHAT.decode())
         message = line.text.partition(_WHAT.decode())[2]
         known = registry.exception(f"RuntimeError: {message}")
         if known is not None and known[0].failure_class is not FailureClass.USER_EXCEPTION:
-            yield sign_of(known[0], known[1], line.text, source, line.rank, line.offset)
+            yield sign_of(known[0], known[1], line, source)
 
 
 def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Iterator[str]:
@@ -199,7 +208,7 @@ def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Ite
     end = line.offset - piece.offset
     begin = line_start(piece.data, max(0, end - _BLOCK))
     for earlier in lines_after(piece.data[:end], begin, source, piece.offset):
-        if earlier.rank == line.rank:
+        if earlier.who == line.who:
             yield earlier.text
 
 
@@ -262,8 +271,16 @@ def _exception_sign(traceback: Traceback, source: Source, registry: Registry) ->
     frames = _RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
     kind, _, message = traceback.headline.partition(":")
     words = f"{kind}: {stable(message)}"
+    line = Line(
+        traceback.headline,
+        traceback.rank,
+        traceback.offset,
+        traceback.node,
+        traceback.time,
+        stream=traceback.stream,
+    )
     return replace(
-        sign_of(row, match, traceback.headline, source, traceback.rank, traceback.offset),
+        sign_of(row, match, line, source),
         signature=f"{frames} > {words}" if frames else words,
         is_exception=True,
         place=traceback.place,
@@ -275,15 +292,15 @@ def _exception_sign(traceback: Traceback, source: Source, registry: Registry) ->
 def _chained(signs: Iterable[Sign]) -> tuple[Sign, ...]:
     """One sign for each chain of exceptions: the one that says most, the first of them where several do."""
     settled: list[Sign] = []
-    open_chains: dict[int | None, list[Sign]] = {}
+    open_chains: dict[tuple[int | None, str], list[Sign]] = {}
     for sign in signs:
         if not sign.is_exception:
             settled.append(sign)
             continue
-        chain = open_chains.setdefault(sign.rank, [])
+        chain = open_chains.setdefault(sign.who, [])
         chain.append(sign)
         if not sign.leads_on:
-            settled.append(_told_by(open_chains.pop(sign.rank)))
+            settled.append(_told_by(open_chains.pop(sign.who)))
     settled += [_told_by(chain) for chain in open_chains.values()]
     return tuple(sorted(settled, key=lambda sign: sign.offset))
 
@@ -308,13 +325,11 @@ def _with_crash_frames(sign: Sign, piece: Piece, source: Source) -> Sign:
     if sign.failure_class not in _SHOW_A_STACK:
         return sign
     under = lines_after(piece.data, sign.offset - piece.offset, source, piece.offset)
-    frames = crash_frames(line for line in under if line.rank == sign.rank)
+    frames = crash_frames(line for line in under if line.who == sign.who)
     return replace(sign, signature=" > ".join([sign.signature, *frames]))
 
 
-def sign_of(
-    row: Pattern, match: re.Match[str], text: str, source: Source, rank: int | None, offset: int
-) -> Sign:
+def sign_of(row: Pattern, match: re.Match[str], line: Line, source: Source) -> Sign:
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     return Sign(
@@ -322,16 +337,18 @@ def sign_of(
         role=row.role,
         certainty=row.certainty,
         pattern=row.id,
-        text=text[:500],
+        text=line.text[:500],
         signature=f"{row.id} {stable(groups.get('key', ''))}".strip(),
-        rank=int(groups["rank"]) if "rank" in groups else rank,
+        rank=int(groups["rank"]) if "rank" in groups else line.rank,
         source=source,
-        offset=offset,
+        offset=line.offset,
         advice=(row.advice.kind, row.advice.text) if row.advice else None,
-        node=groups.get("node") or source.node,
+        node=groups.get("node") or line.node,
         device=groups.get("device"),
         file=groups.get("file"),
         sequence=int(number) if number else None,
+        time=line.time,
+        stream=line.stream,
     )
 
 

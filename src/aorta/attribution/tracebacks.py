@@ -1,7 +1,7 @@
 """Python tracebacks as they stand in logs: prefixed, interleaved, coloured, boxed, chained, or merely logged."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -16,6 +16,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
 _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{4} ")
+_LOUD = {"WARN", "WARNING", "ERR", "ERROR", "CRITICAL", "FATAL", "EXCEPTION"}
 _IGNORED = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
 _CRASH_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python\d|^<frozen ")
@@ -62,6 +63,9 @@ class Traceback:
     begins: int  # of the header
     link: Link | None = None
     survived: bool = False
+    node: str | None = None
+    stream: str = ""
+    time: float | None = None
 
     @property
     def innermost(self) -> str | None:
@@ -89,12 +93,15 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
     """The traceback whose header is the first of `lines`; lines of other ranks in between are passed over."""
     reader = iter(lines)
     header = next(reader, None)
-    if header is None or _HEADER not in header.text or _is_ignored(before):
+    while header is not None and _HEADER not in header.text:  # a logger folded them into one
+        before = header
+        header = next(reader, None)
+        if header is not None and header.offset != before.offset:
+            return None
+    if header is None or _is_ignored(before):
         return None
     margin = len(header.text) - len(header.text.lstrip(" "))
-    own = (
-        _without(margin, line) for line in islice(reader, _MOST_LINES) if line.rank == header.rank
-    )
+    own = (_without(margin, line) for line in _spoken_by(header, islice(reader, _MOST_LINES)))
     frames: list[Frame] = []
     for line in own:
         text = _GROUP_MARGIN.sub("", line.text)
@@ -112,12 +119,25 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
                 rank=header.rank,
                 offset=line.offset,
                 begins=header.offset,
+                node=header.node,
+                stream=header.stream,
+                time=line.time if line.time is not None else header.time,
                 link=link,
                 survived=_survived(header, before),
             )
         elif frames:
             frames[-1] = _with_source(frames[-1], text)
     return None
+
+
+def _spoken_by(header: Line, lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines of the process that wrote `header`; a line without any mark belongs to who spoke last."""
+    is_own = True
+    for line in lines:
+        if line.who != (None, ""):
+            is_own = line.who == header.who
+        if is_own:
+            yield line
 
 
 def unfolded(text: str, rank: int | None, offset: int) -> list[Line]:
@@ -177,9 +197,12 @@ def _after(lines: Iterable[Line]) -> tuple[list[str], Link | None]:
 
 
 def _survived(header: Line, before: Line | None) -> bool:
-    if before is None or before.rank != header.rank:
+    """Whether the program's own logger wrote it: who does that has caught it."""
+    if header.level:
+        return True
+    if before is None or before.who != header.who:
         return False
-    return _LOGGED.search(before.text) is not None
+    return before.level in _LOUD or _LOGGED.search(before.text) is not None
 
 
 def _is_ignored(before: Line | None) -> bool:
