@@ -54,10 +54,21 @@ FORMATS: dict[str, Format] = {
     "nobody's": lambda i, text: f"@job{i % 3}~{i:03d}@ {text}",
 }  # fmt: skip
 
-_START = ["loading the tokenizer", "building the model", "wrapping the model", "reading the index of the data"]
+_START = [
+    "loading the tokenizer",
+    "building the model",
+    "wrapping the model",
+    "reading the index of the data",
+]
 _STEPS = [f"step {number} loss {4 / number:.3f}" for number in range(1, 30)]
 _FRAMES = ["Traceback (most recent call last):", '  File "/srv/train.py", line 91, in main', "    run(args)",
            '  File "/srv/engine.py", line 12, in run', "    work(args)"]  # fmt: skip
+
+
+_WATCHDOG = (
+    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=714, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, "
+    "Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
+)
 
 
 def _raised(exception: str) -> list[str]:
@@ -77,8 +88,7 @@ FAILURES: dict[str, tuple[list[str], str, str]] = {  # lines, class, action
     "value": ([*_STEPS, *_raised("ValueError: bucket 6 has no gradients")], "user_exception", "RESTART"),
     "crash": ([*_STEPS, "Fatal Python error: Segmentation fault", "", "Current thread 0x00007f0d (most recent call first):",
                '  File "/srv/engine.py", line 12 in run'], "segfault", "RESTART"),
-    "waiting": ([*_STEPS, "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=714, OpType=ALLREDUCE, "
-                 "NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."],
+    "waiting": ([*_STEPS, _WATCHDOG],
                 "collective_timeout", "RESTART"),
 }  # fmt: skip
 

@@ -27,7 +27,9 @@ _LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|
 _LEVEL = rf"(?P<level>{_LEVELS})"
 _ANY_LEVEL = rf"(?P<level>{_LEVELS}|{_LEVELS.lower()})"
 _PLACE = r"[\w./<>-]+:\d+(?::[\w<>.]+)?"
-_RANK_WORDS = r"(?:(?:global[ _]?|world[ _]?)?rank|default|trainer|worker|process|proc|task|replica|PE)"
+_RANK_WORDS = (
+    r"(?:(?:global[ _]?|world[ _]?)?rank|default|trainer|worker|process|proc|task|replica|PE)"
+)
 _AFTER_TIME = r"(?:\s*[,|:>-]{1,2}(?=\s)|(?=\s)|(?=\[))"
 
 
@@ -59,7 +61,9 @@ _HEAD_FIELDS = (
     _compiled(rf"[\[(<]{_TIME}[\])>](?:\s*[,|:>-]{{1,2}}(?=\s))?"),
     _compiled(rf"{_TIME}{_AFTER_TIME}"),
     _compiled(r"(?P<host>[a-zA-Z][\w.-]*):\d+:\d+ \[\d+\] (?=NCCL |RCCL |misc/|transport/|init)"),
-    _compiled(r"\[(?P<host>(?!\w+\.(?:py|cc|cpp|cu|c|h|hpp|rs|go):)[a-zA-Z][\w.-]*):\d+(?::\d+:\d+)?\]"),
+    _compiled(
+        r"\[(?P<host>(?!\w+\.(?:py|cc|cpp|cu|c|h|hpp|rs|go):)[a-zA-Z][\w.-]*):\d+(?::\d+:\d+)?\]"
+    ),
 )
 _LOGGED_FIELDS = (
     _compiled(r"(?:stdout|stderr) [FP](?=\s|$)"),
@@ -76,10 +80,17 @@ _LOGGED_FIELDS = (
     _compiled(r"(?P<node>[a-zA-Z][\w.-]*) [\w./-]+\[\d+\]:"),
     _compiled(r"(?:-|\||>>)(?= )"),
 )  # fmt: skip
+_MAY_BEGIN = re.compile(  # most lines have no prefix, and that is told soonest by how they begin
+    rf"\s*[\[(<\d]|[IWEF]\d{{4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{_MONTH})[ ,]"
+    r"|[a-zA-Z][\w.-]*(?:[-_]\d+\s+\||:\d+:\d+ \[)"
+)
 _IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")
-_BAR = re.compile(r"^[^\n]{0,120}?\d{1,3}%\|[^|]{0,300}\|\s*\d[\d.]*[kMG]?/\d[\d.]*[kMG]?\w? ?\[[^\]]{0,200}\](?=\S)")
+_BAR = re.compile(
+    r"^[^\n]{0,120}?\d{1,3}%\|[^|]{0,300}\|\s*\d[\d.]*[kMG]?/\d[\d.]*[kMG]?\w? ?\[[^\]]{0,200}\](?=\S)"
+)
 _BARE_BAR = re.compile(r"^[^|]{0,80}\|[^|]{0,200}\|\s*\d+/\d+ \[[^\]]{0,200}\](?=\S)")
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_ANCHOR = re.compile(r'\s*(?:File "[^"]+", line \d+|Traceback \(most recent)')
 _FRAME = re.compile(r'^(?P<before>\S.{0,200}?\S?)\s+File "[^"]+", line \d+')
 _MOST_FIELDS = 10
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL", "D": "DEBUG"}
@@ -107,7 +118,11 @@ class LineFormat:
         bare_ranks: bool = False,
         ranks_of: dict[str, int] | None = None,
         margins: dict[tuple[int, ...], int] | None = None,
+        loud_throughout: bool = False,
     ) -> None:
+        self.loud_throughout = (
+            loud_throughout  # every line has a level: it is not the program that gave it
+        )
         self._learned = learned
         self._margins = margins or {}
         self._bare_ranks = bare_ranks
@@ -142,7 +157,8 @@ class LineFormat:
         return replace(spoken, text=spoken.text[min(margin, indent) :])
 
     def _fields(self, spoken: Spoken) -> tuple[Spoken, tuple[int, ...]]:
-        logged, taken = False, []
+        logged = False
+        taken: list[int] = []
         for _ in range(_MOST_FIELDS):
             gap = len(spoken.text) - len(spoken.text.lstrip()) if taken else 0
             found, number = self._next_field(spoken.text, gap, logged)
@@ -156,6 +172,8 @@ class LineFormat:
     def _next_field(self, text: str, at: int, logged: bool) -> tuple[re.Match[str] | None, int]:
         if (found := self._learned_match(text, at)) is not None:
             return found, -1
+        if not logged and _MAY_BEGIN.match(text, at) is None:
+            return None, 0
         fields = (*_HEAD_FIELDS, *_LOGGED_FIELDS) if logged else _HEAD_FIELDS
         for number, field in enumerate(fields):
             if (found := field.match(text, at)) is not None:
@@ -170,12 +188,14 @@ class LineFormat:
     def with_margins(self, sample: list[str]) -> "LineFormat":
         """The same with the gap that each sequence of fields leaves before the least indented line."""
         margins: dict[tuple[int, ...], int] = {}
+        loud = sum(bool(self.read(line).level) for line in sample)
         for line in sample:
             spoken, fields = self._fields(Spoken(line))
             if fields and spoken.text.strip():
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
-        return LineFormat(self._learned, self._bare_ranks, self._ranks_of, margins)
+        throughout = bool(sample) and loud >= _NEARLY_ALL * len(sample)
+        return LineFormat(self._learned, self._bare_ranks, self._ranks_of, margins, throughout)
 
     def _placed(self, spoken: Spoken) -> Spoken:
         if spoken.rank is None and spoken.who in self._ranks_of:
@@ -186,19 +206,21 @@ class LineFormat:
 _BARE_RANK = re.compile(r"\s*(?P<rank>\d{1,6}):(?= |$)")
 _LEADING = re.compile(r"(?P<token>[\[(<]?[A-Za-z0-9][\w./@-]*[\])>]?)(?P<sep>: ?|\s*\|\s?|> | +)")
 _MASK = re.compile(r"\d+")
-_WORDS_OF_FAILURE = re.compile(r"error|exception|traceback|warning|fatal|info\b|debug", re.IGNORECASE)
+_WORDS_OF_FAILURE = re.compile(
+    r"error|exception|traceback|warning|fatal|info\b|debug", re.IGNORECASE
+)
 _ENOUGH = 3
 _NEARLY_ALL = 0.8
 _HALF = 0.5
-_RAY_RANK = re.compile(r"pid=(\d+)[^\n]{0,80}?\b(?:world_)?rank[=: ]+(\d+)")
+_RAY_RANK = re.compile(r"pid=(\d+)\)(?:[^\n(]{0,60}\[| )(?:world_)?rank[=: ]+(\d+)")
 
 
-def learn(lines: Iterable[str]) -> LineFormat:
+def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     """The format of a log, from as many of its lines as are worth looking at."""
-    sample = [_COLOUR.sub("", line) for line in lines if line.strip()]
+    sample = [_COLOUR.sub("", line) if "\x1b" in line else line for line in lines if line.strip()]
     ranks_of = {f"pid={pid}": int(rank) for line in sample for pid, rank in _RAY_RANK.findall(line)}
     bare = sum(_BARE_RANK.match(line) is not None for line in sample)
-    bare_ranks = bare >= 2 and bare >= _HALF * len(sample)
+    bare_ranks = not of_one_rank and bare >= _HALF * len(sample)
     learned: tuple[re.Pattern[str], ...] = ()
     for _ in range(3):
         known = LineFormat(learned, bare_ranks, ranks_of)
@@ -215,14 +237,18 @@ def _shared(known: LineFormat, sample: list[str]) -> re.Pattern[str] | None:
     found = [match for text in rest if (match := _LEADING.match(text))]
     shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
     for (token, separator), count in shapes.most_common(2):
-        anchored = sum(
-            1 for text in rest if text.startswith(tuple(_openings(token, separator, found)))
-            and ("  File \"" in text[:120] or "Traceback (most" in text[:120])
-        )  # fmt: skip
+        openings = set(_openings(token, separator, found))
+        anchored = any(
+            text.startswith(opening) and _ANCHOR.match(text[len(opening) :])
+            for text in rest
+            for opening in openings
+        )
         share = count / max(1, len(rest))
         if _WORDS_OF_FAILURE.search(token) or count < _ENOUGH:
             continue
-        if (_names_a_place(token, separator) and share >= _NEARLY_ALL) or (anchored and share >= _HALF):
+        if (_names_a_place(token, separator) and share >= _NEARLY_ALL) or (
+            anchored and share >= _HALF
+        ):
             return _pattern_of(token, separator)
     return None
 
@@ -267,10 +293,9 @@ def _before_frames(known: LineFormat, sample: list[str]) -> re.Pattern[str] | No
     if not shapes:
         return None
     shape, count = shapes.most_common(1)[0]
-    if count < 2:
-        return None
-    masked = r"\d+".join(re.escape(part) for part in shape.split("#"))
-    return re.compile(masked)
+    pattern = re.compile(r"\d+".join(re.escape(part) for part in shape.split("#")))
+    begun = sum(pattern.match(known.read(line).text) is not None for line in sample)
+    return pattern if count > 1 or begun >= _NEARLY_ALL * len(sample) else None
 
 
 def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
@@ -338,7 +363,17 @@ def _without_bar(text: str) -> str:
 _TEXT_KEYS = ("message", "msg", "log", "textPayload", "event", "text", "body", "short_message", "MESSAGE", "@message", "line")  # fmt: skip
 _STACK_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack", "exc", "error", "err")  # fmt: skip
 _LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level", "level_name", "@l")
-_TIME_KEYS = ("time", "timestamp", "ts", "asctime", "@timestamp", "t", "datetime", "date", "eventTime")
+_TIME_KEYS = (
+    "time",
+    "timestamp",
+    "ts",
+    "asctime",
+    "@timestamp",
+    "t",
+    "datetime",
+    "date",
+    "eventTime",
+)
 _RANK_KEYS = ("rank", "global_rank", "world_rank", "RANK", "process_index")
 _NODE_KEYS = ("host", "hostname", "node", "pod", "pod_name", "nodename", "_HOSTNAME", "instance")
 _PID_KEYS = ("pid", "process", "process_id", "_PID")
@@ -376,7 +411,9 @@ def _unquoted(value: str) -> str:
 
 
 def _first(held: dict[str, object], keys: Iterable[str], kind: type | tuple[type, ...]) -> object:
-    return next((held[key] for key in keys if isinstance(held.get(key), kind) and held[key] != ""), None)
+    return next(
+        (held[key] for key in keys if isinstance(held.get(key), kind) and held[key] != ""), None
+    )
 
 
 def _of_document(held: dict[str, object]) -> Spoken:
@@ -393,7 +430,9 @@ def _of_document(held: dict[str, object]) -> Spoken:
         int(str(rank)) if inner.rank is None and str(rank).isdigit() else inner.rank,
         inner.node or (str(node) if node else None),
         inner.who or (f"pid={pid}" if pid else ""),
-        inner.time if inner.time is not None else _time_of(_first(held, _TIME_KEYS, (str, int, float))),
+        inner.time
+        if inner.time is not None
+        else _time_of(_first(held, _TIME_KEYS, (str, int, float))),
         inner.level or (str(level).upper() if level else ""),
     )
 
@@ -402,12 +441,23 @@ def _stack_lines(held: dict[str, object], message: str) -> Iterator[str]:
     for key in _STACK_KEYS:
         value = held.get(key)
         if isinstance(value, dict):
-            value = next((value[k] for k in ("stack", "stack_trace", "stacktrace", "traceback") if k in value), None)
+            value = next(
+                (
+                    value[k]
+                    for k in ("stack", "stack_trace", "stacktrace", "traceback")
+                    if k in value
+                ),
+                None,
+            )
         if isinstance(value, str) and "\n" in value and value.strip() != message.strip():
             yield from value.rstrip("\n").split("\n")
             return
         if isinstance(value, list) and value and isinstance(value[0], str):
-            yield from "".join(str(part) if str(part).endswith("\n") else f"{part}\n" for part in value).rstrip("\n").split("\n")
+            yield from (
+                "".join(str(part) if str(part).endswith("\n") else f"{part}\n" for part in value)
+                .rstrip("\n")
+                .split("\n")
+            )
             return
         if isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*(?:Error|Exception)\b", value):
             yield value

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,8 @@ PIECE = 1 << 20
 MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
 LONGEST_LINE = 4000
 _SAMPLE = 24 << 10
-_MOST_SAMPLED = 400  # lines
+_SAMPLED_LINE = 600
+_MOST_SAMPLED = 240  # lines
 _MOST_INFLATED = 16 << 30  # a packed file may hold any number of zeros
 
 _GZIP = b"\x1f\x8b"
@@ -56,7 +58,7 @@ class Source:
         if self.path is None:
             return len(self.text)
         if self._inflated is not None:
-            return os.fstat(self._inflated.fileno()).st_size
+            return os.fstat(self._inflated.descriptor).st_size
         try:
             return self.path.stat().st_size
         except OSError:
@@ -67,30 +69,36 @@ class Source:
         """What stands before the lines of this log, learned from both its ends."""
         head, tail = ends_of(self, _SAMPLE, 2 * _SAMPLE)
         text = head if self.size <= _SAMPLE else f"{head}\n{tail}"
-        return learn([line[:LONGEST_LINE] for line in re.split(r"[\r\n]+", text)][:_MOST_SAMPLED])
+        lines = [line[:_SAMPLED_LINE] for line in re.split(r"[\r\n]+", text) if line.strip()]
+        half = _MOST_SAMPLED // 2
+        sample = lines if len(lines) <= _MOST_SAMPLED else [*lines[:half], *lines[-half:]]
+        return learn(sample, of_one_rank=self.rank is not None)
+
+    @cached_property
+    def began(self) -> float | None:
+        """When its first line was written, where its lines tell a time."""
+        head = ends_of(self, _SAMPLE, 0)[0].split("\n")[:40]
+        times = (self.format.read(line[:LONGEST_LINE]).time for line in head)
+        return next((time for time in times if time is not None), None)
 
     @contextmanager
     def opened(self) -> Iterator[Readable]:
         if self._inflated is not None:
-            yield _Inflated(self._inflated.fileno())
+            yield _Reader(self._inflated.descriptor)
             return
         with self._file() as file:
             yield file
 
     @cached_property
-    def _inflated(self) -> BinaryIO | None:
-        """A gzipped file, inflated once into one without a name; None where it is not packed."""
+    def _inflated(self) -> "_Inflated | None":
+        """A gzipped file, inflated once; None where it is not packed."""
         if self.path is None:
             return None
         with self._file() as file:
             if file.read(2) != _GZIP:
                 return None
             file.seek(0)
-            plain = tempfile.TemporaryFile()  # closed with its source
-            for block in _inflated_blocks(file):
-                plain.write(block)
-            plain.flush()
-            return plain
+            return _Inflated(file)
 
     def _file(self) -> BinaryIO:
         """Empty where the file is gone or closed to us: what the other ranks wrote is worth reading all the same."""
@@ -103,6 +111,18 @@ class Source:
 
 
 class _Inflated:
+    """What a gzip file holds, in a file without a name that goes when nobody reads it any more."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        with tempfile.TemporaryFile() as plain:
+            for block in _inflated_blocks(packed):
+                plain.write(block)
+            plain.flush()
+            self.descriptor = os.dup(plain.fileno())
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+class _Reader:
     """A position of its own in a file that several readers share."""
 
     def __init__(self, descriptor: int) -> None:
@@ -193,9 +213,7 @@ def _cut(data: bytes, start: int) -> int:
     return at + 1 if at >= 0 else (latest if latest - start >= PIECE // 2 else start)
 
 
-def line_at(
-    data: bytes, position: int, source: Source, offset: int = 0, holding: str = ""
-) -> Line:
+def line_at(data: bytes, position: int, source: Source, offset: int = 0, holding: str = "") -> Line:
     """The whole line around `position`, cleaned; a very long one is cut around it.
 
     Where a logger folded several lines into one, that of them which is `holding` the text looked for.
@@ -228,8 +246,9 @@ def cleaned(raw: bytes, source: Source, offset: int) -> list[Line]:
     spoken = source.format.read(raw.decode("utf-8", errors="replace"))
     rank = source.rank if source.rank is not None else spoken.rank
     node = source.node or spoken.node
+    level = "" if source.format.loud_throughout else spoken.level
     return [
-        Line(text.rstrip(), rank, offset, node, spoken.time, spoken.level, spoken.who)
+        Line(text.rstrip(), rank, offset, node, spoken.time, level, spoken.who)
         for text in spoken.text.split("\n")
     ]
 

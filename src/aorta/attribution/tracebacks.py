@@ -61,8 +61,10 @@ class Traceback:
     rank: int | None
     offset: int  # of the exception line
     begins: int  # of the header
+    until: int = 0  # of the last line of its message
     link: Link | None = None
     survived: bool = False
+    ignored: bool = False  # it ended nothing but a thread or a destructor
     node: str | None = None
     stream: str = ""
     time: float | None = None
@@ -98,7 +100,7 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
         header = next(reader, None)
         if header is not None and header.offset != before.offset:
             return None
-    if header is None or _is_ignored(before):
+    if header is None:
         return None
     margin = len(header.text) - len(header.text.lstrip(" "))
     own = (_without(margin, line) for line in _spoken_by(header, islice(reader, _MOST_LINES)))
@@ -112,18 +114,20 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
         elif _HEADER in text:
             return None  # cut off: another traceback begins before this one has ended
         elif text and not _BOX.match(text) and _EXCEPTION.match(text):
-            rest, link = _after(own)
+            rest, until, link = _after(own, line.offset)
             return Traceback(
                 exception="\n".join([text, *rest]),
                 frames=tuple(frames),
                 rank=header.rank,
                 offset=line.offset,
                 begins=header.offset,
+                until=until,
                 node=header.node,
                 stream=header.stream,
                 time=line.time if line.time is not None else header.time,
                 link=link,
                 survived=_survived(header, before),
+                ignored=_is_ignored(before),
             )
         elif frames:
             frames[-1] = _with_source(frames[-1], text)
@@ -167,6 +171,23 @@ def _with_source(frame: Frame, text: str) -> Frame:
     return replace(frame, text=shown)
 
 
+def frames_above(lines: list[Line], who: tuple[int | None, str]) -> tuple[Frame, ...]:
+    """The frames that stand right above an exception line whose traceback has lost its head."""
+    kept: list[Line] = []
+    for line in reversed([line for line in lines if line.who == who]):
+        if not (_FRAME.match(line.text) or line.text.startswith("  ") or _CARETS.match(line.text)):
+            break
+        kept.append(line)
+    frames: list[Frame] = []
+    for line in reversed(kept):
+        frame = _FRAME.match(line.text)
+        if frame:
+            frames.append(Frame(frame["file"], int(frame["line"]), frame["function"] or "<module>"))
+        elif frames:
+            frames[-1] = _with_source(frames[-1], line.text)
+    return tuple(frames)
+
+
 def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
     """The innermost frames under a "Fatal Python error", which prints the most recent call first."""
     frames: list[str] = []
@@ -179,21 +200,22 @@ def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
     return tuple(frames[:_CRASH_FRAMES])
 
 
-def _after(lines: Iterable[Line]) -> tuple[list[str], Link | None]:
-    """What belongs to the message, and whether another traceback follows from this one."""
+def _after(lines: Iterable[Line], until: int) -> tuple[list[str], int, Link | None]:
+    """What belongs to the message, where that ends, and whether another traceback follows from this one."""
     message: list[str] = []
     blank = 0
     for line in islice(lines, 40):
         text = _GROUP_MARGIN.sub("", line.text)
         link = next((link for link in Link if text.strip() == link.value), None)
         if link is not None or _HEADER in text:
-            return message, link
+            return message, until, link
         blank += not text.strip()
         if blank > 1:
             break
         if not blank and len(message) < _CONTINUATION:
             message.append(text)
-    return message, None
+            until = line.offset
+    return message, until, None
 
 
 def _survived(header: Line, before: Line | None) -> bool:
