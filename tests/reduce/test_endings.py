@@ -105,7 +105,7 @@ def _wait_for_lines(tmp_path: Path, count: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for journal in tmp_path.glob("out/*/.aorta/journal.jsonl"):
-            if journal.read_bytes().count(b"\n") > count:
+            if journal.read_bytes().count(b'"kind":"trial"') >= count:
                 return
         time.sleep(0.02)
     raise AssertionError("the run did not get that far")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aorta.engine.journal import read_records
 from support.aorta_cli import aorta, start_aorta
 from support.processes import PATIENCE, processes_with, wait_for_file, wait_until_no_process_has
 
@@ -77,8 +78,8 @@ def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:
     assert report["resumed_trials"] > 0
     # A trial that finished in the very moment of the kill may have run and not been written down.
     again = [name for name, runs in Counter(count.read_text().split()).items() if runs > 1]
-    journal = (tmp_path / "results/command/.aorta/journal.jsonl").read_text().splitlines()[1:]
-    assert len({json.loads(line)["index"] for line in journal}) == len(journal) == 12
+    records = read_records(tmp_path / "results/command/.aorta/journal.jsonl")
+    assert len({record.index for record in records}) == len(records) == 12
     assert len(again) <= 6
 
 
