@@ -12,7 +12,13 @@ import pytest
 
 from aorta.engine.journal import read_records
 from support.aorta_cli import aorta, start_aorta
-from support.processes import PATIENCE, processes_with, wait_for_file, wait_until_no_process_has
+from support.processes import (
+    PATIENCE,
+    processes_with,
+    wait_for_file,
+    wait_for_trials,
+    wait_until_no_process_has,
+)
 
 # A tree that resists: a child in its own session, and one that ignores TERM.
 STUBBORN = "setsid sleep 600 & (trap '' TERM; sleep 600) & touch \"$MARKS/$$\"; wait"
@@ -65,9 +71,9 @@ def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:
     words = ["run", "--trials", "12", "--jobs", "2", "--json", "-q"]
     env = {"COUNT": str(count)}
     process = start_aorta(*words, "--", "bash", "-c", script, cwd=tmp_path, env=env)
-    for _ in range(3):
-        wait_for_file(tmp_path / "results/command/.aorta/journal.jsonl")
-        time.sleep(0.5)
+    journal = tmp_path / "results/command/.aorta/journal.jsonl"
+    for kills in range(3):
+        wait_for_trials(journal, 2 * kills + 1)
         process.kill()
         process.communicate(timeout=PATIENCE)
         process = start_aorta(*words, "--resume", "--", "bash", "-c", script, cwd=tmp_path, env=env)
@@ -78,7 +84,7 @@ def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:
     assert report["resumed_trials"] > 0
     # A trial that finished in the very moment of the kill may have run and not been written down.
     again = [name for name, runs in Counter(count.read_text().split()).items() if runs > 1]
-    records = read_records(tmp_path / "results/command/.aorta/journal.jsonl")
+    records = read_records(journal)
     assert len({record.index for record in records}) == len(records) == 12
     assert len(again) <= 6
 

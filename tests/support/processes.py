@@ -59,5 +59,14 @@ def wait_for_file(path: Path, patience: float = PATIENCE) -> None:
     raise AssertionError(f"{path} did not appear")
 
 
+def wait_for_trials(journal: Path, count: int, patience: float = PATIENCE) -> None:
+    """Until the journal holds so many trials."""
+    wait_for_file(journal, patience)
+    deadline = time.monotonic() + patience
+    while journal.read_bytes().count(b'"kind":"trial"') < count:
+        assert time.monotonic() < deadline, f"{journal} does not hold {count} trials"
+        time.sleep(0.02)
+
+
 def interrupt(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
     os.kill(process.pid, number)
