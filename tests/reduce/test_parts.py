@@ -8,7 +8,7 @@ from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose
 from aorta.core.trial import StreamEnd, TrialEnd
 from aorta.engine.events import TrialEnded
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 from aorta.reduce.experiment import Patience, patience_with
 from aorta.reduce.files import needed_files
 from support.aorta_cli import aorta

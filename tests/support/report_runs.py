@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose, Value
 from aorta.core.signature import Signature
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)> \"quoted\" 'single' & &amp; `tick` "

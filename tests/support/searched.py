@@ -7,10 +7,11 @@ from aorta.core.oracle import ExitCodeOracle, Oracle
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point
 from aorta.core.trial import TrialSpec
-from aorta.engine.drive import Budget, Engine
+from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, TrialEnded
 from aorta.engine.journal import Journal
 from aorta.engine.judge import KOfN, SameJudge
+from aorta.engine.question import Budget
 from aorta.executors import Executor
 from aorta.search.ranked import RankedSearch
 
