@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aorta_cli import aorta, start_aorta
-from reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
+from support.aorta_cli import aorta, start_aorta
+from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
 SLOW = 'sleep 0.2; [ "$N" -ge 137 ] && echo BOOM'
 

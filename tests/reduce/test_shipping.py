@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aorta_cli import aorta
-from reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
+from support.aorta_cli import aorta
+from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
 
 FAILS = {"kind": "exit_code"}
 TRAIN = """import os, sys

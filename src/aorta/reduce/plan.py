@@ -10,9 +10,8 @@ from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
-from aorta.engine.drive import Budget
-from aorta.engine.judge import Judge, Judges, KOfN
-from aorta.engine.sequential import SequentialJudges
+from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
+from aorta.engine.question import Budget
 from aorta.reduce.experiment import ReductionExperiment, patience_with
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of

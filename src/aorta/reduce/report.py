@@ -12,7 +12,7 @@ from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Value
 from aorta.core.signature import Signature
 from aorta.engine.events import Ending, Reason
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 from aorta.reduce.trace import items_of
 from aorta.search.reduction import AxisFacts, Reduction, Status
 

@@ -15,10 +15,11 @@ from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine.events import Ending, Listener
+from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
-from aorta.engine.records import TrialRecord
+from aorta.engine.question import Answer, Question
 from aorta.engine.rundir import write_atomically
-from aorta.engine.session import Answer, Question, Session
+from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
 from aorta.reduce.disk import writing
