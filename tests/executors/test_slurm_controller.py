@@ -11,7 +11,7 @@ import pytest
 from aorta.core.point import Point
 from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.slurm import slurm_placement
+from aorta.executors.slurm import slurm_scheduler
 from aorta.executors.slurm_commands import JobState, states_of
 from support.executor_contract import Bench
 from support.launched import eventually
@@ -45,7 +45,7 @@ def used(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster
 
 
 def opened(jobs: int = 3) -> ClusterExecutor:
-    return ClusterExecutor(slurm_placement(Resources()), jobs=jobs, grace=0.5)
+    return ClusterExecutor(slurm_scheduler(Resources()), jobs=jobs, grace=0.5)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A process tree under this process, ended for certain.
 
-The keeper is a sub-reaper: whatever its trial starts, in whatever session, becomes its child when orphaned. So the
+The supervisor is a sub-reaper: whatever its trial starts, in whatever session, becomes its child when orphaned. So the
 tree is empty exactly when the kernel says there is no child left to wait for.
 """
 
@@ -30,13 +30,13 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
 
 def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, stderr: int) -> int:
     """Fork and execute in a session of its own; dies with this process. Raises the OSError of the child."""
-    keeper = os.getpid()
+    supervisor = os.getpid()
     told, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
     pid = os.fork()
     if pid == 0:
         try:
             os.setsid()
-            die_with_parent(keeper)
+            die_with_parent(supervisor)
             _prepare(cwd, stdout, stderr)
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - running the user's command is the product
         except OSError as wrong:

@@ -1,16 +1,27 @@
-"""What a keeper is told of a trial, and what its facts amount to: the same wherever the trial runs.
+"""What a supervisor is told of a trial, and what its facts amount to: the same wherever the trial runs.
 
-Standard library only, because it also runs beside a keeper on another machine.
+Standard library only, because it also runs beside a supervisor on another machine.
 """
 
 import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
+from aorta.core.trial import (
+    Environment,
+    Match,
+    Resources,
+    RuntimeKind,
+    StreamEnd,
+    TrialEnd,
+    TrialSpec,
+    Watch,
+    WatchedPattern,
+)
 from aorta.runtimes import Launch
 
 GRACE_SECONDS = 5.0
@@ -40,7 +51,7 @@ def order_for(
 
 
 def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: str) -> TrialEnd:
-    """The keeper's facts as a `TrialEnd`, with what the trial left in its files."""
+    """The supervisor's facts as a `TrialEnd`, with what the trial left in its files."""
     exit_code = facts.get("exit_code")
     lost = facts.get("lost")
     if lost is None and (refusal := launch.refusal(exit_code, facts["stderr"]["tail"])):
@@ -100,3 +111,54 @@ def _json_object(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def trial_to_json(trial: TrialSpec) -> dict[str, Any]:
+    return {
+        **asdict(trial),
+        "trial_dir": str(trial.trial_dir.absolute()),
+        "cwd": str(trial.cwd.absolute()),
+    }
+
+
+def trial_from_json(content: Mapping[str, Any]) -> TrialSpec:
+    environment, watch = content["environment"], content["watch"]
+    return TrialSpec(
+        argv=tuple(content["argv"]),
+        trial_dir=Path(content["trial_dir"]),
+        cwd=Path(content["cwd"]),
+        id=content["id"],
+        env=content["env"],
+        environment=Environment(
+            **{
+                **environment,
+                "kind": RuntimeKind(environment["kind"]),
+                "mounts": tuple(environment["mounts"]),
+                "options": tuple(environment["options"]),
+            }
+        ),
+        watch=Watch(
+            **{**watch, "patterns": tuple(WatchedPattern(**one) for one in watch["patterns"])}
+        ),
+        timeout=content["timeout"],
+        resources=Resources(**content["resources"]),
+    )
+
+
+def end_to_json(end: TrialEnd) -> dict[str, Any]:
+    content = asdict(end)
+    for stream in ("stdout", "stderr"):
+        content[stream]["path"] = str(content[stream]["path"])
+    return content
+
+
+def end_from_json(content: Mapping[str, Any], trial: TrialSpec) -> TrialEnd:
+    """The end as the owner sees it: its logs are where the owner's trial has its directory."""
+    streams = {
+        name: StreamEnd(**{**content[name], "path": trial.trial_dir / f"{name}.log"})
+        for name in ("stdout", "stderr")
+    }
+    matches = tuple(
+        Match(**{**match, "groups": tuple(match["groups"])}) for match in content["matches"]
+    )
+    return TrialEnd(**{**content, **streams, "matches": matches, "trial_id": trial.id})

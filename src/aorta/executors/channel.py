@@ -1,18 +1,24 @@
-"""The line between the owner of trials and a keeper on another machine: JSON lines over TCP, both ends proven.
+"""The line between the owner of trials and a supervisor on another machine: JSON lines over TCP, both ends proven.
 
-Each end shows that it knows the run's secret before the other believes a word: a keeper takes no order from a stranger,
+Each end shows that it knows the run's secret before the other believes a word: a supervisor takes no order from a stranger,
 and no stranger gets one. What follows goes in clear, as it does with srun. Standard library only.
 """
 
 import hashlib
 import hmac
+import io
 import json
+import os
 import secrets
 import socket
+import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+from aorta.core.errors import InfrastructureError
 
 _DIAL_SECONDS = 60.0  # a busy owner answers late, and a wrong address costs only this
 _ANSWER_SECONDS = 30.0
@@ -22,7 +28,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 Address = tuple[str, int]
 
 
-class NoLineError(Exception):
+class NoChannelError(Exception):
     """Nobody who knows the secret answers at any of the addresses."""
 
 
@@ -58,7 +64,7 @@ def dial(
                 problems[address] = str(wrong) or type(wrong).__name__
         time.sleep(0.5)
     tried = "; ".join(f"{host}:{port}: {problem}" for (host, port), problem in problems.items())
-    raise NoLineError(f"could not reach the machine that started this trial ({tried})")
+    raise NoChannelError(f"could not reach the machine that started this trial ({tried})")
 
 
 def _introduced(
@@ -69,7 +75,7 @@ def _introduced(
         keep_alive(line)
         asked = _line_from(line)["nonce"]
         nonce = secrets.token_hex(16)
-        mine = proof(secret, "keeper", asked, ticket)
+        mine = proof(secret, "supervisor", asked, ticket)
         line.sendall(message({"ticket": ticket, "nonce": nonce, "proof": mine, **about}))
         _check(_line_from(line)["proof"], proof(secret, "owner", nonce, ticket))
         line.settimeout(None)
@@ -85,7 +91,7 @@ def _check(shown: str, expected: str) -> None:
 
 
 def _line_from(line: socket.socket) -> dict[str, Any]:
-    """One message and not a byte more: what follows belongs to the keeper."""
+    """One message and not a byte more: what follows belongs to the supervisor."""
     received = bytearray()
     while not received.endswith(b"\n"):
         byte = line.recv(1)
@@ -141,7 +147,7 @@ class Line:
         """Whether the first message proves the other end, which then gets our own proof."""
         try:
             ticket, nonce = str(content["ticket"]), str(content["nonce"])
-            expected = proof(self._secret, "keeper", self._nonce, ticket)
+            expected = proof(self._secret, "supervisor", self._nonce, ticket)
             if not hmac.compare_digest(str(content["proof"]), expected):
                 return False
         except KeyError:
@@ -152,3 +158,54 @@ class Line:
 
     def close(self) -> None:
         self.channel.close()
+
+
+MOST_BYTES = 512 * 1024 * 1024
+_LOGS = frozenset({"stdout.log", "stderr.log"})
+_LEFT_AT_HOME = frozenset({".git", ".aorta", ".venv", "__pycache__"})
+
+
+def pack_working_directory(directory: Path) -> bytes:
+    return _pack(directory, _files_to_ship(directory))
+
+
+def pack_trial_directory(directory: Path) -> bytes:
+    """Everything but the two logs, which travel while they are written."""
+    return _pack(
+        directory,
+        (
+            path
+            for path in sorted(directory.rglob("*"))
+            if not (path.parent == directory and path.name in _LOGS)
+        ),
+    )
+
+
+def unpack(pack: bytes, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(pack), mode="r:") as archive:
+        archive.extractall(directory, filter="data")
+
+
+def _files_to_ship(directory: Path) -> Iterator[Path]:
+    for place, directories, files in os.walk(directory):
+        inside = Path(place)
+        if inside != directory and (inside / ".aorta").is_dir():
+            directories.clear()
+            continue
+        directories[:] = sorted(set(directories) - _LEFT_AT_HOME)
+        yield from (inside / name for name in (*directories, *sorted(files)))
+
+
+def _pack(directory: Path, paths: Iterable[Path]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:") as archive:
+        for path in paths:
+            if path.is_symlink() or path.is_dir() or path.is_file():  # no sockets, no pipes
+                archive.add(path, path.relative_to(directory), recursive=False)
+            if buffer.tell() > MOST_BYTES:
+                raise InfrastructureError(
+                    f"{directory} holds more than {MOST_BYTES // 2**20} MiB, too much to send to each "
+                    "trial; put it on a file system that the workers share"
+                )
+    return buffer.getvalue()

@@ -1,6 +1,6 @@
-"""What a scheduler does for the cluster executor: it starts keepers somewhere, and says what became of them.
+"""What a scheduler does for the cluster executor: it starts supervisors somewhere, and says what became of them.
 
-It sees tickets, not trials' ends: how a trial runs and ends is between its keeper and the executor, over their own line.
+It sees tickets, not trials' ends: how a trial runs and ends is between its supervisor and the executor, over their own line.
 """
 
 import socket
@@ -28,7 +28,7 @@ class Batch:
         return f"{self.key}.{index}"
 
 
-class Placement(Protocol):
+class Scheduler(Protocol):
     @property
     def ships(self) -> bool:
         """Whether a worker that does not see a trial's directories gets them sent, or the trial is lost."""
@@ -37,10 +37,10 @@ class Placement(Protocol):
         """How many trials the cluster could run side by side now, 1 at least."""
 
     def submit(self, batch: Batch, variables: Mapping[str, str]) -> None:
-        """Have an outpost started for each trial with these variables and its ticket; InfrastructureError if not."""
+        """Have an worker started for each trial with these variables and its ticket; InfrastructureError if not."""
 
     def srun(self, trial: TrialSpec) -> Sequence[str] | None:
-        """Options of the srun that the outpost must start the trial with; None where it runs it itself."""
+        """Options of the srun that the worker must start the trial with; None where it runs it itself."""
 
     def withdraw(self, tickets: Collection[str]) -> None:
         """Nobody waits for these any more, whatever they are doing."""
@@ -74,9 +74,9 @@ def address_towards(host: str) -> str | None:
     return None
 
 
-def outpost_argv(source: str = _SOURCE) -> list[str]:
-    """The command that becomes an outpost, given the package's parent directory (or an archive of it)."""
-    program = f"import sys; sys.path.insert(0, {source!r}); from aorta.executors.outpost import main; main()"
+def worker_argv(source: str = _SOURCE) -> list[str]:
+    """The command that becomes an worker, given the package's parent directory (or an archive of it)."""
+    program = f"import sys; sys.path.insert(0, {source!r}); from aorta.executors.worker import main; main()"
     return [sys.executable, "-S", "-E", "-s", "-c", program]
 
 

@@ -1,4 +1,4 @@
-"""A keeper on another machine: it dials home, runs the one trial it is given there, and ends with it.
+"""A supervisor on another machine: it dials home, runs the one trial it is given there, and ends with it.
 
 It is started by a scheduler, knows the addresses and the secret of its owner from two variables, and nothing of the
 scheduler. When the line home breaks, or the scheduler wants it gone, it ends the whole tree of the trial first.
@@ -21,15 +21,14 @@ from typing import Any
 
 from aorta.core.errors import AortaError
 from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.executors import tree, wire
-from aorta.executors.keeper import Keeper, OwnerGoneError, Trial
-from aorta.executors.orders import order_for, trial_end
-from aorta.executors.packs import pack_trial_directory, unpack
+from aorta.executors import channel, process_tree
+from aorta.executors.channel import pack_trial_directory, unpack
+from aorta.executors.messages import end_to_json, order_for, trial_end, trial_from_json
 from aorta.executors.ranks import across_ranks
-from aorta.executors.wired import end_to_wire, trial_from_wire
+from aorta.executors.supervisor import OwnerGoneError, Supervisor, Trial
 from aorta.runtimes import Launch, launch_for
 
-LINE_VARIABLE = "AORTA_LINE"
+CHANNEL_VARIABLE = "AORTA_CHANNEL"
 TICKET_VARIABLE = "AORTA_TICKET"
 PARENT_VARIABLE = "AORTA_DIES_WITH"  # the pid of a parent that it must not outlive
 NODE_VARIABLE = (
@@ -38,8 +37,8 @@ NODE_VARIABLE = (
 _LOG_CHUNK = 1 << 20
 
 
-class Outpost(Keeper):
-    """A keeper whose socket leads to another machine, and whose scheduler may dismiss it."""
+class Worker(Supervisor):
+    """A supervisor whose socket leads to another machine, and whose scheduler may dismiss it."""
 
     def __init__(self, control: socket.socket) -> None:
         super().__init__(control)
@@ -71,14 +70,14 @@ class Outpost(Keeper):
 
     def send(self, content: Mapping[str, Any], pack: bytes = b"") -> None:
         try:
-            self.control.sendall(wire.message({**content, "size": len(pack)}) + pack)
+            self.control.sendall(channel.message({**content, "size": len(pack)}) + pack)
         except OSError:
             raise OwnerGoneError from None
 
     def run_order(self) -> None:
         """One trial, wherever its files are, from the order to the report."""
         order = self.await_message()
-        trial = trial_from_wire(order["trial"])
+        trial = trial_from_json(order["trial"])
         with ExitStack() as stack:
             if (trial.trial_dir / order["marker"]).is_file() and trial.cwd.is_dir():
                 end, pack = self._tried(trial, order, {}), b""
@@ -88,7 +87,7 @@ class Outpost(Keeper):
                 shipped = stack.enter_context(self._shipped(trial))
                 end = self._tried(shipped, order, self._mirrors())
                 pack = pack_trial_directory(shipped.trial_dir)
-            self.send({"op": "ended", "dismissed": self.dismissed, "end": end_to_wire(end)}, pack)
+            self.send({"op": "ended", "dismissed": self.dismissed, "end": end_to_json(end)}, pack)
 
     def _tried(
         self,
@@ -163,15 +162,15 @@ def main() -> None:
     """Entered by whatever a cluster starts; says on stderr why it could not, and exits with 1."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    given = json.loads(os.environ.pop(LINE_VARIABLE))
+    given = json.loads(os.environ.pop(CHANNEL_VARIABLE))
     ticket = os.environ.pop(TICKET_VARIABLE)
     if parent := os.environ.pop(PARENT_VARIABLE, ""):
-        tree.die_with_parent(int(parent), signal.SIGTERM)
+        process_tree.die_with_parent(int(parent), signal.SIGTERM)
     about = {"host": _host(), "node": os.environ.pop(NODE_VARIABLE, "") or _host()}
     addresses = [(str(host), int(port)) for host, port in given["addresses"]]
     try:
-        control = wire.dial(addresses, ticket, given["secret"], about)
-    except wire.NoLineError as wrong:
+        control = channel.dial(addresses, ticket, given["secret"], about)
+    except channel.NoChannelError as wrong:
         sys.exit(f"aorta: {wrong}")
     with control, suppress(OwnerGoneError, ConnectionError):
-        Outpost(control).run_order()
+        Worker(control).run_order()

@@ -1,4 +1,4 @@
-"""Keepers far from home, started here by hand: who is let in, who is believed, and what a broken line means."""
+"""Workers far from home, started here by hand: who is let in, who is believed, and what a broken line means."""
 
 import json
 import os
@@ -14,18 +14,18 @@ import pytest
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, TrialSpec
+from aorta.executors.channel import NoChannelError, dial
 from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.outpost import LINE_VARIABLE, TICKET_VARIABLE
-from aorta.executors.placement import Batch, fitting, outpost_argv
+from aorta.executors.scheduler import Batch, fitting, worker_argv
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus
-from aorta.executors.wire import NoLineError, dial
+from aorta.executors.worker import CHANNEL_VARIABLE, TICKET_VARIABLE
 from support.executor_contract import Bench, ExecutorContract, pid_in
 from support.processes import wait_until_gone
 
 
 @dataclass
 class ByHand:
-    """The smallest scheduler there is: outposts as processes of this machine, at once."""
+    """The smallest scheduler there is: workers as processes of this machine, at once."""
 
     ships: bool = False
     channel: int | None = None
@@ -44,7 +44,7 @@ class ByHand:
         for index in range(len(batch.trials)):
             ticket = {TICKET_VARIABLE: batch.ticket(index)}
             self.started[batch.ticket(index)] = subprocess.Popen(
-                outpost_argv(), env={**os.environ, **variables, **ticket}, stdin=subprocess.DEVNULL
+                worker_argv(), env={**os.environ, **variables, **ticket}, stdin=subprocess.DEVNULL
             )
 
     def srun(self, trial: TrialSpec) -> None:
@@ -68,19 +68,19 @@ class ByHand:
         return range(0)
 
     def close(self) -> None:
-        for outpost in self.started.values():
-            outpost.terminate()
-            outpost.wait(30)
+        for worker in self.started.values():
+            worker.terminate()
+            worker.wait(30)
 
 
 @pytest.fixture
-def placement() -> ByHand:
+def scheduler() -> ByHand:
     return ByHand()
 
 
 @pytest.fixture
-def executor(placement: ByHand) -> Iterator[ClusterExecutor]:
-    executor = ClusterExecutor(placement, grace=0.5)
+def executor(scheduler: ByHand) -> Iterator[ClusterExecutor]:
+    executor = ClusterExecutor(scheduler, grace=0.5)
     yield executor
     executor.close()
 
@@ -94,18 +94,18 @@ class TestByHand(ExecutorContract):
     pass
 
 
-def invitation(placement: ByHand) -> tuple[tuple[str, int], str]:
-    content = json.loads(placement.variables[LINE_VARIABLE])
+def invitation(scheduler: ByHand) -> tuple[tuple[str, int], str]:
+    content = json.loads(scheduler.variables[CHANNEL_VARIABLE])
     host, port = content["addresses"][0]
     return (host, port), content["secret"]
 
 
 def test_a_stranger_gets_no_order_and_disturbs_nobody(
-    bench: Bench, placement: ByHand, tmp_path: Path
+    bench: Bench, scheduler: ByHand, tmp_path: Path
 ) -> None:
     bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; sleep 2; echo done")
     pid_in(tmp_path / "pid")
-    address, _ = invitation(placement)
+    address, _ = invitation(scheduler)
     for first_words in (b"GET / HTTP/1.0\r\n\r\n", b'{"ticket": "1.0"}\n', os.urandom(100_000)):
         with socket.create_connection(address, timeout=30) as line:
             greeting = line.recv(4096)
@@ -126,11 +126,11 @@ def _until_closed(line: socket.socket) -> bytes:
     return heard
 
 
-def test_a_keeper_takes_no_order_from_somebody_who_does_not_know_the_secret(
+def test_a_worker_takes_no_order_from_somebody_who_does_not_know_the_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aorta.executors.wire._DIAL_SECONDS", 1.0)
-    monkeypatch.setattr("aorta.executors.wire._ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr("aorta.executors.channel._DIAL_SECONDS", 1.0)
+    monkeypatch.setattr("aorta.executors.channel._ANSWER_SECONDS", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as impostor:
         address = impostor.getsockname()[:2]
         pid = os.fork()
@@ -140,47 +140,47 @@ def test_a_keeper_takes_no_order_from_somebody_who_does_not_know_the_secret(
             line.recv(4096)
             line.sendall(b'{"proof": "00"}\n{"op": "run"}\n')
             os._exit(0)
-        with pytest.raises(NoLineError, match="could not reach the machine that started this"):
+        with pytest.raises(NoChannelError, match="could not reach the machine that started this"):
             dial([address], "1.0", secrets.token_hex(8), {})
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
-def test_a_ticket_is_good_for_one_keeper(bench: Bench, placement: ByHand, tmp_path: Path) -> None:
+def test_a_ticket_is_good_for_one_worker(bench: Bench, scheduler: ByHand, tmp_path: Path) -> None:
     bench.start("bash", "-c", f"echo $$ >> {tmp_path}/pid; sleep 1")
     pid_in(tmp_path / "pid")
-    address, secret = invitation(placement)
+    address, secret = invitation(scheduler)
     with dial([address], "1.0", secret, {"host": "h", "node": "h"}) as second:
         assert second.recv(4096) == b""
     assert bench.end().exit_code == 0
 
 
-def test_a_keeper_that_is_killed_loses_its_trial_and_its_node_is_remembered(
-    bench: Bench, placement: ByHand, tmp_path: Path
+def test_a_worker_that_is_killed_loses_its_trial_and_its_node_is_remembered(
+    bench: Bench, scheduler: ByHand, tmp_path: Path
 ) -> None:
     bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; sleep 300")
     running = pid_in(tmp_path / "pid")
-    placement.started["1.0"].kill()
+    scheduler.started["1.0"].kill()
     end = bench.end()
     assert (end.lost or "").startswith("it ended with -9 (on ")
-    assert placement.avoided == [end.host]
+    assert scheduler.avoided == [end.host]
     wait_until_gone(running)
 
 
-def test_a_keeper_that_its_scheduler_ends_ends_its_whole_trial_first(
-    bench: Bench, placement: ByHand, tmp_path: Path
+def test_a_worker_that_its_scheduler_ends_ends_its_whole_trial_first(
+    bench: Bench, scheduler: ByHand, tmp_path: Path
 ) -> None:
     bench.start("bash", "-c", f"setsid sleep 300 & echo $! > {tmp_path}/pid; wait")
     runaway = pid_in(tmp_path / "pid")
-    placement.started["1.0"].terminate()
+    scheduler.started["1.0"].terminate()
     assert bench.end().lost
     wait_until_gone(runaway)
 
 
 def test_a_scheduler_that_refuses_is_heard_where_the_trial_is_waited_for(
-    bench: Bench, placement: ByHand
+    bench: Bench, scheduler: ByHand
 ) -> None:
-    placement.refuses = "no such partition"
+    scheduler.refuses = "no such partition"
     bench.start("true")
     with pytest.raises(InfrastructureError, match="no such partition"):
         bench.end()
@@ -188,7 +188,7 @@ def test_a_scheduler_that_refuses_is_heard_where_the_trial_is_waited_for(
 
 def test_the_variables_of_the_line_do_not_reach_the_trial(bench: Bench) -> None:
     end = bench.shell("env")
-    assert LINE_VARIABLE not in end.stdout.path.read_text()
+    assert CHANNEL_VARIABLE not in end.stdout.path.read_text()
     assert TICKET_VARIABLE not in end.stdout.path.read_text()
 
 

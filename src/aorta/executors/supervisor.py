@@ -1,4 +1,4 @@
-"""The keeper: a small process that holds one slot and runs its trials one after another.
+"""The supervisor: a small process that holds one slot and runs its trials one after another.
 
 It exists so that nothing outlives a trial: it adopts every orphan of the trial, ends the whole tree when the trial is
 over, and does the same when the pipe to its owner closes, so even `kill -9` of the owner leaves no process and no
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from aorta.executors import tree
+from aorta.executors import process_tree
 from aorta.executors.streams import Arrivals, Mirror, SlowPatternError, WatchedStream, compiled
 
 _CHUNK = 256 * 1024
@@ -31,7 +31,7 @@ class OwnerGoneError(Exception):
     """The socket closed: nobody waits for this trial any more."""
 
 
-class Keeper:
+class Supervisor:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self._received = b""
@@ -40,7 +40,7 @@ class Keeper:
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        tree.adopt_orphans()
+        process_tree.adopt_orphans()
 
     def serve(self) -> None:
         """Run orders until the owner closes the socket."""
@@ -100,11 +100,11 @@ class Trial:
 
     def __init__(
         self,
-        keeper: Keeper,
+        supervisor: Supervisor,
         order: dict[str, Any],
         mirrors: Mapping[str, Mirror] | None = None,
     ) -> None:
-        self.keeper = keeper
+        self.supervisor = supervisor
         self.order = order
         self.mirrors = mirrors or {}
         self.status: int | None = None
@@ -156,7 +156,9 @@ class Trial:
                 name, directory / f"{name}.log", patterns, limit, self.mirrors.get(name)
             )
         try:
-            return tree.start(self.order["argv"], self.order["env"], self.order["cwd"], *write_ends)
+            return process_tree.start(
+                self.order["argv"], self.order["env"], self.order["cwd"], *write_ends
+            )
         finally:
             for write_end in write_ends:
                 os.close(write_end)
@@ -164,10 +166,10 @@ class Trial:
     def _attend(self, pid: int) -> None:
         """Until the command has ended, its answer is known, its time is up, or nobody wants it."""
         open_ends = set(self.streams)
-        control = self.keeper.control.fileno()
+        control = self.supervisor.control.fileno()
         while True:
-            watched = [control, self.keeper.wake, *open_ends]
-            patience = 0.0 if self.keeper.has_message else self._until_next_deadline()
+            watched = [control, self.supervisor.wake, *open_ends]
+            patience = 0.0 if self.supervisor.has_message else self._until_next_deadline()
             ready = select.select(watched, [], [], patience)[0]
             for end in open_ends.intersection(ready):
                 if not self._read(end):
@@ -178,8 +180,8 @@ class Trial:
             answered = [stream.scan(self._now()) for stream in self.streams.values()]
             if any(answered):
                 return
-            self.keeper.drain_wakeups()
-            self.status = tree.reap().get(pid, self.status)
+            self.supervisor.drain_wakeups()
+            self.status = process_tree.reap().get(pid, self.status)
             if self.status is not None:
                 return
             if self._out_of_time():
@@ -198,7 +200,7 @@ class Trial:
 
     def _cancelled(self) -> bool:
         """Asked every time, not only when the socket is ready: a cancel may have come in one read with the order."""
-        message = self.keeper.poll_message(0)
+        message = self.supervisor.poll_message(0)
         return message is not None and message["op"] == "cancel"
 
     def _deadlines(self) -> list[tuple[float, str]]:
@@ -226,7 +228,7 @@ class Trial:
 
     def _end_tree(self, grace: float) -> None:
         """A status that we caused ourselves is no fact about the command, so it is not kept."""
-        signalled = tree.end_all(grace, self.keeper.owner_gone)
+        signalled = process_tree.end_all(grace, self.supervisor.owner_gone)
         self.facts["leftovers"] = signalled if self.status is not None else 0
         self._drain()
 
@@ -288,4 +290,4 @@ def main() -> None:
         control.set_inheritable(
             False
         )  # a trial that held it would keep us from seeing the owner's end
-        Keeper(control).serve()
+        Supervisor(control).serve()
