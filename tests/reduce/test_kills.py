@@ -50,7 +50,6 @@ SCRIPT = (
 )
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("jobs", ["1", "3"])
 def test_killed_twenty_times_it_answers_the_same_and_runs_no_trial_twice(
     jobs: str, tmp_path: Path
