@@ -1,6 +1,7 @@
 """Slower is flagged only where it is sure, and only where steps were counted on both sides."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -48,10 +49,8 @@ def test_no_slower_and_no_better_is_no_effect_and_better_is_trusted() -> None:
 
 def unusable() -> list[tuple[CellStats, CellStats]]:
     good = stats(100, 100, 100)
-    lost = {
-        "outcome": "reproduced",
-        "why": "NaN",
-    }  # a crash says nothing of how long a clean trial takes
+    # A crash says nothing of how long a clean trial takes.
+    lost: dict[str, Any] = {"outcome": "reproduced", "why": "NaN"}
     by_wall = aggregate_cell([trial(wall=3.0, **lost)], steps=3)
     by_iterations = aggregate_cell([trial(total_iterations=3, elapsed_sec=1.0, **lost)])
     return [

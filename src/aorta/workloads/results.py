@@ -19,7 +19,7 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Outcome
-from aorta.core.progress import printed_step_times
+from aorta.core.step_times import printed_step_times
 from aorta.core.trial import STEP_TIMES_FILE, TrialEnd
 from aorta.engine.atomic import write_whole
 from aorta.version import __version__
