@@ -505,3 +505,25 @@ def test_the_page_says_why_a_bare_exit_status_came(tmp_path: Path) -> None:
     assert "exit <n>: libfoo: no such device <n>" in page
     assert "/no/such/program" in by_name(matrix)["missing"]["error"]
     assert "did not run: exit 127" in page
+
+
+def test_the_failure_looked_for_is_the_baselines_whoever_failed_first(tmp_path: Path) -> None:
+    """The baseline is clean at first, while another cell fails otherwise from the start."""
+    late = (
+        'if [ -n "$BROKEN" ]; then echo "OSError: no device" >&2; exit 3; fi; '
+        'n=$(cat "$COUNT" 2>/dev/null || echo 0); echo $((n + 1)) > "$COUNT"; '
+        '[ $n -lt 4 ] || { echo "ValueError: now" >&2; exit 1; }'
+    )
+    baseline = counting(tmp_path, "baseline-local")[0]
+    _, matrix = matrix_of(
+        tmp_path,
+        cells=[baseline, cell("broken", extra_env={"BROKEN": "1"})],
+        trials=6,
+        exact_trials=True,
+        order="rounds",
+        workload_config={"command": late},
+    )
+    found = by_name(matrix)
+    assert found["baseline-local"]["failed_count"] == 2
+    assert (found["broken"]["failed_count"], found["broken"]["other_count"]) == (0, 6)
+    assert found["broken"]["call"] == "other failure"

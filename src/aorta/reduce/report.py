@@ -147,6 +147,8 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
         "monotone": facts.monotone,
         "trials": facts.trials,
         "unresolved": facts.unresolved,
+        "ignored": facts.ignored,
+        "local_minimum": facts.monotone is False and facts.moved,
     }
     if axis.shape is Shape.SUBSET:
         row["final_items"] = items_of(axis, facts.final)

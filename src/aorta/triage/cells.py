@@ -75,8 +75,13 @@ class CellStats:
         return self.tally.error >= _UNRELIABLE * max(1, self.tally.trials)
 
 
-def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None) -> CellStats:
-    """One pass, so that only the numbers of a cell are held and not its records."""
+def aggregate_cell(
+    documents: Iterable[TrialDocument], steps: int | None = None, *, expected: str | None = None
+) -> CellStats:
+    """One pass, so that only the numbers of a cell are held and not its records.
+
+    `expected` is the signature of the baseline's failure: one that was counted before it was known may be another failure.
+    """
     outcomes: list[Outcome] = []
     walls: list[float] = []
     clean_walls: list[float] = []
@@ -87,6 +92,12 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
     first_error: str | None = None
     for document in documents:
         outcome = Outcome(document.outcome)
+        if (
+            outcome is Outcome.REPRODUCED
+            and expected
+            and document.signature not in {None, expected}
+        ):
+            outcome = Outcome.OTHER
         outcomes.append(outcome)
         walls.append(document.wall_clock_sec)
         if outcome is Outcome.CLEAN:

@@ -80,11 +80,14 @@ def run_recipe(
             fingerprint=plan.fingerprint,
             budget=Budget(retries=0),  # a trial that could not be told is another trial of its cell
             keep=_keeper(run, snapshots),
+            shows_it=lambda point: cell_of(point) == plan.baseline.name,
         )
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
-        tried = Tried(plan, run.controls, search.tallies, counts, search.told)
+        run.expected = answer.expected.text if answer.expected else None
+        tallies = {name: run.stats(name).tally for name in search.tallies}
+        tried = Tried(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
         return Finished(matrix, session.path)
@@ -128,6 +131,7 @@ class _MatrixRun:
     def __init__(self, plan: Plan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
+        self.expected: str | None = None
         self.controls = Controls(plan, self.stats)
         stopping = Stopping(plan)
         self.search = Interleaved(
@@ -156,7 +160,8 @@ class _MatrixRun:
         """What is known of a cell, read from the records of the trials that were used."""
         cell = self.cell(name)
         numbers = sorted(self.search.told(name))
-        return aggregate_cell(self._documents(cell, numbers), cell.request.steps)
+        documents = self._documents(cell, numbers)
+        return aggregate_cell(documents, cell.request.steps, expected=self.expected)
 
     def _documents(self, cell: PlannedCell, numbers: Sequence[int]) -> Iterator[TrialDocument]:
         for number in numbers:
