@@ -64,7 +64,7 @@ def test_the_whole_way_from_a_request_to_the_record_of_its_trial(
     ("workload", "outcome", "why"),
     [
         ("Healthy", Outcome.CLEAN, "passed"),
-        ("Segfaults", Outcome.REPRODUCED, "signal 11"),
+        ("Segfaults", Outcome.REPRODUCED, "signal 11 (SIGSEGV)"),
         ("RunRaises", Outcome.REPRODUCED, "ArithmeticError: lost a bit"),
         ("SetupRaises", Outcome.ERROR, "set-up failed: RuntimeError: no device"),
         ("LeavesWithZero", Outcome.ERROR, "the workload ended without a result"),

@@ -81,7 +81,7 @@ NAN_SEEN = Match("NaN", "stdout", "NaN at step 9", at=0.5)
         (_end(lost="no such image"), PythonOracle(), "infrastructure_failed", "error"),
         (_end(exit_code=0), ExitCodeOracle(), "ok", "clean"),
         (_end(exit_code=4), ExitCodeOracle(), "workload_failed", "reproduced"),
-        (_end(exit_code=127), ExitCodeOracle(), "infrastructure_failed", "error"),
+        (_end(lost="no such command"), ExitCodeOracle(), "infrastructure_failed", "error"),
         (_end(exit_code=4), RegexOracle(pattern="NaN"), "workload_failed", "other"),
         (
             _end(PASSED, exit_code=0, matches=(NAN_SEEN,)),
@@ -102,7 +102,7 @@ def test_every_end_has_one_status_that_agrees_with_passed(
 
 def test_a_trial_without_a_result_tells_why_in_its_failure_details() -> None:
     document = _document(_end(signal=11), PythonOracle())
-    assert document.result["failure_details"][0]["hint"] == "signal 11"
+    assert document.result["failure_details"][0]["hint"] == "signal 11 (SIGSEGV)"
 
 
 def test_a_result_file_of_the_command_s_own_making_is_not_taken_for_ours() -> None:

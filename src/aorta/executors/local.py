@@ -20,7 +20,13 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, order_for, trial_end
+from aorta.executors.messages import (
+    GRACE_SECONDS,
+    MAX_LOG_BYTES,
+    SharedMetrics,
+    order_for,
+    trial_end,
+)
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
 
@@ -69,6 +75,7 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
         self._host = socket.gethostname()
+        self._metrics = SharedMetrics()
 
     @property
     def slots(self) -> int:
@@ -80,6 +87,7 @@ class LocalExecutor:
             trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
+        self._metrics.started(trial)
         try:
             slot.send(
                 order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
@@ -162,7 +170,9 @@ class LocalExecutor:
         slot.received += data
         if slot.received.endswith(b"\n") and slot.trial is not None and slot.launch is not None:
             facts = json.loads(bytes(slot.received))
-            self._ended.append(trial_end(slot.trial, slot.launch, facts, self._host))
+            self._ended.append(
+                self._metrics.ended(trial_end(slot.trial, slot.launch, facts, self._host))
+            )
             slot.received.clear()
             slot.trial = slot.launch = None
 
@@ -177,7 +187,7 @@ class LocalExecutor:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
         facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
-        self._ended.append(trial_end(trial, launch, facts, self._host))
+        self._ended.append(self._metrics.ended(trial_end(trial, launch, facts, self._host)))
 
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:

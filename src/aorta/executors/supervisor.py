@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from aorta.executors import process_tree
+from aorta.executors.evidence import MetricFile, oom_kills
 from aorta.executors.streams import Arrivals, Mirror, SlowPatternError, WatchedStream, compiled
 
 _CHUNK = 256 * 1024
 _CLEANUP_SECONDS = 30
 _F_SETPIPE_SZ = 1031
+RESULT_FILE = "result.json"  # of a registered workload, in its trial's directory
 
 
 class OwnerGoneError(Exception):
@@ -116,12 +118,17 @@ class Trial:
             "hung": False,
             "cancelled": False,
             "lost": None,
-            "leftovers": 0,
         }
         self.streams: dict[int, WatchedStream] = {}
         self.arrivals = Arrivals()
 
     def run(self) -> dict[str, Any]:
+        (Path(self.order["trial_dir"]) / RESULT_FILE).unlink(
+            missing_ok=True
+        )  # of an earlier attempt
+        places = self.order["metric"]
+        metric = MetricFile(*(Path(place) for place in places)) if places else None
+        oom_kills_before = oom_kills()
         self.began = time.monotonic()
         self.facts["started_at"] = time.time()
         try:
@@ -138,8 +145,36 @@ class Trial:
             self._clean_up()
             raise
         self._end_tree(self.order["grace"])
+        if metric is not None:
+            self.facts["metric"] = metric.found()
+        if self._was_killed():
+            counted = oom_kills() > oom_kills_before
+            self.facts["out_of_memory"] = counted or self._engine_says_out_of_memory()
         self._clean_up()
         return self._finish()
+
+    def _was_killed(self) -> bool:
+        """By SIGKILL, or says so as a shell and a container engine do."""
+        if self.status is None:
+            return False
+        if os.WIFSIGNALED(self.status):
+            return os.WTERMSIG(self.status) == signal.SIGKILL
+        return os.WEXITSTATUS(self.status) == 128 + signal.SIGKILL
+
+    def _engine_says_out_of_memory(self) -> bool:
+        question = self.order["ran_out_of_memory"]
+        if not question:
+            return False
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                question,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CLEANUP_SECONDS,
+                check=False,
+            )
+            return done.stdout.strip() == b"true"
+        return False
 
     def _start(self) -> int:
         directory = Path(self.order["trial_dir"])
@@ -171,8 +206,10 @@ class Trial:
             watched = [control, self.supervisor.wake, *open_ends]
             patience = 0.0 if self.supervisor.has_message else self._until_next_deadline()
             ready = select.select(watched, [], [], patience)[0]
+            # What is found together came at one moment: nobody can tell any more which came first.
+            at = self._now()
             for end in open_ends.intersection(ready):
-                if not self._read(end):
+                if not self._read(end, at):
                     open_ends.discard(end)
             if self._cancelled():
                 self.facts["cancelled"] = True
@@ -187,15 +224,15 @@ class Trial:
             if self._out_of_time():
                 return
 
-    def _read(self, end: int) -> bool:
+    def _read(self, end: int, at: float) -> bool:
         try:
             data = os.read(end, _CHUNK)
         except BlockingIOError:
             return True
         if data:
             stream = self.streams[end]
-            self.arrivals.note(self._now(), stream.name, stream.seen)
-            stream.feed(data, self._now())
+            self.arrivals.note(at, stream.name, stream.seen)
+            stream.feed(data, at)
         return bool(data)
 
     def _cancelled(self) -> bool:
@@ -228,17 +265,17 @@ class Trial:
 
     def _end_tree(self, grace: float) -> None:
         """A status that we caused ourselves is no fact about the command, so it is not kept."""
-        signalled = process_tree.end_all(grace, self.supervisor.owner_gone)
-        self.facts["leftovers"] = signalled if self.status is not None else 0
+        process_tree.end_all(grace, self.supervisor.owner_gone)
         self._drain()
 
     def _drain(self) -> None:
         """What the tree wrote before it ended; bounded, for a process that could not be killed writes on."""
-        until = self._now() + 1.0
+        at = self._now()
+        until = at + 1.0
         for end, stream in self.streams.items():
             with suppress(BlockingIOError):
                 while self._now() < until and (data := os.read(end, _CHUNK)):
-                    stream.feed(data, self._now())
+                    stream.feed(data, at)
                     self._scan_finally(stream, final=False)
             self._scan_finally(stream, final=True)
 

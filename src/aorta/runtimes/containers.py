@@ -65,7 +65,6 @@ def container_launch(trial: TrialSpec) -> Launch:
     return Launch(
         argv=client.command(
             "run",
-            "--rm",
             f"--name={name}",
             f"--cidfile={id_file}",
             *_labels(trial),
@@ -90,6 +89,7 @@ def container_launch(trial: TrialSpec) -> Launch:
         container=name,
         image_digest=image.digest,
         refusals=engine.refusals,
+        ran_out_of_memory=client.command("inspect", "--format={{.State.OOMKilled}}", name),
     )
 
 

@@ -16,6 +16,8 @@ DOCKER = Engine(
         Refusal(
             125, r"^docker: |^unknown |^invalid |'docker run --help'|error waiting for container"
         ),
+        Refusal(126, r"^docker: "),
+        Refusal(127, r"^docker: "),
     ),
     nvidia=("--gpus=all",),
     # The client's own configuration may add proxies to every container; naming them unset keeps them out.

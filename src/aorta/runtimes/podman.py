@@ -25,6 +25,8 @@ PODMAN = Engine(
     remove=("rm", "--force", "--volumes", "--time", "0"),  # its --force alone waits ten seconds
     refusals=(
         Refusal(125, r"^Error: "),
+        Refusal(126, r"^Error: .*OCI"),
+        Refusal(127, r"^Error: .*OCI|^Error: .*executable file"),
         Refusal(1, r"^ERROR \(catatonit:\d+\): failed to exec"),  # --init hides the usual 127
     ),
     nvidia=("--device=nvidia.com/gpu=all",),

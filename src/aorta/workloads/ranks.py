@@ -53,11 +53,17 @@ class RankLog:
 def rank_logs(folder: Path) -> list[RankLog]:
     """What torchrun left there: `<run>/attempt_<n>/<rank>/stdout.log`; of several attempts the last."""
     found: dict[int, RankLog] = {}
-    for place in sorted(folder.glob("*/attempt_*/*/")):
+    for place in sorted(folder.glob("*/attempt_*/*/"), key=_run_and_attempt):
         if place.name.isdecimal():
             rank = int(place.name)
             found[rank] = RankLog(rank, place / "stdout.log", place / "stderr.log")
     return [found[rank] for rank in sorted(found)]
+
+
+def _run_and_attempt(place: Path) -> tuple[str, int]:
+    """The tenth attempt comes behind the second."""
+    attempt = place.parent.name.rpartition("_")[2]
+    return place.parent.parent.name, int(attempt) if attempt.isdecimal() else -1
 
 
 def failed_ranks(report: str) -> dict[int, int]:
