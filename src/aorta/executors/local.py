@@ -4,7 +4,6 @@ The executor speaks JSON lines with its supervisors and turns their facts into `
 first needed and serve many trials, so a trial costs one message and one fork.
 """
 
-import json
 import os
 import selectors
 import socket
@@ -20,6 +19,7 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.executors.framing import Frames, frame
 from aorta.executors.messages import (
     GRACE_SECONDS,
     MAX_LOG_BYTES,
@@ -44,10 +44,10 @@ class _Slot:
     devices: tuple[str, ...]
     trial: TrialSpec | None = None
     launch: Launch | None = None
-    received: bytearray = field(default_factory=bytearray)
+    frames: Frames = field(default_factory=Frames)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self.control.sendall(json.dumps(message).encode() + b"\n")
+        self.control.sendall(frame(message))
 
 
 class LocalExecutor:
@@ -167,13 +167,12 @@ class LocalExecutor:
         if not data:
             self._supervisor_died(slot)
             return
-        slot.received += data
-        if slot.received.endswith(b"\n") and slot.trial is not None and slot.launch is not None:
-            facts = json.loads(bytes(slot.received))
+        slot.frames.feed(data)
+        facts = slot.frames.next()
+        if facts is not None and slot.trial is not None and slot.launch is not None:
             self._ended.append(
                 self._metrics.ended(trial_end(slot.trial, slot.launch, facts, self._host))
             )
-            slot.received.clear()
             slot.trial = slot.launch = None
 
     def _supervisor_died(self, slot: _Slot) -> None:

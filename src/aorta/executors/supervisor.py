@@ -6,7 +6,6 @@ container behind. It knows orders and facts (JSON lines on a socket) and nothing
 """
 
 import fcntl
-import json
 import os
 import select
 import signal
@@ -21,6 +20,7 @@ from typing import Any
 
 from aorta.executors import process_tree
 from aorta.executors.evidence import MetricFile, oom_kills
+from aorta.executors.framing import Frames, frame
 from aorta.executors.streams import Arrivals, Mirror, SlowPatternError, WatchedStream, compiled
 
 _CHUNK = 256 * 1024
@@ -36,7 +36,7 @@ class OwnerGoneError(Exception):
 class Supervisor:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self._received = b""
+        self._frames = Frames()
         self._wake, waker = os.pipe()
         for end in (self._wake, waker):
             os.set_blocking(end, False)
@@ -49,8 +49,8 @@ class Supervisor:
         with suppress(OwnerGoneError, ConnectionError):
             while True:
                 order = self._next_message()
-                report = Trial(self, order).run()
-                self.control.sendall(json.dumps(report).encode() + b"\n")
+                report = SupervisedTrial(self, order).run()
+                self.control.sendall(frame(report))
 
     def _next_message(self) -> dict[str, Any]:
         while True:
@@ -60,7 +60,7 @@ class Supervisor:
 
     def poll_message(self, timeout: float | None) -> dict[str, Any] | None:
         """A whole message if one is there within `timeout`; raises OwnerGoneError at the end of the socket."""
-        while b"\n" not in self._received:
+        while (message := self._frames.next()) is None:
             if timeout is not None and not select.select([self.control], [], [], timeout)[0]:
                 return None
             try:
@@ -69,9 +69,7 @@ class Supervisor:
                 data = b""
             if not data:
                 raise OwnerGoneError
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+            self._frames.feed(data)
         return message
 
     def owner_gone(self) -> bool:
@@ -90,14 +88,14 @@ class Supervisor:
     @property
     def has_message(self) -> bool:
         """True if a message came together with an earlier one: the socket will not announce it again."""
-        return b"\n" in self._received
+        return self._frames.has_line
 
     @property
     def wake(self) -> int:
         return self._wake
 
 
-class Trial:
+class SupervisedTrial:
     """One order, from fork to the last process gone."""
 
     def __init__(

@@ -17,7 +17,7 @@ class Refusal:
     means: str = "the container did not start"
 
 
-ANY_CODE = -1  # whatever it ends with
+ANY_CODE = -1  # whatever it fails with
 
 # The process around a registered workload says so where the workload never began, or its result is lost.
 _OURS = (
@@ -52,7 +52,7 @@ class Launch:
         The code alone does not tell: the trial's command may end with the same one itself.
         """
         for known in (*self.refusals, *_OURS):
-            if known.exit_code in (exit_code, ANY_CODE):
+            if known.exit_code == exit_code or (known.exit_code == ANY_CODE and exit_code):
                 said = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
                 if said:
                     return f"{known.means}: {said[0].strip()[:300]}"
