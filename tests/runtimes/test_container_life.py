@@ -149,7 +149,7 @@ def abandoned_container(engine: Engine, tmp_path: Path) -> str:
     program.write_text(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from launched import make_trial, started\n"
+        "from support.launched import make_trial, started\n"
         "from aorta.core.trial import Environment, RuntimeKind\n"
         "from aorta.runtimes import launch_for\n"
         f"box = Environment('box', RuntimeKind({str(engine.kind)!r}), {IMAGE!r},"

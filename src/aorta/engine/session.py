@@ -26,8 +26,17 @@ class Session:
         self._ending: Ending | None = None
 
     @classmethod
-    def fresh(cls, parent: Path, verb: str, *, name: str | None = None, **about: Any) -> "Session":
-        return cls(claim_run_dir(parent, verb, name=name, **about), resumed=False)
+    def fresh(
+        cls,
+        parent: Path,
+        verb: str,
+        *,
+        name: str | None = None,
+        private_beside: bool = False,
+        **about: Any,
+    ) -> "Session":
+        run = claim_run_dir(parent, verb, name=name, private_beside=private_beside, **about)
+        return cls(run, resumed=False)
 
     @classmethod
     def resuming(cls, output: Path, verb: str, given: Path | None = None) -> "Session":

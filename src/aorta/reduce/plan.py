@@ -16,6 +16,7 @@ from aorta.reduce.experiment import ReductionExperiment, patience_with
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.observing import GatedOracle
+from aorta.reduce.portable import secret_variables
 from aorta.reduce.spec import SpecFile, read_spec
 from aorta.registry.environments import get_environment
 from aorta.registry.mitigations import get_mitigation
@@ -103,7 +104,9 @@ class ReducePlan:
         return ReductionExperiment(self.base, self.materials, oracle, patience)
 
     def scrubber(self) -> Scrubber:
-        return Scrubber(Rules(patterns=self.scrub, detect=False))
+        """The user's patterns, and the values of secrets among the variables, which no file may hold."""
+        values = tuple(secret_variables(dict(self.base.env)).values())
+        return Scrubber(Rules(patterns=self.scrub, values=values, detect=False))
 
     @property
     def fingerprint(self) -> Mapping[str, object]:

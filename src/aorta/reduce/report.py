@@ -33,6 +33,7 @@ class Shipped:
     reproduces: bool | None = None
     tally: Tally = field(default_factory=Tally)
     files: Sequence[str] = ()
+    why: str = ""  # of the last trial that did not fail the same way
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class ReduceReport:
             record
             for record in self.records
             if record.point.config_key == point.config_key
-            and record.point.replica != COPY_REPLICA
+            and record.point.replica < COPY_REPLICA
             and record.outcome is Outcome.REPRODUCED
         ]
         return fitting[-1] if fitting else None
@@ -125,6 +126,7 @@ class ReduceReport:
                 "self_contained": self.shipped.reproduces,
                 "reproduced": self.shipped.tally.reproduced,
                 "of": self.shipped.tally.evidence,
+                "why": self.shipped.why or None,
             },
             "setbacks": reduction.setbacks,
             "mitigations": list(self.mitigations),
