@@ -8,8 +8,7 @@ from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import launch_for, srun_options
 from aorta.runtimes.devices import gpu_options, shown_devices, visible_devices
-from aorta.runtimes.docker import DOCKER
-from aorta.runtimes.podman import PODMAN
+from aorta.runtimes.engine import DOCKER, PODMAN
 from support.launched import make_trial
 
 DIGEST = "sha256:" + "0" * 64

@@ -8,8 +8,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from aorta.probe.finding import Finding, JsonObject, missing_in
-from aorta.probe.machine import Machine, read_text
+from aorta.probe.machine import Finding, JsonObject, Machine, missing_in, read_text
 from aorta.probe.platform import has_amd
 
 _HEALTH_TIMEOUT = 30.0

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.trial import TrialSpec
+from aorta.runtimes.containers import Mount, mounts_of
 from aorta.runtimes.launch import ANY_CODE, Launch, Refusal, variables_of
-from aorta.runtimes.mounts import Mount, mounts_of
 
 ONCE = ("--nodes=1", "--ntasks=1")
 """Options of a step that runs once, whatever the size of the allocation."""
