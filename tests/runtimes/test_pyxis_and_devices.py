@@ -46,7 +46,7 @@ def test_srun_is_started_with_the_variables_it_passes_on(
     assert (launch.env["A"], launch.env["AORTA_DOCKER_DIGEST"]) == ("1\n2", DIGEST)
     assert launch.image_digest == DIGEST
     said = "slurmstepd: error: pyxis: failed to import docker image"
-    assert launch.refusal(1, f"{said}\nmore\n") == said
+    assert launch.refusal(1, f"{said}\nmore\n") == f"the container did not start: {said}"
     assert launch.refusal(1, "Traceback\n") is None
 
 

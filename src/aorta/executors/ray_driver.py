@@ -22,7 +22,7 @@ from typing import Any
 import ray
 
 _PACKAGE = Path(__file__).parents[1]
-sys.path.append(str(_PACKAGE.parent))
+sys.path.insert(0, str(_PACKAGE.parent))
 
 from aorta.executors.framing import Frames, frame  # noqa: E402 - a script finds the package only now
 

@@ -1,8 +1,10 @@
 """Which ranks of a launched command must fail, from the files that the launcher keeps for each of them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle, Oracle, RegexOracle
@@ -26,7 +28,20 @@ def which_ranks(value: object) -> WhichRanks:
         return text
     if text.isdecimal():
         return int(text)
-    raise UsageError(f"found {value!r}, expected any, all or the number of a rank")
+    raise UsageError(
+        f"found {value!r}, expected any, all or the number of a rank", where="oracle.ranks"
+    )
+
+
+def with_ranks_apart(document: Mapping[str, Any]) -> dict[str, Any]:
+    """`oracle.ranks` of a document as a key of its own: an oracle itself knows nothing of ranks."""
+    if "ranks" in document:
+        raise UsageError("unknown key 'ranks' here; write oracle.ranks", where="ranks")
+    oracle = document.get("oracle")
+    if not isinstance(oracle, Mapping) or "ranks" not in oracle:
+        return dict(document)
+    rest = {key: value for key, value in oracle.items() if key != "ranks"}
+    return {**document, "oracle": rest, "ranks": which_ranks(oracle["ranks"])}
 
 
 def of_ranks(oracle: Oracle, which: WhichRanks) -> Deciding:
