@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from aorta.core.trial import RuntimeKind, TrialSpec
 from aorta.runtimes.containers import container_launch, sweep
-from aorta.runtimes.host import host_launch, venv_launch
-from aorta.runtimes.launch import Launch, metric_file_of
+from aorta.runtimes.launch import Launch, host_launch, metric_file_of, venv_launch
 from aorta.runtimes.owner import Owner
 from aorta.runtimes.pyxis import pyxis_launch, srun_options
 
