@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from aorta.engine.journal import read_records
 from support.aorta_cli import aorta, start_aorta
-from support.processes import processes_with, wait_for_file, wait_until_no_process_has
+from support.processes import (
+    processes_with,
+    wait_for_file,
+    wait_for_trials,
+    wait_until_no_process_has,
+)
 from support.waiting import patience, wait_until
 
 # A tree that resists: a child in its own session, and one that ignores TERM.
@@ -62,9 +68,9 @@ def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:
     words = ["run", "--trials", "12", "--jobs", "2", "--json", "-q"]
     env = {"COUNT": str(count)}
     process = start_aorta(*words, "--", "bash", "-c", script, cwd=tmp_path, env=env)
-    for _ in range(3):
-        wait_for_file(tmp_path / "results/command/.aorta/journal.jsonl")
-        time.sleep(0.5)
+    journal = tmp_path / "results/command/.aorta/journal.jsonl"
+    for kills in range(3):
+        wait_for_trials(journal, 2 * kills + 1)
         process.kill()
         process.communicate(timeout=patience())
         process = start_aorta(*words, "--resume", "--", "bash", "-c", script, cwd=tmp_path, env=env)
@@ -75,8 +81,8 @@ def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:
     assert report["resumed_trials"] > 0
     # A trial that finished in the very moment of the kill may have run and not been written down.
     again = [name for name, runs in Counter(count.read_text().split()).items() if runs > 1]
-    journal = (tmp_path / "results/command/.aorta/journal.jsonl").read_text().splitlines()[1:]
-    assert len({json.loads(line)["index"] for line in journal}) == len(journal) == 12
+    records = read_records(journal)
+    assert len({record.index for record in records}) == len(records) == 12
     assert len(again) <= 6
 
 

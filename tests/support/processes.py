@@ -39,3 +39,12 @@ def wait_until_no_process_has(variable: str) -> None:
 
 def wait_for_file(path: Path) -> None:
     wait_until(path.exists, f"{path}")
+
+
+def wait_for_trials(journal: Path, count: int) -> None:
+    """Until the journal holds so many trials."""
+    wait_for_file(journal)
+    wait_until(
+        lambda: journal.read_bytes().count(b'"kind":"trial"') >= count,
+        f"{count} trials in {journal}",
+    )

@@ -22,7 +22,7 @@ SLOW = 'sleep 0.1; echo "$AORTA_TRIAL_DIR" >> "$LOG"; test -n "$FIXED"'
 def wait_for_trials(folder: Path, count: int) -> Path:
     def begun() -> list[Path]:
         journals = folder.glob("triage_results/*/*/*/.aorta/journal.jsonl")
-        return [path for path in journals if path.read_bytes().count(b"\n") > count]
+        return [path for path in journals if path.read_bytes().count(b'"kind":"trial"') >= count]
 
     wait_until(begun, f"the writing down of {count} trials")
     return begun()[0].parent.parent
