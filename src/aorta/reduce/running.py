@@ -46,6 +46,7 @@ from aorta.search.repeated import EveryPoint
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
+_MOST_IN_PLACE = 20
 _MOST_TRIALS_OF_COPY = 20
 
 
@@ -142,7 +143,39 @@ class _Run:
         )
         answer = self._answer(question, (trace, *self.listeners))
         report = self._report(descent.result, answer)
-        return self._without_ignored(report)
+        gone = report.reduction.status is Status.DID_NOT_REPRODUCE
+        return self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
+
+    def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
+        """Whether it is the laid-out copies of its files that keep the original from failing."""
+        own = {m.axis.name: str(m.source) for m in self.plan.materials if m.source is not None}
+        calibration = report.reduction.calibration
+        if not own or calibration is None or self.plan.base.environment.isolated:
+            return report
+        point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
+        search = EveryPoint([point])
+        question = Question(
+            search=search,
+            judges=SameJudge(KOfN(1, max(1, min(calibration.tally.evidence, _MOST_IN_PLACE)))),
+            experiment=_InPlaceExperiment(self.experiment, own),
+            fingerprint=self.plan.fingerprint,
+            budget=self.plan.budget,
+            keep=self._keep,
+            private_trials=True,
+        )
+        answer = self._answer(question, self.listeners)
+        verdict = search.verdicts.get(point)
+        places = ", ".join(f"{name}={place}" for name, place in own.items())
+        hint = (
+            f"it does fail with the files where they are ({places}), and not with copies of them: let the command "
+            "find them through the variable alone"
+        )
+        return replace(
+            report,
+            records=[*report.records, *answer.records],
+            ending=_together(report.ending, answer.ending),
+            hint=hint if verdict is not None and verdict.reproduces else "",
+        )
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
         """An axis at its floor may be one that the command never looks at; what fails the same with nonsense in it is left alone."""
@@ -321,6 +354,22 @@ class _Run:
             signature=_signature(answer.expected, answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
+
+
+@dataclass(frozen=True)
+class _InPlaceExperiment:
+    """The original with its files where they always were."""
+
+    inner: ReductionExperiment
+    places: Mapping[str, str]
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(point, index, trial_dir)
+        return replace(trial, env={**trial.env, **self.places})
 
 
 @dataclass(frozen=True)

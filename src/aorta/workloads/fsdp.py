@@ -78,8 +78,9 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(1)
-    store = torch._C._distributed_c10d.FileStore(str(Path(folder, "store")), ranks)
-    dist.init_process_group("nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=ranks)
+    place = f"file://{Path(folder, 'store')}"
+    backend = "nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, init_method=place, rank=rank, world_size=ranks)
     try:
         torch.manual_seed(settings["seed"])
         width = settings["hidden"]
