@@ -213,7 +213,7 @@ def test_axes_beside_a_recipe_add_cells_like_its_baseline(tmp_path: Path) -> Non
     added = by_name(matrix)["omp_one_thread-local"]
     assert list(by_name(matrix)) == ["baseline-local", "fixed", "omp_one_thread-local"]
     assert matrix["trials_per_cell"] == 2
-    assert added["resolved_env_vars"] == {"A": "1", "OMP_NUM_THREADS": "1"}
+    assert added["resolved_env_vars"].items() >= {"A": "1", "OMP_NUM_THREADS": "1"}.items()
 
 
 def test_a_name_that_is_taken_is_given_a_number(tmp_path: Path) -> None:

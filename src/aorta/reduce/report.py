@@ -68,6 +68,8 @@ class ReduceReport:
     def why(self) -> str:
         if self.ending.reason is not Reason.DONE:
             return self.ending.detail
+        if self.reduction.status is Status.DID_NOT_REPRODUCE and self.records and not self.hint:
+            return f"{self.reduction.why}; the last trial: {self.records[-1].why}"
         return "; ".join(filter(None, [self.reduction.why, self.hint]))
 
     @property
