@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aorta.bisect.days import between_days, family_in
-from aorta.bisect.findings import Findings
+from aorta.bisect.findings import Findings, counted_records
 from aorta.bisect.hidden import Sides
 from aorta.bisect.place import environment_of
 from aorta.bisect.presets import JAX_PACKAGES
@@ -28,27 +28,22 @@ def bisect_in_containers(request: Request) -> Findings:
         else:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
-            run.write(sides, None)
-            return sides
+            return run.write(sides, {})
         between = Between(run, environment, sides, package_specs(request.spec))
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
-            run.write(_known_so_far(run, sides), None)
+            run.write(_known_so_far(run, sides), {})
             raise
-        run.write(findings, shown)
-    return findings
+        return run.write(findings, shown)
 
 
 def _known_so_far(run: Run, sides: Sides) -> Findings:
     """Stopped outside any search: the containers are known, the versions in them are not."""
-    records = [record for answer in run.stages.answers.values() for record in answer.records]
     return Findings(
         status="partial",
         containers={"last_good": sides.passing, "first_bad": sides.failing},
-        builds=len({record.point.config_key for record in records}),
-        tests=len(records),
-        cached=sides.cached,
+        counted=counted_records(list(run.stages.answers.values()), sides.cached),
         warnings=["stopped before the versions inside the two containers were searched"],
     )
 

@@ -13,7 +13,7 @@ from aorta.bisect.building import Order
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.dated import Family, family_of
 from aorta.bisect.experiment import ContainersExperiment
-from aorta.bisect.findings import Findings, exit_code
+from aorta.bisect.findings import Findings, counted_records, exit_code
 from aorta.bisect.hidden import Sides
 from aorta.bisect.oci import is_gone
 from aorta.bisect.place import command_inside, digest_in, is_at_hand
@@ -66,9 +66,7 @@ def between_days(
     answer = run.stages.drive(STAGE, remembered, experiment, images, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
-        findings = _unfinished(search, answer, family, interval)
-        findings.cached = remembered.used
-        return findings
+        return _unfinished(search, answer, family, interval, remembered.used)
     good, bad = _names(interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
     return Sides(
@@ -93,7 +91,7 @@ def _search(run: Run, containers: ContainersSpec, family: Family) -> GallopBack:
 
 
 def _unfinished(
-    search: GallopBack, answer: Answer, family: Family, interval: Interval | None
+    search: GallopBack, answer: Answer, family: Family, interval: Interval | None, cached: int
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
@@ -101,16 +99,22 @@ def _unfinished(
         words += f": {answer.ending.detail}"
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
-    findings = Findings(status=status, warnings=[words])
-    if interval is not None:
-        good, bad = _names(interval)
-        findings.good, findings.bad = {AXIS: good}, {AXIS: bad}
-        findings.containers = {"last_good": family.images[good], "first_bad": family.images[bad]}
-        findings.confidence = round(interval.mass, 4)
-    findings.tests = len(answer.records)
-    findings.builds = len({record.point.config_key for record in answer.records})
-    findings.exit_code = exit_code(status, [answer])
-    return findings
+    findings = Findings(
+        status=status,
+        warnings=[words],
+        counted=counted_records([answer], cached),
+        exit_code=exit_code(status, [answer]),
+    )
+    if interval is None:
+        return findings
+    good, bad = _names(interval)
+    return replace(
+        findings,
+        good={AXIS: good},
+        bad={AXIS: bad},
+        containers={"last_good": family.images[good], "first_bad": family.images[bad]},
+        confidence=round(interval.mass, 4),
+    )
 
 
 def _within(days: int) -> Callable[[Interval], bool]:

@@ -18,7 +18,8 @@ RunGit = Callable[[Sequence[str]], "GitAnswer"]
 """Runs `git ARGUMENTS...` in the repository."""
 
 _FIELD = "\x1f"
-_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_FORM = _FIELD.join(("%H", "%P", "%ct", "%an", "%aI", "%s"))
+_AT_ONCE = 500  # commits named in one command: a system takes only so long a line
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _WEB_FORMS = (
     re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
@@ -118,11 +119,12 @@ class Repository:
             )
         return answer.out.split()[0]
 
-    def between(self, older: str, newer: str) -> dict[str, tuple[str, ...]]:
-        """Every commit on any way from `older` (left out) to `newer`, with its parents."""
-        answer = self._asked("rev-list", "--parents", "--ancestry-path", f"{older}..{newer}")
-        rows = (line.split() for line in answer.splitlines())
-        return {sha: tuple(parents) for sha, *parents in rows}
+    def only_in(self, newer: str, older: str) -> list[Commit]:
+        """The commits that `newer` has and `older` has not, every one after its parents."""
+        answer = self._asked(
+            "log", "--topo-order", "--reverse", f"--format={_FORM}", newer, f"^{older}"
+        )
+        return [_commit(line) for line in answer.splitlines()]
 
     def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
         """The commits between the two that change one of these paths; merges are not told apart."""
@@ -148,9 +150,12 @@ class Repository:
         """In the order given."""
         if not shas:
             return []
-        form = _FIELD.join(("%H", "%P", "%ct", "%an", "%aI", "%s"))
-        answer = self._asked("log", "--no-walk=unsorted", f"--format={form}", *shas)
-        return [_commit(line) for line in answer.splitlines()]
+        found: list[Commit] = []
+        for start in range(0, len(shas), _AT_ONCE):
+            some = shas[start : start + _AT_ONCE]
+            answer = self._asked("log", "--no-walk=unsorted", f"--format={_FORM}", *some)
+            found += [_commit(line) for line in answer.splitlines()]
+        return found
 
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
@@ -166,10 +171,6 @@ class Repository:
                 f"git {arguments[0]} failed: {without_secrets(_last(answer.err))}", where=self.where
             )
         return answer.out
-
-
-def is_sha(text: str) -> bool:
-    return bool(_SHA.match(text))
 
 
 def web_address(remote: str | None, sha: str) -> str | None:

@@ -24,17 +24,17 @@ class Sides:
     cached: int = 0  # outcomes of other runs that were used to find them
 
 
-def explain_hidden_variable(
+def with_hidden_variable(
     run: Run, findings: Findings, environment: Environment, sides: Sides, root: Path
-) -> None:
+) -> Findings:
     if not sides.passing or not sides.failing:
-        return
-    findings.differences = differences_of(run, environment, sides, root)
-    findings.warnings.append(
+        return findings
+    found = differences_of(run, environment, sides, root)
+    words = (
         "a hidden variable: no listed version explains the difference of the two containers; "
-        f"their environments differ in {len(findings.differences)} places"
+        f"their environments differ in {len(found)} places"
     )
-    findings.culprits = []
+    return replace(findings, differences=found, warnings=(*findings.warnings, words), culprits=())
 
 
 def differences_of(

@@ -6,18 +6,27 @@ from contextlib import suppress
 from pathlib import Path
 
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import line_between
+from aorta.bisect.histories import span_between
 from aorta.bisect.package import Package
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
 
 
 def host_packages(
-    specs: Sequence[PackageSpec], directory: Path, *, find_fix: bool = False
+    specs: Sequence[PackageSpec],
+    directory: Path,
+    *,
+    find_fix: bool = False,
+    first_parent: bool = False,
 ) -> list[Package]:
     packages = [
         git_package(
-            spec, Repository.on_host(directory / str(spec.path)), spec.good, spec.bad, find_fix
+            spec,
+            Repository.on_host(directory / str(spec.path)),
+            spec.good,
+            spec.bad,
+            find_fix=find_fix,
+            first_parent=first_parent,
         )
         if spec.is_git
         else library(spec, spec.good, spec.bad)
@@ -31,24 +40,27 @@ def git_package(
     repository: Repository,
     good: str | None,
     bad: str | None,
+    *,
     find_fix: bool = False,
+    first_parent: bool = False,
 ) -> Package:
     """A package with one end given stands still there; with none, where its repository stands."""
     ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
     here = spec.model_copy(update={"path": repository.where})
     if len(ends) < 2 or ends[0] == ends[1]:
-        return Package(here, ((ends or [repository.resolve("HEAD")])[0],), None, repository)
-    line = line_between(
+        return Package(here, ((ends or [repository.resolve("HEAD")])[0],), repository)
+    span = span_between(
         repository,
         ends[0],
         ends[1],
         find_fix=find_fix,
         main_branch=spec.main_branch,
         paths=spec.paths,
+        first_parent=first_parent,
     )
     skipped = repository.listed(spec.skip)
-    shas = tuple(commit.sha for commit in line.commits)
-    return Package(here, shas, line, repository, skipped)
+    shas = tuple(commit.sha for commit in span.line.states)
+    return Package(here, shas, repository, span, skipped=skipped)
 
 
 def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:

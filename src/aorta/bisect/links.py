@@ -1,13 +1,14 @@
 """Names for people in a run directory: a link for each probed state, and for the two states that matter."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from aorta.core.names import slug
 from aorta.engine.records import TrialRecord
 
 _NAME = 100
+_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 
 
 def probe_name(record: TrialRecord) -> str:
@@ -22,20 +23,15 @@ def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) 
         relink(run_dir / "probes" / probe_name(record), target)
 
 
-def link_sides(
-    run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord], sides: Mapping[str, str]
-) -> dict[str, Path]:
-    """`sides`: good and bad -> the configuration key. Returns the directory of one telling trial of each."""
-    names = {"good": "last-known-good", "bad": "first-known-bad"}
-    wanted = {"good": "clean", "bad": "reproduced"}
-    found: dict[str, Path] = {}
-    for side, key in sides.items():
-        mine = [r for r in records if r.point.config_key == key]
-        telling = [r for r in mine if r.outcome.value == wanted[side]]
-        if mine:
-            relink(run_dir / names[side], run_dir / "probes" / probe_name(mine[0]))
-            found[side] = stage_dir / (telling or mine)[-1].path
-    return found
+def link_side(
+    run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
+) -> Path:
+    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
+    name, wanted = _SIDES[side]
+    mine = [record for record in records if record.point.config_key == key]
+    telling = [record for record in mine if record.outcome.value == wanted]
+    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
+    return stage_dir / (telling or mine)[-1].path
 
 
 def relink(link: Path, target: Path) -> None:

@@ -22,19 +22,24 @@ def plan_of(request: "Request") -> dict[str, Any]:
         plan["containers"] = plan_of_containers(spec)
         plan["expected_builds"] = None
         return plan
-    packages = host_packages(spec.packages, request.directory, find_fix=spec.find_fix)
+    packages = host_packages(
+        spec.packages,
+        request.directory,
+        find_fix=spec.find_fix,
+        first_parent=spec.first_parent,
+    )
     timeline = Timeline([package.history for package in moving(packages)])
     plan["packages"] = [
         {
             "package": package.name,
             "good": package.versions[0],
             "bad": package.versions[-1],
-            "commits": len(package.versions) - 1,
+            "commits": package.span.size if package.span else len(package.versions) - 1,
         }
         for package in packages
     ]
-    plan["changes"] = timeline.changes
-    plan["expected_builds"] = math.ceil(math.log2(timeline.changes)) + 2 if timeline.changes else 0
+    plan["changes"] = changes = timeline.weight_before[-1]
+    plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
     return plan
 
 

@@ -141,6 +141,7 @@ class BisectSpec(StrictModel):
     find_fix: bool = False
     first_parent: bool = False  # a merge is one change: what it merged is not looked into
     skip_precondition_checks: bool = False
+    same_failure: bool = False  # a failure unlike the first one is neither good nor bad
     timeout: float | None = None
     build_timeout: float | None = None
 

@@ -33,6 +33,7 @@ class Workplace:
     executor: Callable[[], Executor]
     listeners: Callable[[], Sequence[Listener]] = tuple
     budget: Budget = field(default_factory=Budget)
+    same_failure: bool = False
 
 
 class Stages:
@@ -68,6 +69,7 @@ class Stages:
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),
+            guard_signature=self._place.same_failure,
             expected=self._failure,
         )
         executor = self._place.executor()

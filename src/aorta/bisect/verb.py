@@ -11,25 +11,24 @@ from aorta.bisect.experiment import ProbedCommand
 from aorta.bisect.findings import Findings, findings_of, levels_found
 from aorta.bisect.host import host_packages, reproduce_on_host, with_own_files
 from aorta.bisect.investigation import Outcome, Setting, investigate
-from aorta.bisect.links import link_probes, link_sides
+from aorta.bisect.links import link_probes, link_side
 from aorta.bisect.meaning import for_bisection
 from aorta.bisect.metric import Metric, check_samples, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.stages import MAIN, Stages, Workplace, open_session
+from aorta.bisect.stages import Stages, Workplace, open_session
 from aorta.bisect.trees import HostTrees
 from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.oracle import ExitCodeOracle
-from aorta.core.point import Point
 from aorta.core.trial import LOCAL
 from aorta.engine.drive import Budget
 from aorta.engine.events import Listener
 from aorta.engine.rundir import PRIVATE, write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.belief import Weights
-from aorta.search.bisection import TimelineBisection
+from aorta.search.bisecting import Bisection
 
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
@@ -79,7 +78,12 @@ def _check(spec: BisectSpec) -> None:
 
 def _bisect_on_host(request: Request) -> Findings:
     spec = request.spec
-    packages = host_packages(spec.packages, request.directory, find_fix=spec.find_fix)
+    packages = host_packages(
+        spec.packages,
+        request.directory,
+        find_fix=spec.find_fix,
+        first_parent=spec.first_parent,
+    )
     with Run(request) as run:
         root = run.stages.path / PRIVATE / "trees"
         trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
@@ -92,13 +96,11 @@ def _bisect_on_host(request: Request) -> Findings:
         finally:
             trees.remove()
         findings = findings_of(outcome, list(run.stages.answers.values()))
-        shown = outcome.inner or outcome.main
-        findings.reproduce = {
-            side: reproduce_on_host(shown.packages, command.command, versions)
+        reproduce = {
+            side: reproduce_on_host(outcome.last.packages, command.command, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
-        run.write(findings, shown_of(outcome, run.stages))
-    return findings
+        return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
 
 
 def _own_command(run: "Run", packages: Sequence[Package]) -> tuple[str, ...]:
@@ -112,23 +114,23 @@ def _own_command(run: "Run", packages: Sequence[Package]) -> tuple[str, ...]:
     return tuple(command)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """The two states that matter: their stage, and by side the key of their configuration."""
-
-    stage: str
-    keys: Mapping[str, str]
+Shown = Mapping[str, tuple[str, str]]
+"""The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
 
 
-def shown_of(outcome: Outcome, stages: Stages) -> Shown | None:
-    found = outcome.inner or outcome.main
-    interval = found.interval
+def shown_of(outcome: Outcome) -> Shown:
+    """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
+    interval = outcome.last.interval
     if interval is None or outcome.main.alike:
-        return None
-    stage = MAIN if outcome.inner is None else _last_merge(stages)
-    vectors = {"good": interval.good, "bad": interval.bad}
-    versions = found.search.timeline.versions
-    return Shown(stage, {s: Point.of(versions(v)).config_key for s, v in vectors.items()})
+        return {}
+    shown: dict[str, tuple[str, str]] = {}
+    for side, vector in (("good", interval.good), ("bad", interval.bad)):
+        wanted = frozenset(outcome.last.versions(vector).items())
+        for found in outcome.searched:
+            for record in found.answer.records:
+                if found.version_set(record.point) == wanted:
+                    shown[side] = (found.stage, record.point.config_key)
+    return shown
 
 
 class Run:
@@ -188,7 +190,6 @@ class Run:
             request.spec.confidence,
             check_ends=not request.spec.skip_precondition_checks,
             checks=request.checks,
-            into_merges=not request.spec.first_parent,
             on_search=self._show_search,
             metric=self.metric,
             say=self.say,
@@ -199,32 +200,32 @@ class Run:
         root = self.request.cache if self.metric is None else None
         return OutcomeCache(root, {**_question(self.request), "image": digest})
 
-    def _show_search(self, search: TimelineBisection) -> list[Listener]:
+    def _show_search(self, search: Bisection) -> list[Listener]:
         """The first search is over the whole timeline; later ones look closer at a part of it."""
         place = self.stages.path / "timeline.json"
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
-        self.request.on_belief(lambda: list(search.belief.atoms()))
+        self.request.on_belief(search.atoms)
         return [StepsLeft(search, self.say)]
 
-    def write(self, findings: Findings, shown: Shown | None) -> None:
-        """The artifacts; also of a run that was cut short."""
-        path = self.stages.path
-        findings.output_dir = str(path)
-        findings.metric = levels_found(self.metric) if self.metric else None
-        for name, answer in self.stages.answers.items():
+    def write(self, findings: Findings, shown: Shown) -> Findings:
+        """The artifacts, also of a run that was cut short; and the findings as they were written."""
+        path, answers = self.stages.path, self.stages.answers
+        metric = levels_found(self.metric) if self.metric else None
+        findings = replace(findings, output_dir=str(path), metric=metric)
+        for name, answer in answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
-        sides: dict[str, Path] = {}
-        if shown is not None:
-            records = self.stages.answers[shown.stage].records
-            sides = link_sides(path, self.stages.stage_path(shown.stage), records, shown.keys)
-        records = [r for answer in self.stages.answers.values() for r in answer.records]
+        sides = {
+            side: link_side(path, side, self.stages.stage_path(stage), answers[stage].records, key)
+            for side, (stage, key) in shown.items()
+        }
+        records = [r for answer in answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
-        write_atomically(
-            path / "report.md", "\n".join(report_lines(findings, records, sides)) + "\n"
-        )
+        lines = report_lines(findings, records, sides)
+        write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings))
         self.session.run.describe(status=findings.status)
+        return findings
 
     def _workplace(self) -> Workplace:
         first_failure = FirstFailure(lambda: self.stages.current, self.say)
@@ -233,7 +234,9 @@ class Run:
             kept = self.logs.listeners(lambda: self.stages.current)
             return [*self.request.listeners(), *kept, first_failure]
 
-        return Workplace(self.request.executor, listeners, self.request.budget)
+        request = self.request
+        same = request.spec.same_failure
+        return Workplace(request.executor, listeners, request.budget, same_failure=same)
 
 
 def fingerprint(request: Request) -> dict[str, object]:
@@ -274,10 +277,6 @@ def _files(request: Request) -> dict[str, str]:
     containers = request.spec.containers
     mounts = containers.mounts if containers else ()
     return files_named_in(request.spec.command, request.directory, mounts)
-
-
-def _last_merge(stages: Stages) -> str:
-    return max(name for name in stages.answers if name.startswith("merge-"))
 
 
 __all__ = ["Request", "Run", "Shown", "bisect", "fingerprint", "shown_of"]

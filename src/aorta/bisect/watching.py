@@ -20,7 +20,7 @@ from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.records import TrialRecord
-from aorta.search.bisection import TimelineBisection
+from aorta.search.bisecting import Bisection
 from aorta.views.lines import PlainProgress
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class FirstFailure:
 class StepsLeft:
     """After every answer: how many candidates are left, and about how many trials and how much time."""
 
-    def __init__(self, search: TimelineBisection, say: Say) -> None:
+    def __init__(self, search: Bisection, say: Say) -> None:
         self._search, self._say = search, say
         self._durations: list[float] = []
 

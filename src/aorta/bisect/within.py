@@ -6,9 +6,9 @@ from pathlib import Path
 
 from aorta.bisect.basing import Ends, at_hand, base_of
 from aorta.bisect.days import AXIS, STAGE
-from aorta.bisect.findings import Findings, findings_of
+from aorta.bisect.findings import Findings, counted, counted_records, findings_of
 from aorta.bisect.git import Repository
-from aorta.bisect.hidden import Sides, differences_of, explain_hidden_variable
+from aorta.bisect.hidden import Sides, differences_of, with_hidden_variable
 from aorta.bisect.host import git_package, library
 from aorta.bisect.images import Base, Images
 from aorta.bisect.inside import Contents, Inside
@@ -16,7 +16,7 @@ from aorta.bisect.investigation import Outcome, investigate
 from aorta.bisect.package import Package
 from aorta.bisect.place import command_inside
 from aorta.bisect.reproducing import reproduce_inside
-from aorta.bisect.spec import PackageSpec
+from aorta.bisect.spec import BisectSpec, PackageSpec
 from aorta.bisect.verb import Run, Shown, shown_of
 from aorta.core.errors import UsageError
 from aorta.core.point import Point
@@ -38,7 +38,7 @@ class Between:
     def root(self) -> Path:
         return self.run.stages.path / PRIVATE / "images"
 
-    def search(self) -> tuple[Findings, Shown | None]:
+    def search(self) -> tuple[Findings, Shown]:
         image = self.sides.failing or self.sides.passing
         if image is None:
             raise UsageError("name the passing or the failing container")
@@ -58,9 +58,9 @@ class Between:
 
     def _in_base(
         self, base: Base, ends: Ends, found: Contents, inside: Inside
-    ) -> tuple[Findings, Shown | None]:
+    ) -> tuple[Findings, Shown]:
         run, spec = self.run, self.run.request.spec
-        packages = [_package(p, good, bad, inside, found, spec.find_fix) for p, good, bad in ends]
+        packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
         first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
         command = command_inside(run.command(), base.environment, first)
 
@@ -69,13 +69,12 @@ class Between:
 
         outcome = investigate(run.setting(images, command=command, image=base.digest), packages)
         findings = self._findings(outcome, base)
-        shown = outcome.inner or outcome.main
-        recipe = images(shown.packages).recipe
-        findings.reproduce = {
+        recipe = images(outcome.last.packages).recipe
+        reproduce = {
             side: reproduce_inside(base, command, recipe(versions))
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
-        return findings, shown_of(outcome, run.stages)
+        return replace(findings, reproduce=reproduce), shown_of(outcome)
 
     def _images(self, base: Base, packages: Sequence[Package]) -> Images:
         spec = self.run.request.spec
@@ -90,12 +89,16 @@ class Between:
         )
 
     def _findings(self, outcome: Outcome, base: Base) -> Findings:
-        findings = findings_of(outcome, list(self.run.stages.answers.values()))
-        findings.warnings = [*self.warnings, *findings.warnings]
-        findings.containers = {"last_good": self.sides.passing, "first_bad": self.sides.failing}
-        findings.cached += self.sides.cached
+        answers = list(self.run.stages.answers.values())
+        findings = findings_of(outcome, answers)
+        findings = replace(
+            findings,
+            warnings=(*self.warnings, *findings.warnings),
+            containers={"last_good": self.sides.passing, "first_bad": self.sides.failing},
+            counted=counted(outcome, answers, self.sides.cached),
+        )
         if findings.status in {"inconsistent", "did_not_reproduce"}:
-            explain_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
+            return with_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
         return findings
 
     def _ends(self, inside: Inside, found: Contents) -> Iterator[tuple[PackageSpec, str, str]]:
@@ -129,15 +132,23 @@ class Between:
 
 
 def _package(
-    spec: PackageSpec, good: str, bad: str, inside: Inside, found: Contents, find_fix: bool
+    spec: PackageSpec, good: str, bad: str, inside: Inside, found: Contents, whole: BisectSpec
 ) -> Package:
     if not spec.is_git:
         return library(spec, good, bad)
     path = found.paths[spec.name]
-    return git_package(spec, Repository(inside.git(path), path), good, bad, find_fix)
+    repository = Repository(inside.git(path), path)
+    return git_package(
+        spec,
+        repository,
+        good,
+        bad,
+        find_fix=whole.find_fix,
+        first_parent=whole.first_parent,
+    )
 
 
-def _only_containers(between: Between) -> tuple[Findings, Shown | None]:
+def _only_containers(between: Between) -> tuple[Findings, Shown]:
     """The containers differ and no listed package does: they themselves are the answer."""
     run, sides = between.run, between.sides
     if sides.names is None:
@@ -146,7 +157,8 @@ def _only_containers(between: Between) -> tuple[Findings, Shown | None]:
         )
     good, bad = sides.names
     nobody = dict.fromkeys(("title", "author", "date", "url"))
-    records = [record for answer in run.stages.answers.values() for record in answer.records]
+    command = command_inside(run.command(), between.environment, None)
+    places = {"good": str(sides.passing), "bad": str(sides.failing)}
     findings = Findings(
         status="found",
         culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
@@ -155,17 +167,14 @@ def _only_containers(between: Between) -> tuple[Findings, Shown | None]:
         bad={AXIS: bad},
         containers={"last_good": sides.passing, "first_bad": sides.failing},
         warnings=[*between.warnings, "no listed package differs between the two containers"],
-        builds=len({record.point.config_key for record in records}),
-        tests=len(records),
-        cached=sides.cached,
+        counted=counted_records(list(run.stages.answers.values()), sides.cached),
+        differences=differences_of(run, between.environment, sides, between.root),
+        reproduce={
+            side: reproduce_inside(Base(between.environment, image, "", {}), command, "")
+            for side, image in places.items()
+        },
     )
-    findings.differences = differences_of(run, between.environment, sides, between.root)
-    command = command_inside(run.command(), between.environment, None)
-    for side, image in (("good", sides.passing), ("bad", sides.failing)):
-        place = Base(between.environment, str(image), "", {})
-        findings.reproduce[side] = reproduce_inside(place, command, "")
-    keys = {
-        side: Point.of({AXIS: name}).config_key
+    return findings, {
+        side: (STAGE, Point.of({AXIS: name}).config_key)
         for side, name in zip(("good", "bad"), sides.names, strict=True)
     }
-    return findings, Shown(STAGE, keys)

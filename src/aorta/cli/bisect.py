@@ -52,6 +52,9 @@ class _MountsOrVerbose(click.Command):
 @click.option("--passing-versions", metavar="PKG:VERSION[,...]")
 @click.option("--failing-versions", metavar="PKG:VERSION[,...]")
 @click.option("--skip-precondition-checks", is_flag=True, help="Take both ends as they are said.")
+@click.option(
+    "--same-failure", is_flag=True, help="A failure unlike the first is neither good nor bad."
+)
 @click.option("--bazel-cache", metavar="DIR|URL", help="For builds inside containers.")
 @click.option(
     "--container-mount", "mounts", multiple=True, metavar="SRC:DST", help="Also -v; repeatable."
@@ -69,7 +72,9 @@ class _MountsOrVerbose(click.Command):
 @click.option("--cache-dir", type=click.Path(path_type=Path), help="Outcomes shared between runs.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep outcomes of other runs.")
 @click.option(
-    "--no-checks", is_flag=True, help="No trials beyond the answer: partner, older break."
+    "--no-checks",
+    is_flag=True,
+    help="No trials to check the answer: its sides, partner, older break.",
 )
 @options.resumable
 @options.watchable
@@ -171,6 +176,7 @@ def _spec(given: dict[str, Any]) -> "BisectSpec":
         "confidence": given["confidence"],
         "find_fix": given["find_fix"] or None,
         "first_parent": given["first_parent"] or None,
+        "same_failure": given["same_failure"] or None,
         "skip_precondition_checks": given["skip_precondition_checks"] or None,
         "timeout": given["timeout"],
         "build_timeout": given["build_timeout"],
