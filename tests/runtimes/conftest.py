@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.engines import Engine
-from services.images import Rootfs
+from support.services.engines import Engine
+from support.services.images import Rootfs
 
 IMAGE = "aorta-test/busybox:1"
 
@@ -26,5 +26,4 @@ def engine(
     if engine("image", "inspect", IMAGE, check=False).returncode != 0:
         engine.import_image(busybox, IMAGE)
     yield engine
-    for container in engine.containers():
-        engine("rm", "--force", container)
+    engine.remove_containers()

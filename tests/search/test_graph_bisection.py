@@ -37,7 +37,8 @@ def run(
     trials = 0
     while not search.done:
         asked = search.ask(workers)
-        assert asked and all(search.wants(point) for point in asked)
+        assert asked
+        assert all(search.wants(point) for point in asked)
         for point in asked:
             trials += 1
             [state] = search.timeline.vector(point)

@@ -13,7 +13,7 @@ from aorta.core.exits import Exit
 from aorta.core.outcome import Outcome as TrialOutcome
 from aorta.core.point import Purpose
 from aorta.engine.events import Reason
-from aorta.engine.session import Answer
+from aorta.engine.question import Answer
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aorta.core.names import slug
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 
 _NAME = 100
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}

@@ -1,6 +1,8 @@
-"""Run directories: claimed atomically, written atomically, private state apart."""
+"""Run directories: claimed atomically, written atomically, locked by one process, private state apart."""
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,10 +13,12 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.engine.atomic import write_whole
+from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
 _MOST_OF_ONE_NAME = 10_000
+_TELLING = ("manifest.json", "result.json", "matrix.json", "optimize.json", "cycle_info.json")
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,11 @@ class RunDir:
     @property
     def private(self) -> Path:
         return self.path / PRIVATE
+
+    @property
+    def private_beside(self) -> str | None:
+        """Where the private state lies, seen from the run directory, if it lies outside of it."""
+        return str(self.private.readlink()) if self.private.is_symlink() else None
 
     @property
     def journal(self) -> Path:
@@ -46,8 +55,13 @@ class RunDir:
         return content if isinstance(content, dict) else {}
 
 
-def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: Any) -> RunDir:
-    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a directory."""
+def claim_run_dir(
+    parent: Path, verb: str, *, name: str | None = None, private_beside: bool = False, **facts: Any
+) -> RunDir:
+    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a directory.
+
+    With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run directory may be sent as it is.
+    """
     stamp = name or datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +70,7 @@ def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: 
             with suppress(FileExistsError):
                 path.mkdir()
                 run = RunDir(path)
-                run.private.mkdir()
+                _make_private(run, beside=private_beside)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 run.describe(verb=verb, created=created, aorta_version=__version__, **facts)
                 return run
@@ -69,10 +83,35 @@ def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: 
     raise InfrastructureError("10000 runs of one name; clear some away", where=str(parent))
 
 
+def _make_private(run: RunDir, *, beside: bool) -> None:
+    if not beside:
+        run.private.mkdir()
+        return
+    place = Path(PRIVATE) / run.path.name
+    fresh_dir(run.path.parent / place)  # what is there belongs to a run that was deleted
+    run.private.symlink_to(Path("..") / place, target_is_directory=True)
+
+
+def is_output(folder: Path) -> bool:
+    """Whether a verb wrote this directory: a run, or a bundle that was unpacked."""
+    if os.path.lexists(folder / PRIVATE):
+        return True
+    for name in _TELLING:
+        with suppress(OSError), (folder / name).open("rb") as file:
+            if b'"schema": "aorta.' in file.read(256):
+                return True
+    return False
+
+
 def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:
     """The run directory to go on with: the one given, or the newest unfinished one of this output."""
     if given is not None:
         run = RunDir(given)
+        if run.private_beside and not run.private.is_dir():
+            raise ResumeError(
+                f"its private state is not at {run.private_beside}; move that along with the directory",
+                where=str(given),
+            )
         if not run.journal.is_file():
             raise ResumeError("this is no run directory: it has no journal", where=str(given))
         return run
@@ -114,3 +153,48 @@ def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:
     write_atomically(
         path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     )
+
+
+class RunLock:
+    """Held from `take` to `release` by this process alone; the kernel forgets it with the process, however that ends.
+
+    The file says whose it is, for whoever is refused and for whoever looks on; without an owner it is empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle: int | None = None
+
+    def take(self) -> "RunLock":
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as wrong:
+            raise self._cannot(wrong) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, Owner.of_this_process().label.encode(), 0)
+        except BlockingIOError:
+            owner = Owner.from_label(os.pread(handle, 4096, 0).decode("utf-8", "replace"))
+            os.close(handle)
+            who = f"process {owner.pid} on {owner.host}" if owner else "another process"
+            raise ResumeError(
+                f"{who} is running this already; wait for it or stop it first", where=str(self.path)
+            ) from None
+        except OSError as wrong:
+            os.close(handle)
+            raise self._cannot(wrong) from None
+        self._handle = handle
+        return self
+
+    def release(self) -> None:
+        if self._handle is not None:
+            with suppress(OSError):
+                os.ftruncate(self._handle, 0)
+            os.close(self._handle)
+            self._handle = None
+
+    def _cannot(self, wrong: OSError) -> InfrastructureError:
+        return InfrastructureError(
+            f"cannot lock the run directory: {wrong.strerror}", where=str(self.path)
+        )

@@ -4,66 +4,55 @@ Every verb goes through here, so that resuming, locking and refusing a changed c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from aorta.core.signature import Signature
-from aorta.engine.drive import Budget, Engine, Keep
+from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Listener, Reason
-from aorta.engine.experiment import Experiment
 from aorta.engine.journal import Journal
-from aorta.engine.judge import Judges
-from aorta.engine.lock import RunLock
-from aorta.engine.records import TrialRecord
-from aorta.engine.rundir import RunDir, claim_run_dir, find_resumable
+from aorta.engine.question import Answer, Question
+from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors import Executor
 from aorta.runtimes import sweep
-from aorta.search import Search
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked: the search, how its points are judged and tried, and what makes it the same question."""
+class Resume:
+    """Which run to go on with, and how."""
 
-    search: Search
-    judges: Judges
-    experiment: Experiment
-    fingerprint: Mapping[str, object]
-    budget: Budget = field(default_factory=Budget)
-    guard_signature: bool = True
-    expected: Signature | None = None  # of a failure that is known already
-    keep: Keep | None = None
-    private_trials: bool = (
-        False  # trial directories lie in the private state: nothing of them ships
-    )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """How the run ended, and every trial of it in order."""
-
-    ending: Ending
-    records: Sequence[TrialRecord]
-    expected: Signature | None
+    run: Path | None = None  # None: the newest unfinished one
+    salvage: bool = False  # go on with what can be read of a damaged journal
 
 
 class Session:
     """A locked run directory. Use as a context manager: the lock goes when it is left, however it is left."""
 
-    def __init__(self, run: RunDir, *, resumed: bool) -> None:
+    def __init__(self, run: RunDir, *, resumed: bool, salvage: bool = False) -> None:
         self.run = run
         self.resumed = resumed
+        self.salvage = salvage
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
 
     @classmethod
-    def fresh(cls, parent: Path, verb: str, *, name: str | None = None, **about: Any) -> "Session":
-        return cls(claim_run_dir(parent, verb, name=name, **about), resumed=False)
+    def fresh(
+        cls,
+        parent: Path,
+        verb: str,
+        *,
+        name: str | None = None,
+        private_beside: bool = False,
+        **about: Any,
+    ) -> "Session":
+        run = claim_run_dir(parent, verb, name=name, private_beside=private_beside, **about)
+        return cls(run, resumed=False)
 
     @classmethod
-    def resuming(cls, output: Path, verb: str, given: Path | None = None) -> "Session":
-        return cls(find_resumable(output, verb, given), resumed=True)
+    def resuming(cls, output: Path, verb: str, resume: Resume | None = None) -> "Session":
+        resume = resume or Resume()
+        run = find_resumable(output, verb, resume.run)
+        return cls(run, resumed=True, salvage=resume.salvage)
 
     @property
     def path(self) -> Path:
@@ -89,24 +78,18 @@ class Session:
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
         """Drive the question to its end. How the run stands is written down when the session is left."""
-        journal = self._journal(question.fingerprint)
         engine = Engine(
-            question.search,
-            question.judges,
-            question.experiment,
+            question,
             executor,
-            journal,
+            self.open_journal(question.fingerprint),
             self.run.private if question.private_trials else self.path,
-            budget=question.budget,
-            listeners=listeners,
-            guard_signature=question.guard_signature,
-            expected=question.expected,
-            keep=question.keep,
+            listeners,
         )
-        self._ending = engine.run()
-        return Answer(self._ending, engine.records, engine.expected)
+        answer = engine.run()
+        self._ending = answer.ending
+        return answer
 
-    def _journal(self, fingerprint: Mapping[str, object]) -> Journal:
+    def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
-            return Journal.resume(self.run.journal, fingerprint)
+            return Journal.resume(self.run.journal, fingerprint, salvage=self.salvage)
         return Journal.create(self.run.journal, fingerprint)
