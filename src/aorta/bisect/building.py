@@ -11,6 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from aorta.bisect.git import without_secrets
+from aorta.bisect.prepare import GIT_FAULT
+from aorta.core.errors import InfrastructureError
 from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 from aorta.executors import Executor
 
@@ -108,6 +111,9 @@ class BuildFirst:
             self._end(end)
             return
         build = self._building.pop(key)
+        if end.exit_code == GIT_FAULT and not end.cancelled:
+            said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
+            raise InfrastructureError(without_secrets("; ".join(said[-2:])))
         for trial in build.dropped:
             self._end(_never_ran(trial))
         for trial in build.waiting.values():

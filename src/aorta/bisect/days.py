@@ -20,6 +20,7 @@ from aorta.bisect.place import command_inside, digest_in, is_at_hand
 from aorta.bisect.presets import JAX_URL_TEMPLATE
 from aorta.bisect.spec import ContainersSpec, day
 from aorta.bisect.verb import Run
+from aorta.core.exits import Exit
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine import events
@@ -99,11 +100,14 @@ def _unfinished(
         words += f": {answer.ending.detail}"
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
+    code = exit_code(status, [answer])
+    if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
+        code = int(Exit.INFRASTRUCTURE)
     findings = Findings(
         status=status,
         warnings=[words],
         counted=counted_records([answer], cached),
-        exit_code=exit_code(status, [answer]),
+        exit_code=code,
     )
     if interval is None:
         return findings
@@ -115,6 +119,11 @@ def _unfinished(
         containers={"last_good": family.images[good], "first_bad": family.images[bad]},
         confidence=round(interval.mass, 4),
     )
+
+
+def _never_started(answer: Answer) -> bool:
+    """No trial came so far as to run the command: nothing is known about the failure."""
+    return all("container did not start" in record.why for record in answer.records)
 
 
 def _within(days: int) -> Callable[[Interval], bool]:

@@ -7,7 +7,8 @@ message.
 import os
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,30 @@ _WEB_FORMS = (
     re.compile(r"(?:ssh://)?git@([^:/\s]+)[:/](\S+?)(?:\.git)?/?\Z"),
 )
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "LC_ALL": "C"}
+_OF_ONE_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_CONFIG",
+        "GIT_CONFIG_COUNT",
+        "GIT_CONFIG_PARAMETERS",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+"""What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works there, whatever
+directory it is given.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +72,20 @@ class Commit:
     title: str
 
 
+def _environ() -> dict[str, str]:
+    return {name: v for name, v in os.environ.items() if name not in _OF_ONE_REPOSITORY}
+
+
+@contextmanager
+def no_repository_named() -> Iterator[None]:
+    """While this lasts, git finds a repository by its directory alone, and so do the processes started meanwhile."""
+    named = {name: os.environ.pop(name) for name in _OF_ONE_REPOSITORY & os.environ.keys()}
+    try:
+        yield
+    finally:
+        os.environ.update(named)
+
+
 def git_on_host(path: Path) -> RunGit:
     """Git in a directory of this machine; it never asks for a password and never runs in the user's language."""
 
@@ -58,7 +97,7 @@ def git_on_host(path: Path) -> RunGit:
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                env={**os.environ, **_QUIET},
+                env={**_environ(), **_QUIET},
                 check=False,
             )
         except FileNotFoundError:
@@ -74,14 +113,16 @@ class Repository:
 
     @classmethod
     def on_host(cls, path: Path) -> "Repository":
-        """The repository that `path` lies in; refuses a path outside any."""
-        answer = git_on_host(path)(("rev-parse", "--show-toplevel")) if path.is_dir() else None
-        if answer is None or answer.code:
-            raise UsageError(
-                "this is no git repository; go into one, or name it with a spec", where=str(path)
-            )
-        top = Path(answer.out.strip())
-        return cls(git_on_host(top), str(top))
+        """The repository that `path` lies in, also a bare one; refuses a path outside any."""
+        if path.is_dir():
+            for question in ("--show-toplevel", "--absolute-git-dir"):
+                answer = git_on_host(path)(("rev-parse", question))
+                if answer.code == 0 and answer.out.strip():
+                    top = Path(answer.out.strip())
+                    return cls(git_on_host(top), str(top))
+        raise UsageError(
+            "this is no git repository; go into one, or name it with a spec", where=str(path)
+        )
 
     def resolve(self, revision: str) -> str:
         """The commit that a branch, tag or abbreviation stands for."""
@@ -96,9 +137,8 @@ class Repository:
     def has(self, revision: str) -> bool:
         return self._run(("cat-file", "-e", f"{revision}^{{commit}}")).code == 0
 
-    def tracks(self, path: Path) -> bool:
-        """Whether the index has this file of the checkout."""
-        return self._run(("ls-files", "--error-unmatch", "--", str(path))).code == 0
+    def has_file(self, revision: str, path: str) -> bool:
+        return self._run(("cat-file", "-e", f"{revision}:{path}")).code == 0
 
     def fetch(self, remote: str, revisions: Sequence[str]) -> None:
         answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))

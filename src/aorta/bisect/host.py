@@ -1,7 +1,10 @@
 """Packages whose repositories are on this host: from revisions to lines of commits."""
 
+import json
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -87,22 +90,59 @@ def check_something_moves(packages: list[Package]) -> list[Package]:
     return packages
 
 
-def with_own_files(command: Sequence[str], repository: Repository, directory: Path) -> list[str]:
-    """The command with files that no commit has by their whole path: a script beside the repository's own files, as
-    people have it who bisect by hand, is not in any other checkout.
+def with_own_files(command: Sequence[str], package: Package, directory: Path) -> list[str]:
+    """The command with files that not every commit has by their whole path: a script or an environment beside the
+    repository's own files, or outside of it, as people have it who bisect by hand, is not in any other checkout.
     """
     return [
-        str(directory / word) if _is_own_file(word, repository, directory) else word
+        os.path.normpath(directory / word) if _is_own_file(word, package, directory) else word
         for word in command
     ]
 
 
-def _is_own_file(word: str, repository: Repository, directory: Path) -> bool:
-    path = directory / word
+def _is_own_file(word: str, package: Package, directory: Path) -> bool:
+    """Links are not followed: what counts is where a file is named."""
+    assert package.repository is not None
+    if not word or word.startswith(("/", "-")):
+        return False
+    path = Path(os.path.normpath(directory / word))
+    top = Path(package.repository.where)
     with suppress(OSError, ValueError):
-        inside = path.resolve().is_relative_to(Path(repository.where).resolve())
-        return path.is_file() and inside and not repository.tracks(path)
+        if not path.is_relative_to(top):
+            return path.exists()
+        inside = str(path.relative_to(top))
+        ends = (package.versions[0], package.versions[-1])
+        return path.is_file() and not all(package.repository.has_file(end, inside) for end in ends)
     return False
+
+
+def imported_from_the_checkout(command: Sequence[str], repository: Repository) -> str | None:
+    """A package that the command's Python has installed in place from this repository: then every state would import the
+    user's own checkout. None where there is none to be seen.
+    """
+    for site in _site_packages(command):
+        for note in site.glob("*.dist-info/direct_url.json"):
+            with suppress(OSError, ValueError):
+                said = json.loads(note.read_text(encoding="utf-8"))
+                source = str(said.get("url", "")).removeprefix("file://")
+                in_place = (said.get("dir_info") or {}).get("editable") is True
+                if in_place and Path(source).resolve() == Path(repository.where).resolve():
+                    return note.parent.name.partition("-")[0]
+    return None
+
+
+def _site_packages(command: Sequence[str]) -> Iterator[Path]:
+    """Of the Python that the command is, or that its first line names."""
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        return
+    path = Path(program)
+    with suppress(OSError):
+        with path.open("rb") as file:
+            first = file.readline(200).decode("utf-8", "replace")
+        if first.startswith("#!"):
+            path = Path(first[2:].split()[0])
+    yield from path.parent.parent.glob("lib/python*/site-packages")
 
 
 def reproduce_on_host(
@@ -117,7 +157,8 @@ def reproduce_on_host(
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
             repository = shlex.quote(str(spec.path))
-            lines.append(f"git -C {repository} worktree add --detach {tree} {version}")
+            lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
+            lines.append(f"git -C {tree} checkout --quiet --detach {version}")
             lines += [
                 f"git -C {tree} cherry-pick {pick} || git -C {tree} cherry-pick --abort"
                 for pick in spec.cherry_pick

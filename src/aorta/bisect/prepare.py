@@ -4,13 +4,21 @@ Runs as a process of its own (`python -m aorta.bisect.prepare JOB.json`), so tha
 trial and can be killed like one. A tree counts as made only once its mark is written, after everything else.
 """
 
+import fcntl
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+GIT_FAULT = 75  # the exit code that says: git could not, whatever the commit
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -54,19 +62,69 @@ def main() -> None:
 
 
 def check_out(job: TreeJob) -> None:
-    """The commit, and nothing that an earlier one left; then the build fixes that apply to it."""
-    tree, sha = Path(str(job.tree)), str(job.sha)
-    if not (tree / ".git").exists():
-        tree.parent.mkdir(parents=True, exist_ok=True)
-        _git(job.repository, "worktree", "add", "--quiet", "--force", "--detach", str(tree), sha)
-    else:
-        _git(tree, "checkout", "--quiet", "--force", "--detach", sha)
-        _git(tree, "clean", "--quiet", "-ffdx")
+    """The commit, and nothing that an earlier one left; then the build fixes that apply to it. A tree that git cannot
+    use, as one is whose checkout was killed, is made anew.
+    """
+    tree = Path(str(job.tree))
+    for patience in reversed(range(_ATTEMPTS)):
+        try:
+            with _one_at_a_time(str(job.repository)):
+                _at_commit(tree, str(job.repository), str(job.sha))
+            break
+        except subprocess.CalledProcessError as fault:
+            if not patience:
+                print(f"git {fault.cmd[3]} failed in {job.repository}", file=sys.stderr)
+                raise SystemExit(GIT_FAULT) from None
+            shutil.rmtree(tree, ignore_errors=True)
     if (tree / ".gitmodules").exists():
-        _git(tree, "submodule", "--quiet", "update", "--init", "--recursive", "--force")
+        _submodules(tree)
     for commit in job.cherry_pick:
         if _try_git(tree, *_AS_US, "cherry-pick", "--no-gpg-sign", commit):
             _try_git(tree, "cherry-pick", "--abort")
+
+
+def _at_commit(tree: Path, repository: str, sha: str) -> None:
+    if not (tree / ".git").exists():
+        tree.parent.mkdir(parents=True, exist_ok=True)
+        _git(repository, "worktree", "prune")
+        _git(repository, "worktree", "add", "--quiet", "--force", "--detach", str(tree), sha)
+    else:
+        _git(tree, "checkout", "--quiet", "--force", "--detach", sha)
+        _git(tree, "clean", "--quiet", "-ffdx")
+
+
+def forget_trees(repository: str) -> None:
+    """Worktrees that are gone from the disk, from git's own list."""
+    prune = _command(repository, "worktree", "prune")
+    with _one_at_a_time(repository):
+        subprocess.run(prune, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+def _submodules(tree: Path) -> None:
+    """From what the user's own checkout has of them, where it has them: no other machine is asked for that."""
+    shared = Path(_asked(tree, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+    names = _asked(
+        tree, "config", "--file", ".gitmodules", "--name-only", "--get-regexp", r"\.path$"
+    )
+    at_hand: list[str] = []
+    for key in names.split():
+        name = key.removeprefix("submodule.").removesuffix(".path")
+        if (mirror := shared / "modules" / name).is_dir():
+            at_hand += ["-c", f"submodule.{name}.url={mirror}"]
+    update = ("submodule", "--quiet", "update", "--init", "--recursive", "--force")
+    local = ("-c", "protocol.file.allow=always", *at_hand)
+    if (not at_hand or _try_git(tree, *local, *update)) and _try_git(tree, *update):
+        raise SystemExit(1)
+
+
+@contextmanager
+def _one_at_a_time(repository: str) -> Iterator[None]:
+    """Git processes that make worktrees of one repository read each other's half-written files."""
+    name = hashlib.sha256(repository.encode()).hexdigest()[:16]
+    place = Path(tempfile.gettempdir()) / f"aorta-git-{os.getuid()}-{name}.lock"
+    with place.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def build(job: TreeJob, env: Mapping[str, str]) -> None:
@@ -81,14 +139,23 @@ def build(job: TreeJob, env: Mapping[str, str]) -> None:
 _AS_US = ("-c", "user.name=aorta", "-c", "user.email=aorta@localhost")
 
 
+def _command(where: str | Path | None, *arguments: str) -> tuple[str, ...]:
+    return ("git", "-C", str(where), *arguments)
+
+
 def _try_git(where: str | Path | None, *arguments: str) -> int:
-    command = ("git", "-C", str(where), "-c", "advice.detachedHead=false", *arguments)
+    command = _command(where, "-c", "advice.detachedHead=false", *arguments)
     return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 def _git(where: str | Path | None, *arguments: str) -> None:
-    if code := _try_git(where, *arguments):
-        raise SystemExit(code)
+    subprocess.run(_command(where, *arguments), stdin=subprocess.DEVNULL, check=True)
+
+
+def _asked(where: Path, *arguments: str) -> str:
+    command = _command(where, *arguments)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 if __name__ == "__main__":

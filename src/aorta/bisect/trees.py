@@ -9,7 +9,6 @@ import hashlib
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from aorta.bisect.building import Order
 from aorta.bisect.package import Package, Versions, version_variables
-from aorta.bisect.prepare import Job, TreeJob
+from aorta.bisect.prepare import Job, TreeJob, forget_trees
 from aorta.core.trial import LOCAL, TrialSpec
 
 
@@ -31,7 +30,6 @@ class HostTrees:
         self._build_timeout = build_timeout
         self._versions: dict[str, Versions] = {}
         self._lanes: dict[str, int] = {}
-        self.builds: set[str] = set()
 
     @property
     def _builds(self) -> bool:
@@ -58,7 +56,7 @@ class HostTrees:
         return Order(key, build, self._at(trial, places, versions))
 
     def built(self, key: str) -> None:
-        self.builds.add(key)
+        """The mark says so."""
 
     def finished(self, trial_id: str) -> None:
         self._lanes.pop(trial_id, None)
@@ -67,8 +65,7 @@ class HostTrees:
         """Every worktree of this run, from the disk and from git's own list."""
         shutil.rmtree(self._root, ignore_errors=True)
         for package in self._git():
-            prune = ("git", "-C", str(package.spec.path), "worktree", "prune")
-            subprocess.run(prune, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            forget_trees(str(package.spec.path))
 
     def _git(self) -> list[Package]:
         return [package for package in self._packages if package.spec.is_git]

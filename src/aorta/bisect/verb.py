@@ -1,6 +1,7 @@
 """The verb as a library: a request in, findings and a directory of artifacts out."""
 
 import errno
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +10,13 @@ from typing import Any, Self
 from aorta.bisect.cache import OutcomeCache, files_named_in
 from aorta.bisect.experiment import ProbedCommand
 from aorta.bisect.findings import Findings, findings_of, levels_found
-from aorta.bisect.host import host_packages, reproduce_on_host, with_own_files
+from aorta.bisect.git import no_repository_named
+from aorta.bisect.host import (
+    host_packages,
+    imported_from_the_checkout,
+    reproduce_on_host,
+    with_own_files,
+)
 from aorta.bisect.investigation import Outcome, Setting, investigate
 from aorta.bisect.links import link_probes, link_side
 from aorta.bisect.meaning import for_bisection
@@ -20,17 +27,18 @@ from aorta.bisect.spec import BisectSpec
 from aorta.bisect.stages import Stages, Workplace, open_session
 from aorta.bisect.trees import HostTrees
 from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
-from aorta.engine.rundir import PRIVATE, write_atomically, write_json
+from aorta.engine.rundir import PRIVATE, RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
 from aorta.executors import Executor
 from aorta.search.belief import Weights
 from aorta.search.bisecting import Bisection
 
+_ASKED = "request.json"
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
@@ -54,6 +62,11 @@ class Request:
 def bisect(request: Request) -> Findings:
     """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
     _check(request.spec)
+    with no_repository_named():
+        return _bisect(request)
+
+
+def _bisect(request: Request) -> Findings:
     try:
         if request.spec.containers is not None:
             from aorta.bisect.containers import bisect_in_containers
@@ -107,11 +120,18 @@ def _bisect_on_host(request: Request) -> Findings:
 def _own_command(run: "Run", packages: Sequence[Package]) -> tuple[str, ...]:
     request = run.request
     given = request.spec.command
-    repository = next((p.repository for p in packages if p.repository), None)
-    command = with_own_files(given, repository, request.directory) if repository else given
+    package = next((p for p in packages if p.repository), None)
+    if package is None or package.repository is None:
+        return given
+    command = with_own_files(given, package, request.directory)
     for word, whole in zip(given, command, strict=True):
         if word != whole:
-            run.say(f"{word} is in no commit: every state is tested with {whole}")
+            run.say(f"{word} is not in every commit: every state is tested with {whole}")
+    if name := imported_from_the_checkout(command, package.repository):
+        run.say(
+            f"!!! {name} is installed in place from {package.repository.where}: every state may import "
+            "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
+        )
     return tuple(command)
 
 
@@ -149,6 +169,7 @@ class Run:
         self.session.__enter__()
         try:
             self.stages.check_question()
+            keep_request(self.request, self.session.run)
         except BaseException as wrong:
             self.__exit__(type(wrong))
             raise
@@ -238,6 +259,42 @@ class Run:
         request = self.request
         same = request.spec.same_failure
         return Workplace(request.executor, listeners, request.budget, same_failure=same)
+
+
+def keep_request(request: Request, run: RunDir) -> None:
+    """What was asked, so that `--resume` needs no more than the directory. Its variables may be secrets."""
+    asked = {
+        "spec": request.spec.model_dump_json(),
+        "directory": str(request.directory),
+        "checks": request.checks,
+        "cache": str(request.cache) if request.cache else None,
+    }
+    place = run.private / _ASKED
+    if not place.exists():
+        place.touch(mode=0o600)
+        place.write_text(json.dumps(asked), encoding="utf-8")
+    if any((folder / ".git").exists() for folder in run.path.parents):
+        write_atomically(
+            run.path / ".gitignore", "*\n"
+        )  # no untracked files in the user's repository
+
+
+def kept_request(directory: Path) -> dict[str, Any]:
+    """The fields of the request that a run directory was made for."""
+    place = RunDir(directory).private / _ASKED
+    try:
+        asked = json.loads(place.read_text(encoding="utf-8"))
+    except OSError:
+        raise ResumeError(
+            "it does not say what was asked; give the whole command line again",
+            where=str(directory),
+        ) from None
+    return {
+        "spec": BisectSpec.model_validate_json(asked["spec"]),
+        "directory": Path(asked["directory"]),
+        "checks": asked["checks"],
+        "cache": Path(asked["cache"]) if asked["cache"] else None,
+    }
 
 
 def fingerprint(request: Request) -> dict[str, object]:
