@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from aorta.bisect.place import environment_of
+from aorta.bisect.container import environment_of
 from aorta.bisect.spec import ContainersSpec
 from support.aorta_cli import Finished, aorta
 from support.nightly import BUILD, TEST, World, day

@@ -1,18 +1,77 @@
-"""Packages whose repositories are on this host: from revisions to lines of commits."""
+"""A bisection on this host: the packages of its repositories, the command as every state sees it, and the checkouts.
 
+Checkouts are worktrees beside the user's own, which is never touched. Where a package declares a build, every version set
+has trees of its own, built once and shared by its trials. Where none does, the test command itself may build in place, so
+each running trial has a lane of trees to itself, moved to its commits and cleaned before it runs.
+"""
+
+import hashlib
 import json
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from aorta.bisect.checkout import Job, TreeJob, forget_trees
+from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import span_between
-from aorta.bisect.package import Package
+from aorta.bisect.investigation import investigate
+from aorta.bisect.package import Package, Versions, git_package, library, version_variables
+from aorta.bisect.run import Request, Run, shown_of
 from aorta.bisect.spec import PackageSpec
+from aorta.bisect.trials import Order
 from aorta.core.errors import UsageError
+from aorta.core.trial import LOCAL, TrialSpec
+from aorta.engine.rundir import PRIVATE
+
+
+def bisect_on_host(request: Request) -> Findings:
+    spec = request.spec
+    packages = host_packages(
+        spec.packages,
+        request.directory,
+        find_fix=spec.find_fix,
+        first_parent=spec.first_parent,
+    )
+    with Run(request) as run:
+        root = run.stages.path / PRIVATE / "trees"
+        trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
+        command = replace(run.command(), command=_own_command(run, packages))
+        setting = run.setting(
+            lambda those: HostTrees(root, those, build_timeout=spec.build_timeout), command=command
+        )
+        try:
+            outcome = investigate(setting, packages)
+        finally:
+            trees.remove()
+        findings = findings_of(outcome, list(run.stages.answers.values()))
+        reproduce = {
+            side: reproduce_on_host(outcome.last.packages, command.command, versions)
+            for side, versions in (("good", findings.good), ("bad", findings.bad))
+        }
+        return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
+
+
+def _own_command(run: Run, packages: Sequence[Package]) -> tuple[str, ...]:
+    request = run.request
+    given = request.spec.command
+    package = next((p for p in packages if p.repository), None)
+    if package is None or package.repository is None:
+        return given
+    command = with_own_files(given, package, request.directory)
+    for word, whole in zip(given, command, strict=True):
+        if word != whole:
+            run.say(f"{word} is not in every commit: every state is tested with {whole}")
+    if name := imported_from_the_checkout(command, package.repository):
+        run.say(
+            f"!!! {name} is installed in place from {package.repository.where}: every state may import "
+            "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
+        )
+    return tuple(command)
 
 
 def host_packages(
@@ -36,50 +95,6 @@ def host_packages(
         for spec in specs
     ]
     return check_something_moves(packages)
-
-
-def git_package(
-    spec: PackageSpec,
-    repository: Repository,
-    good: str | None,
-    bad: str | None,
-    *,
-    find_fix: bool = False,
-    first_parent: bool = False,
-) -> Package:
-    """A package with one end given stands still there; with none, where its repository stands."""
-    ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
-    here = spec.model_copy(update={"path": repository.where})
-    if len(ends) < 2 or ends[0] == ends[1]:
-        return Package(here, ((ends or [repository.resolve("HEAD")])[0],), repository)
-    span = span_between(
-        repository,
-        ends[0],
-        ends[1],
-        find_fix=find_fix,
-        main_branch=spec.main_branch,
-        paths=spec.paths,
-        first_parent=first_parent,
-    )
-    skipped = repository.listed(spec.skip)
-    shas = tuple(commit.sha for commit in span.line.states)
-    return Package(here, shas, repository, span, skipped=skipped)
-
-
-def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
-    """Every listed version between the two ends, in the order of the list; backwards if the good end is newer."""
-    versions = spec.versions or tuple(dict.fromkeys(v for v in (good, bad) if v))
-    if not versions:
-        raise UsageError(f"package {spec.name} has neither versions nor a good and a bad one")
-    first, last = good or versions[0], bad or versions[-1]
-    for version in (first, last):
-        if version not in versions:
-            raise UsageError(
-                f"package {spec.name}: version {version!r} is not in its list of versions"
-            )
-    start, stop = versions.index(first), versions.index(last)
-    chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
-    return Package(spec, chosen, skipped=frozenset(spec.skip))
 
 
 def check_something_moves(packages: list[Package]) -> list[Package]:
@@ -177,7 +192,115 @@ def reproduce_on_host(
     return "\n".join([*lines, shlex.join(command)])
 
 
-def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
-    if spec.remote and not repository.has(revision):
-        repository.fetch(spec.remote, [revision])
-    return repository.resolve(revision)
+class HostTrees:
+    """The workshop of the host. `root` is this run's own directory."""
+
+    def __init__(
+        self, root: Path, packages: Sequence[Package], *, build_timeout: float | None = None
+    ) -> None:
+        self._root, self._packages = root, packages
+        self._build_timeout = build_timeout
+        self._versions: dict[str, Versions] = {}
+        self._lanes: dict[str, int] = {}
+
+    @property
+    def _builds(self) -> bool:
+        return any(package.spec.build for package in self._packages)
+
+    def assign(self, trial_dir: Path, versions: Versions) -> None:
+        """Which version set the trial of this directory is of."""
+        self._versions[str(trial_dir)] = versions
+
+    def order(self, trial: TrialSpec) -> Order:
+        versions = self._versions[str(trial.trial_dir)]
+        if not self._builds:
+            lane = next(n for n in range(10_000) if n not in self._lanes.values())
+            self._lanes[trial.id] = lane
+            places = {p.name: self._root / f"lane-{lane}" / p.name for p in self._git()}
+            key = f"lane-{lane}"
+            job: Job | None = self._job(versions, places, None)
+        else:
+            places = {p.name: self._tree(p, versions) for p in self._git()}
+            key = set_key(self._packages, versions)
+            mark = self._root / f"{key}.made"
+            job = None if mark.exists() else self._job(versions, places, mark)
+        build = self._build_trial(job, key, versions) if job else None
+        return Order(key, build, self._at(trial, places, versions))
+
+    def built(self, key: str) -> None:
+        """The mark says so."""
+
+    def finished(self, trial_id: str) -> None:
+        self._lanes.pop(trial_id, None)
+
+    def remove(self) -> None:
+        """Every worktree of this run, from the disk and from git's own list."""
+        shutil.rmtree(self._root, ignore_errors=True)
+        for package in self._git():
+            forget_trees(str(package.spec.path))
+
+    def _git(self) -> list[Package]:
+        return [package for package in self._packages if package.spec.is_git]
+
+    def _tree(self, package: Package, versions: Versions) -> Path:
+        """A package that is rebuilt only when it changed has a tree for each version of itself and its needs."""
+        if package.spec.rebuild == "always":
+            return self._root / set_key(self._packages, versions) / package.name
+        own = [p for p in self._packages if p.name in {package.name, *package.spec.needs}]
+        return self._root / set_key(own, versions) / package.name
+
+    def _job(self, versions: Versions, places: Mapping[str, Path], mark: Path | None) -> Job:
+        jobs = [self._tree_job(p, versions, places.get(p.name)) for p in self._packages]
+        return Job(
+            [job for job in jobs if job], self.variables(versions, places), str(mark or "") or None
+        )
+
+    def _tree_job(self, package: Package, versions: Versions, tree: Path | None) -> TreeJob | None:
+        spec = package.spec
+        if tree is not None and spec.rebuild == "changed" and _mark_of(tree).exists():
+            return None
+        build = spec.build
+        if build and tree is not None and spec.rebuild == "changed":
+            build = f"{{ {build}\n}} && touch {shlex.quote(str(_mark_of(tree)))}"
+        return TreeJob(
+            package.name,
+            tree=str(tree) if tree else None,
+            repository=spec.path,
+            sha=versions[package.name] if tree else None,
+            cherry_pick=spec.cherry_pick,
+            build=build,
+        )
+
+    def variables(self, versions: Versions, places: Mapping[str, Path]) -> dict[str, str]:
+        trees = {p.spec.variable: str(places[p.name]) for p in self._git()}
+        return {**version_variables(self._packages, versions), **trees}
+
+    def _build_trial(self, job: Job, key: str, versions: Versions) -> TrialSpec:
+        directory = self._root / "builds" / f"{key}-{set_key(self._packages, versions)}"
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / "job.json"
+        path.write_text(job.to_json(), encoding="utf-8")
+        return TrialSpec(
+            argv=(sys.executable, "-m", "aorta.bisect.checkout", str(path)),
+            trial_dir=directory,
+            cwd=directory,
+            environment=LOCAL,
+            timeout=self._build_timeout,
+        )
+
+    def _at(self, trial: TrialSpec, places: Mapping[str, Path], versions: Versions) -> TrialSpec:
+        first = next((places[p.name] for p in self._packages if p.name in places), trial.cwd)
+        env = {**self.variables(versions, places), **trial.env}
+        others = tuple(f"{path}:{path}" for path in places.values() if path != first)
+        environment = replace(trial.environment, mounts=(*trial.environment.mounts, *others))
+        return replace(trial, cwd=first, env=env, environment=environment)
+
+
+def set_key(packages: Sequence[Package], versions: Versions) -> str:
+    """Names a version set by whole versions: two that only share their first characters never meet."""
+    content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def _mark_of(tree: Path) -> Path:
+    return tree.parent / f"{tree.name}.made"

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from aorta.bisect.building import Workshop
 from aorta.bisect.cache import OutcomeCache
-from aorta.bisect.experiment import Assigns, ProbedCommand, VersionsExperiment
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, moving, whole
 from aorta.bisect.stages import MAIN, Stages
+from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.engine import events

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import CommitChange, Graph, Line, Span, inside
+from aorta.bisect.histories import CommitChange, Graph, Line, Span, inside, span_between
 from aorta.bisect.spec import PackageSpec
+from aorta.core.errors import UsageError
 from aorta.search.timeline import History
 
 Versions = Mapping[str, str]
@@ -105,3 +106,53 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
         for package in packages
         if not package.spec.is_git
     }
+
+
+def git_package(
+    spec: PackageSpec,
+    repository: Repository,
+    good: str | None,
+    bad: str | None,
+    *,
+    find_fix: bool = False,
+    first_parent: bool = False,
+) -> Package:
+    """A package with one end given stands still there; with none, where its repository stands."""
+    ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
+    here = spec.model_copy(update={"path": repository.where})
+    if len(ends) < 2 or ends[0] == ends[1]:
+        return Package(here, ((ends or [repository.resolve("HEAD")])[0],), repository)
+    span = span_between(
+        repository,
+        ends[0],
+        ends[1],
+        find_fix=find_fix,
+        main_branch=spec.main_branch,
+        paths=spec.paths,
+        first_parent=first_parent,
+    )
+    skipped = repository.listed(spec.skip)
+    shas = tuple(commit.sha for commit in span.line.states)
+    return Package(here, shas, repository, span, skipped=skipped)
+
+
+def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
+    """Every listed version between the two ends, in the order of the list; backwards if the good end is newer."""
+    versions = spec.versions or tuple(dict.fromkeys(v for v in (good, bad) if v))
+    if not versions:
+        raise UsageError(f"package {spec.name} has neither versions nor a good and a bad one")
+    first, last = good or versions[0], bad or versions[-1]
+    for version in (first, last):
+        if version not in versions:
+            raise UsageError(
+                f"package {spec.name}: version {version!r} is not in its list of versions"
+            )
+    start, stop = versions.index(first), versions.index(last)
+    chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
+    return Package(spec, chosen, skipped=frozenset(spec.skip))
+
+
+def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
+    if spec.remote and not repository.has(revision):
+        repository.fetch(spec.remote, [revision])
+    return repository.resolve(revision)

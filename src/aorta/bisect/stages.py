@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.bisect.building import BuildFirst, Workshop
-from aorta.bisect.meaning import OneTrial
+from aorta.bisect.trials import BuildFirst, OneTrial, Workshop
 from aorta.core.errors import UsageError
 from aorta.core.signature import Signature
 from aorta.engine.events import Listener, Reason

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.bisect.building import BUILD_LOG
 from aorta.bisect.git import without_secrets
+from aorta.bisect.trials import BUILD_LOG
 from aorta.core.durations import show_duration
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point

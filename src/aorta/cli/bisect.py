@@ -12,8 +12,8 @@ from aorta.core.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
+    from aorta.bisect.run import Request
     from aorta.bisect.spec import BisectSpec
-    from aorta.bisect.verb import Request
     from aorta.engine.events import Listener
     from aorta.engine.session import Resume
 
@@ -105,7 +105,7 @@ def command(**given: Any) -> None:
     if given["dry_run"]:
         _dry_run(request, as_json=given["as_json"])
         return
-    from aorta.bisect.verb import bisect
+    from aorta.bisect.entry import bisect
 
     findings = bisect(request)
     if given["as_json"]:
@@ -115,7 +115,7 @@ def command(**given: Any) -> None:
 
 
 def _request(given: dict[str, Any]) -> "Request":
-    from aorta.bisect.verb import Request, kept_request
+    from aorta.bisect.run import Request, kept_request
     from aorta.bisect.watching import short
     from aorta.engine.question import Budget
     from aorta.views.pictures import BeliefPicture
@@ -291,7 +291,7 @@ def _containers(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
 
 
 def _dry_run(request: "Request", *, as_json: bool) -> None:
-    from aorta.bisect.planning import plan_lines, plan_of
+    from aorta.bisect.entry import plan_lines, plan_of
 
     plan = plan_of(request)
     if as_json:

@@ -1,27 +1,99 @@
-"""The versions inside two containers: which differ, and which of their changes brings the failure."""
+"""The way in through containers: the two days between which it broke, then which of the versions inside them did it.
 
+What no listed version explains is told as the difference of the two environments themselves.
+"""
+
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from aorta.bisect.basing import Ends, at_hand, base_of
-from aorta.bisect.days import AXIS, STAGE
+from aorta.bisect.container import Contents, Inside, command_inside, environment_of
+from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
+from aorta.bisect.container_days import AXIS, STAGE, Sides, between_days, family_in
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
 from aorta.bisect.git import Repository
-from aorta.bisect.hidden import Sides, differences_of, with_hidden_variable
-from aorta.bisect.host import git_package, library
-from aorta.bisect.images import Base, Images
-from aorta.bisect.inside import Contents, Inside
 from aorta.bisect.investigation import Outcome, investigate
-from aorta.bisect.package import Package
-from aorta.bisect.place import command_inside
-from aorta.bisect.reproducing import reproduce_inside
-from aorta.bisect.spec import BisectSpec, PackageSpec
-from aorta.bisect.verb import Run, Shown, shown_of
-from aorta.core.errors import UsageError
+from aorta.bisect.package import Package, git_package, library
+from aorta.bisect.run import Request, Run, Shown, shown_of
+from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
+from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
+from aorta.engine.snapshots import is_captured, snapshot_of
+from aorta.probe.difference import differences
+from aorta.runtimes import sweep
+from aorta.scrub.secrets import safe_value
+
+
+def bisect_in_containers(request: Request) -> Findings:
+    containers = request.spec.containers
+    assert containers is not None
+    family = family_in(containers) if containers.family else None
+    environment = environment_of(containers)
+    with Run(request) as run:
+        sweep(environments=(environment,))
+        if family is None:
+            sides: Sides | Findings = Sides(containers.passing, containers.failing)
+        else:
+            sides = between_days(run, environment, containers, family)
+        if isinstance(sides, Findings):
+            return run.write(sides, {})
+        between = Between(run, environment, sides, package_specs(request.spec))
+        try:
+            findings, shown = between.search()
+        except (KeyboardInterrupt, Terminated, InfrastructureError):
+            run.write(_known_so_far(run, sides), {})
+            raise
+        return run.write(findings, shown)
+
+
+def _known_so_far(run: Run, sides: Sides) -> Findings:
+    """Stopped outside any search: the containers are known, the versions in them are not."""
+    return Findings(
+        status="partial",
+        containers={"last_good": sides.passing, "first_bad": sides.failing},
+        counted=counted_records(list(run.stages.answers.values()), sides.cached),
+        warnings=["stopped before the versions inside the two containers were searched"],
+    )
+
+
+def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
+    containers = spec.containers
+    assert containers is not None
+    lines: list[str] = []
+    days: list[str] = []
+    if containers.family:
+        family = family_in(containers)
+        days = family.days
+        lines.append(f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}")
+        lines.append(f"           {family.images[days[-1]]} first, then back in growing steps")
+    else:
+        lines.append(f"containers passing {containers.passing}, failing {containers.failing}")
+    lines += [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
+    if len(days) > 1:
+        most = 2 * math.ceil(math.log2(len(days))) + 1
+        lines.append(f"probes     at most {most} containers, then the versions between two of them")
+    return {"days": days, "lines": lines}
+
+
+def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
+    """Those of the spec, or the preset: with ends given for its packages on the command line."""
+    containers = spec.containers
+    preset = containers is not None and not (containers.url_template or containers.passing)
+    if spec.packages and not (preset and all(p.path == f"/opt/{p.name}" for p in spec.packages)):
+        return spec.packages
+    given = {package.name: package for package in spec.packages}
+    return [
+        package.model_copy(
+            update={"good": given[package.name].good, "bad": given[package.name].bad}
+        )
+        if package.name in given
+        else package
+        for package in JAX_PACKAGES
+    ]
 
 
 @dataclass(frozen=True)
@@ -178,3 +250,43 @@ def _only_containers(between: Between) -> tuple[Findings, Shown]:
         side: (STAGE, Point.of({AXIS: name}).config_key)
         for side, name in zip(("good", "bad"), sides.names, strict=True)
     }
+
+
+def with_hidden_variable(
+    run: Run, findings: Findings, environment: Environment, sides: Sides, root: Path
+) -> Findings:
+    if not sides.passing or not sides.failing:
+        return findings
+    found = differences_of(run, environment, sides, root)
+    words = (
+        "a hidden variable: no listed version explains the difference of the two containers; "
+        f"their environments differ in {len(found)} places"
+    )
+    return replace(findings, differences=found, warnings=(*findings.warnings, words), culprits=())
+
+
+def differences_of(
+    run: Run, environment: Environment, sides: Sides, root: Path
+) -> list[dict[str, Any]]:
+    """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their variables."""
+    snapshots: dict[str, dict[str, Any]] = {}
+    for side, image in (("good", sides.passing), ("bad", sides.failing)):
+        place = replace(environment, image=image)
+        scratch = root / f"snapshot-{side}"
+        scratch.mkdir(parents=True, exist_ok=True)
+        executor = run.request.executor()
+        try:
+            taken = snapshot_of(place, {}, executor, scratch, scratch)
+        finally:
+            executor.close()
+        snapshots[side] = taken if is_captured(taken) else _variables_in(Inside(place, scratch))
+    return [
+        {"field": difference.path, "good": difference.before, "bad": difference.after}
+        for difference in differences(snapshots["good"], snapshots["bad"])
+    ]
+
+
+def _variables_in(inside: Inside) -> dict[str, Any]:
+    lines = inside.run("env").stdout.splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {name: safe_value(name, value) for name, _, value in pairs if "AORTA_" not in name}

@@ -1,45 +1,39 @@
-"""The verb as a library: a request in, findings and a directory of artifacts out."""
+"""One run: what was asked, its directory with the logs, its searches one after the other, and what is written in the end.
 
-import errno
+Checkouts, containers and images are the business of those who use it.
+"""
+
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
-from aorta.bisect.experiment import ProbedCommand
-from aorta.bisect.findings import Findings, findings_of, levels_found
-from aorta.bisect.git import no_repository_named
-from aorta.bisect.host import (
-    host_packages,
-    imported_from_the_checkout,
-    reproduce_on_host,
-    with_own_files,
-)
-from aorta.bisect.investigation import Outcome, Setting, investigate
-from aorta.bisect.links import link_probes, link_side
-from aorta.bisect.meaning import for_bisection
-from aorta.bisect.metric import Metric, check_samples, is_measured
+from aorta.bisect.findings import Findings, levels_found
+from aorta.bisect.investigation import Outcome, Setting
+from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec
 from aorta.bisect.stages import Stages, Workplace, open_session
-from aorta.bisect.trees import HostTrees
+from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
-from aorta.core.errors import InfrastructureError, ResumeError, UsageError
+from aorta.core.errors import ResumeError
+from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener
+from aorta.engine.journal import TrialRecord
 from aorta.engine.question import Budget
-from aorta.engine.rundir import PRIVATE, RunDir, write_atomically, write_json
+from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
 from aorta.executors import Executor
 from aorta.search.belief import Weights
 from aorta.search.bisecting import Bisection
 
 _ASKED = "request.json"
-_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 @dataclass(frozen=True)
@@ -57,82 +51,6 @@ class Request:
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
     on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
-
-
-def bisect(request: Request) -> Findings:
-    """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
-    _check(request.spec)
-    with no_repository_named():
-        return _bisect(request)
-
-
-def _bisect(request: Request) -> Findings:
-    try:
-        if request.spec.containers is not None:
-            from aorta.bisect.containers import bisect_in_containers
-
-            return bisect_in_containers(request)
-        return _bisect_on_host(request)
-    except OSError as wrong:
-        if wrong.errno not in _DISK:
-            raise
-        place = str(wrong.filename or request.prefix)
-        raise InfrastructureError(f"{wrong.strerror}; mend that and resume", where=place) from None
-
-
-def _check(spec: BisectSpec) -> None:
-    if not spec.command:
-        raise UsageError("there is no command to test with; write it after --")
-    if not spec.packages and spec.containers is None:
-        raise UsageError("there is nothing to bisect; give --good and --bad, --container or --spec")
-    dated = spec.containers is not None and spec.containers.family is not None
-    if is_measured(spec.oracle) and (dated or spec.skip_precondition_checks):
-        check_samples(spec.oracle)
-
-
-def _bisect_on_host(request: Request) -> Findings:
-    spec = request.spec
-    packages = host_packages(
-        spec.packages,
-        request.directory,
-        find_fix=spec.find_fix,
-        first_parent=spec.first_parent,
-    )
-    with Run(request) as run:
-        root = run.stages.path / PRIVATE / "trees"
-        trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
-        command = replace(run.command(), command=_own_command(run, packages))
-        setting = run.setting(
-            lambda those: HostTrees(root, those, build_timeout=spec.build_timeout), command=command
-        )
-        try:
-            outcome = investigate(setting, packages)
-        finally:
-            trees.remove()
-        findings = findings_of(outcome, list(run.stages.answers.values()))
-        reproduce = {
-            side: reproduce_on_host(outcome.last.packages, command.command, versions)
-            for side, versions in (("good", findings.good), ("bad", findings.bad))
-        }
-        return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
-
-
-def _own_command(run: "Run", packages: Sequence[Package]) -> tuple[str, ...]:
-    request = run.request
-    given = request.spec.command
-    package = next((p for p in packages if p.repository), None)
-    if package is None or package.repository is None:
-        return given
-    command = with_own_files(given, package, request.directory)
-    for word, whole in zip(given, command, strict=True):
-        if word != whole:
-            run.say(f"{word} is not in every commit: every state is tested with {whole}")
-    if name := imported_from_the_checkout(command, package.repository):
-        run.say(
-            f"!!! {name} is installed in place from {package.repository.where}: every state may import "
-            "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
-        )
-    return tuple(command)
 
 
 Shown = Mapping[str, tuple[str, str]]
@@ -337,4 +255,34 @@ def _files(request: Request) -> dict[str, str]:
     return files_named_in(request.spec.command, request.directory, mounts)
 
 
-__all__ = ["Request", "Run", "Shown", "bisect", "fingerprint", "shown_of"]
+_NAME = 100
+_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
+
+
+def probe_name(record: TrialRecord) -> str:
+    """Readable, and unique by the configuration's own key: versions may share their first characters."""
+    words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
+    return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
+
+
+def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) -> None:
+    for record in records:
+        target = (stage_dir / record.path).parent
+        relink(run_dir / "probes" / probe_name(record), target)
+
+
+def link_side(
+    run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
+) -> Path:
+    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
+    name, wanted = _SIDES[side]
+    mine = [record for record in records if record.point.config_key == key]
+    telling = [record for record in mine if record.outcome.value == wanted]
+    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
+    return stage_dir / (telling or mine)[-1].path
+
+
+def relink(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))
