@@ -11,7 +11,7 @@ from aorta.core.durations import show_duration
 from aorta.core.signature import normalise
 from aorta.engine.journal import TrialRecord
 
-_HEADLINES = {
+HEADLINES = {
     "found": "One change brings the failure",
     "range": "The change is one of these",
     "pair": "These changes break it together",
@@ -25,7 +25,7 @@ _LOG_LINES = 60
 
 def headline(findings: Findings) -> str:
     """One line: what was found, and how sure it is."""
-    words = _HEADLINES[findings.status]
+    words = HEADLINES[findings.status]
     if findings.status in {"found", "pair"} and findings.culprits:
         words += ": " + " and ".join(culprit_words(said) for said in findings.culprits)
     elif findings.culprits:
@@ -173,7 +173,7 @@ def summary_lines(findings: Findings) -> Iterator[str]:
     )
 
 
-def sides_words(seen: Mapping[str, Mapping[str, int]]) -> str:
+def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
     good, bad = (f"{seen[side]['failed']} of {seen[side]['of']} trials" for side in ("good", "bad"))
     return f"The good side failed in {good}, the bad side in {bad}"
 

@@ -211,6 +211,8 @@ class Bisection(ABC):
             exhausted = {vector for vector in self._astray if self.is_exhausted(vector)}
             self._ends_verdict = self._ends.verdict(self.trials, self.untestable | exhausted)
             self._move_off_an_untestable_end()
+        elif self._ends_known and self.settings.check_ends and self._ends.are_alike(self.trials):
+            self._ends_verdict = EndsVerdict.GOOD_FAILS_TOO
         self._believe()
 
     def _move_off_an_untestable_end(self) -> None:

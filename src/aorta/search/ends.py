@@ -49,6 +49,10 @@ class Ends:
         settled = sum(bad) >= self._wanted_bad(bad) and sum(good) >= _wanted_good(good)
         return EndsVerdict.DIFFER if settled else EndsVerdict.OPEN
 
+    def are_alike(self, trials: Mapping[Vector, Counts]) -> bool:
+        """Whether what is known by now says that both ends fail equally often."""
+        return self._alike(trials.get(self._good, (0, 0)), trials.get(self._bad, (0, 0)))
+
     def wanted(
         self, trials: Mapping[Vector, Counts], waiting: Mapping[Vector, int]
     ) -> Vector | None:
