@@ -1,5 +1,7 @@
 """What people who use `git bisect run` count on."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -235,3 +237,44 @@ def test_side_by_side_with_few_trials_it_ends(tmp_path: Path) -> None:
     done = bisect(repository, tmp_path / "out", *words)
     assert done.exit_code == 4
     assert done.json()["tests"] <= 5
+
+
+def test_a_package_that_is_installed_in_place_is_said_to_hide_every_other_state(
+    tmp_path: Path,
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    note = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "thing-1.0.dist-info"
+    note.mkdir(parents=True)
+    about = {"url": f"file://{repository.path}", "dir_info": {"editable": True}}
+    (note / "direct_url.json").write_text(json.dumps(about))
+    (tmp_path / "env" / "bin").mkdir()
+    (tmp_path / "env" / "bin" / "sh").symlink_to("/bin/sh")
+    words = (
+        "--good",
+        shas[0],
+        "--",
+        tmp_path / "env" / "bin" / "sh",
+        "-c",
+        "test $(cat number) -lt 2",
+    )
+    done = bisect(repository, tmp_path / "out", *words)
+    assert "thing is installed in place" in done.stderr
+
+
+def test_what_reproduces_an_answer_leaves_no_worktree_in_the_repository(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    found = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(2)).json()
+    for side, fails in (("good", False), ("bad", True)):
+        done = subprocess.run(("sh", "-c", found["reproduce"][side]), check=False)
+        assert bool(done.returncode) is fails
+    assert repository.worktrees() == [str(repository.path)]
+
+
+def test_without_checks_it_takes_what_git_takes_and_the_two_ends(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 33)
+    words = ("--no-checks", "--good", shas[0], *fails_from(11))
+    found = bisect(repository, tmp_path / "out", *words).json()
+    assert found["status"] == "found"
+    assert found["culprits"][0]["bad"] == shas[11]
+    assert found["tests"] <= 5 + 2
+    assert found["checks"]["tests"] == 0
