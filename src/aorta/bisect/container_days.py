@@ -151,7 +151,11 @@ def _never_started(answer: Answer) -> bool:
     return all("container did not start" in record.why for record in answer.records)
 
 
-def _within(days: int) -> Callable[[Interval], bool]:
+def _within(days: int) -> Callable[[Interval], bool] | None:
+    """A day is as near as two containers can be: without a threshold the search goes on until it is sure."""
+    if days == 1:
+        return None
+
     def close_enough(interval: Interval) -> bool:
         good, bad = _names(interval)
         return (day(bad) - day(good)).days <= days

@@ -57,7 +57,7 @@ class TimelineBisection(Bisection):
         """The likeliest group of candidates, or the shortest interval that holds the wanted probability."""
         if not self._ends_known:
             return None
-        if window := self._unconfirmed:
+        if window := self._unconfirmed or self._close_window:
             return Interval(self.timeline, *window, self._belief.mass(*window))
         return self._group if self.is_sure else self._shortest()
 
@@ -106,13 +106,17 @@ class TimelineBisection(Bisection):
 
     @property
     def _is_close_enough(self) -> bool:
-        """The two states that hold the answer are near enough to each other, and no trial says otherwise."""
+        return self._close_window is not None or (
+            self.settings.close_enough is not None and self.settings.close_enough(self._shortest())
+        )
+
+    @property
+    def _close_window(self) -> tuple[int, int] | None:
+        """The last state that passed and the first that failed, where they are near enough to each other."""
         close_enough, window = self.settings.close_enough, self._sharp_window()
-        if close_enough is None:
-            return False
-        if window and close_enough(Interval(self.timeline, *window, 1.0)):
-            return True
-        return close_enough(self._shortest())
+        if close_enough is None or window is None:
+            return None
+        return window if close_enough(Interval(self.timeline, *window, 1.0)) else None
 
     def _next_position(self, waiting: Counter[Vector]) -> tuple[int | None, Purpose]:
         window = self._sharp_window()
