@@ -18,6 +18,7 @@ from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
+_NOISY = 0.05
 _CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 
 _ENDS = {
@@ -262,6 +263,8 @@ def _warnings(outcome: Outcome, answers: Sequence[Answer]) -> Iterator[str]:
         for vector in search.taken_on_trust & _tried(main):
             side = "good" if vector == search.timeline.good_end else "bad"
             yield f"the {side} end cannot be built or tested: that it is {side} is taken as said"
+    if words := _about_noise(outcome):
+        yield words
     if words := _about_paths(outcome.last):
         yield words
     if words := _about_partner(outcome.partner):
@@ -303,6 +306,17 @@ def _about_partner(found: Found | None) -> str | None:
     return (
         "the culprit does no harm over the oldest of the other packages; which of "
         f"{len(interval.changes) if interval else 0} changes it needs is not known"
+    )
+
+
+def _about_noise(outcome: Outcome) -> str | None:
+    """Simulated, the stated probability holds up to about one failure in twenty trials of good states."""
+    (failed, passed), _ = outcome.last.search.sides()
+    if outcome.last.interval is None or failed < 2 or failed / (failed + passed) <= _NOISY:
+        return None
+    return (
+        f"{failed} of {failed + passed} trials of the good side failed: for so noisy a test the probability "
+        "is stated too high; ask for more (--confidence 0.99)"
     )
 
 

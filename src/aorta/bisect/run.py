@@ -158,6 +158,7 @@ class Run:
         sides = {
             side: link_side(path, side, self.stages.stage_path(stage), answers[stage].records, key)
             for side, (stage, key) in shown.items()
+            if any(record.point.config_key == key for record in answers[stage].records)
         }
         records = [r for answer in answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
