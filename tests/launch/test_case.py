@@ -17,7 +17,8 @@ from aorta.launch.nouns import Action, Ending, Evidence, RankEnd, Start, Verdict
 from aorta.launch.options import parse
 from aorta.launch.sources import FailedCycle
 from aorta.reduce.spec import ReduceSpec, read_spec
-from support.launching import PATIENCE, Site, environment, script
+from support.launching import Site, environment, script
+from support.waiting import patience
 
 TRAINS = """
     for step in range(1, int(sys.argv[2]) + 1):
@@ -47,7 +48,7 @@ def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert reduced.returncode == 0, reduced.stderr
     result = json.loads(reduced.stdout)

@@ -62,6 +62,8 @@ def _plan(given: dict[str, Any]) -> "RunPlan":
     from aorta.workloads.trial import WorkloadRequest
 
     command_line = list(given["command_line"])
+    if given["workload"] == "":
+        raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(command_line) == bool(given["workload"]):
         raise UsageError("give either --workload NAME or a command behind --")
     sidecars = given["mitigations_files"]
@@ -83,13 +85,11 @@ def _run(plan: "RunPlan", given: dict[str, Any]) -> "RunReport":
     from aorta.run.running import run_trials
     from aorta.views.pictures import TrialsPicture
 
-    resume = given["resume"]
     return run_trials(
         plan,
         lambda: options.executor_from(given),
         options.views(given, TrialsPicture()),
-        resuming=resume is not None,
-        resume=Path(resume) if resume else None,
+        resume=options.resume_from(given),
     )
 
 

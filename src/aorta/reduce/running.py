@@ -19,10 +19,9 @@ from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Answer, Question
 from aorta.engine.rundir import write_atomically
-from aorta.engine.session import Session
+from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.disk import writing
 from aorta.reduce.experiment import ReductionExperiment, clear_data
 from aorta.reduce.files import WorkloadFiles, needed_files, with_files
 from aorta.reduce.materials import settings_of
@@ -31,24 +30,24 @@ from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
 from aorta.reduce.shrunken import SCRIPT, Reproducer
-from aorta.reduce.trace import FINGERPRINT_FILE, Trace, fingerprint_of
+from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
 from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
+_MOST_IN_PLACE = 20
 _MOST_TRIALS_OF_COPY = 20
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the run goes. `resume` is a run directory, or None for the newest unfinished one."""
+    """Where the run goes, or which one is gone on with."""
 
     output: Path
     jobs: int = 1  # how many trials side by side, for a later resume to do the same
-    resuming: bool = False
-    resume: Path | None = None
+    resume: Resume | None = None
 
 
 def reduce_workload(
@@ -59,7 +58,7 @@ def reduce_workload(
         output = Output.of(session.run, plan)
         output.begin()
         run = _Run(plan, session, open_executor, listeners)
-        trace = Trace(plan.axes, session.run.private, output.append_to_trace)
+        trace = Trace(plan.axes, output.append_to_trace)
         report = run.search(trace)
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
@@ -78,14 +77,14 @@ def rehearse(
         Session.fresh(Path(scratch), VERB) as session,
     ):
         run = _Run(plan, session, open_executor, listeners)
-        return run.search(Trace(plan.axes, session.run.private, lambda _line: None))
+        return run.search(Trace(plan.axes, lambda _line: None))
 
 
 @contextmanager
 def _session(plan: ReducePlan, place: Place) -> Iterator[Session]:
     session = (
         Session.resuming(place.output, VERB, place.resume)
-        if place.resuming
+        if place.resume is not None
         else Session.fresh(
             place.output,
             VERB,
@@ -131,10 +130,44 @@ class _Run:
             fingerprint=self.plan.fingerprint,
             budget=self.plan.budget,
             keep=self._keep,
+            learn=self.experiment.patience.learn,
             private_trials=True,
         )
-        answer = self._answer(question, (self.experiment.patience, trace, *self.listeners))
-        return self._report(descent.result, answer)
+        answer = self._answer(question, (trace, *self.listeners))
+        report = self._report(descent.result, answer)
+        gone = report.reduction.status is Status.DID_NOT_REPRODUCE
+        return self._tried_in_its_own_place(report) if gone else report
+
+    def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
+        """Whether it is the laid-out copies of its files that keep the original from failing."""
+        own = {m.axis.name: str(m.source) for m in self.plan.materials if m.source is not None}
+        calibration = report.reduction.calibration
+        if not own or calibration is None or self.plan.base.environment.isolated:
+            return report
+        point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
+        search = EveryPoint([point])
+        question = Question(
+            search=search,
+            judges=SameJudge(KOfN(1, max(1, min(calibration.tally.evidence, _MOST_IN_PLACE)))),
+            experiment=_InPlaceExperiment(self.experiment, own),
+            fingerprint=self.plan.fingerprint,
+            budget=self.plan.budget,
+            keep=self._keep,
+            private_trials=True,
+        )
+        answer = self._answer(question, self.listeners)
+        verdict = search.verdicts.get(point)
+        places = ", ".join(f"{name}={place}" for name, place in own.items())
+        hint = (
+            f"it does fail with the files where they are ({places}), and not with copies of them: let the command "
+            "find them through the variable alone"
+        )
+        return replace(
+            report,
+            records=[*report.records, *answer.records],
+            ending=_together(report.ending, answer.ending),
+            hint=hint if verdict is not None and verdict.reproduces else "",
+        )
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
@@ -194,6 +227,7 @@ class _Run:
             guard_signature=self.plan.is_command,
             expected=report.signature,
             keep=self._keep,
+            name=f"copy {replica}",
             private_trials=True,
         )
         answer = self._answer(question, self.listeners)
@@ -228,6 +262,7 @@ class _Run:
                 fingerprint=self.plan.fingerprint,
                 budget=replace(self.plan.budget, max_trials=None),
                 keep=self._keep,
+                name="opened files",
                 private_trials=True,
             )
             with watch_opened(files.root) as opened:
@@ -258,13 +293,10 @@ class _Run:
                 base.environment, base.env, executor, scratch, base.subject.cwd
             )
 
-    def _keep(self, record: TrialRecord, _end: TrialEnd) -> None:
+    def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
+        clear_data(self.session.run.private / record.path)
         settings = settings_of(self.plan.materials, record.point)
-        trial_dir = self.session.run.private / record.path
-        fingerprint = fingerprint_of(self.env_at(record.point), settings)
-        with writing(trial_dir):
-            (trial_dir / FINGERPRINT_FILE).write_text(f"{fingerprint}\n")
-        clear_data(trial_dir)
+        return {ENV_FINGERPRINT: fingerprint_of(self.env_at(record.point), settings)}
 
     def _apart(self) -> list[Path]:
         """What is never copied as a file of the workload: reduced data, the spec, and the results themselves."""
@@ -280,6 +312,22 @@ class _Run:
             signature=_signature(answer.expected, answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
+
+
+@dataclass(frozen=True)
+class _InPlaceExperiment:
+    """The original with its files where they always were."""
+
+    inner: ReductionExperiment
+    places: Mapping[str, str]
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(point, index, trial_dir)
+        return replace(trial, env={**trial.env, **self.places})
 
 
 @dataclass(frozen=True)
