@@ -81,9 +81,7 @@ def _from_outside(facts: Facts, own: Cause | None) -> Cause | None:
     events = [
         event
         for event in facts.reading.events
-        if event.failure_class in _FROM_OUTSIDE
-        and event.role is Role.ROOT
-        and event.certainty is Certainty.CERTAIN
+        if _is_outside(event)
         and not went_on(event)
         and _is_ours(event, facts)
         and _explains(event, own, facts)
@@ -95,6 +93,11 @@ def _from_outside(facts: Facts, own: Cause | None) -> Cause | None:
     if victim is None and own is not None and event.failure_class not in _BY_SCHEDULER:
         victim = own.rank
     return replace(of_events([event], victim), node=event.node)
+
+
+def _is_outside(event: Event) -> bool:
+    certain = event.certainty is Certainty.CERTAIN
+    return event.failure_class in _FROM_OUTSIDE and event.role is Role.ROOT and certain
 
 
 def _is_ours(event: Event, facts: Facts) -> bool:
@@ -156,6 +159,8 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
     if failure is not None and not failure.failed:
         return None
     events = [event for event in facts.reading.events if event.who == who]
+    if rank is None:  # whether what happened outside counts is asked elsewhere
+        events = [event for event in events if event.is_exception or not _is_outside(event)]
     if failure is not None and not failure.fits_an_exception:
         events = [event for event in events if not event.is_exception]
     spoken = [event for event in events if not event.survived or is_last_word(event)]

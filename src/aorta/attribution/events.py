@@ -92,7 +92,7 @@ def event_of(row: Pattern, match: re.Match[str], line: Line, source: Source) -> 
     """The event a row reads in a line; None where a sentence on an end tells of none worth a word."""
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
-    blamed = groups.get("blamed") or groups.get("set")
+    blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
     event = Event(
         failure_class=row.failure_class,
         role=row.role,

@@ -102,7 +102,7 @@ def _headless(
             begin = line_start(piece.data, position)
             above = line_start(piece.data, max(0, begin - BLOCK))
             lines = list(lines_after(piece.data[:begin], above, source, piece.offset))
-            message = _message(piece, line, source)
+            message = whole_text(piece, line, source)
             traceback = Traceback(
                 exception=message,
                 frames=frames_above(lines, line.who),
@@ -120,7 +120,7 @@ def _headless(
                 yield replace(event, headless=True)
 
 
-def _message(piece: Piece, line: Line, source: Source) -> str:
+def whole_text(piece: Piece, line: Line, source: Source) -> str:
     """The line and a few that follow it, which may belong to its message."""
     under = lines_after(piece.data, line.offset - piece.offset, source, piece.offset)
     own = [other.text for other, _ in zip(under, range(12), strict=False) if other.who == line.who]

@@ -51,7 +51,7 @@ def conclude(facts: Facts) -> Finding:
         evidence=_evidence(cause, facts),
         cascade=_cascades(facts, set(suspects)),
         advice=_advice(cause),
-        one_node_of=_one_node_of(suspects, facts),
+        one_node_of=_one_node_of(suspects, cause, facts),
         some_ranks_of=_some_ranks_of(suspects, facts),
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
@@ -86,7 +86,7 @@ def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
     if rivals:
         confidence -= 0.1
     if cause.events and cause.events[0].survived:
-        confidence -= 0.1 if failure is not None and failure.exit_code else 0.2
+        confidence -= 0.1
     return min(0.99, confidence)
 
 
@@ -131,15 +131,26 @@ def _advice(cause: Cause) -> tuple[Advice, ...]:
     return (Advice(*told),) if told else ()
 
 
-def _one_node_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
+def _one_node_of(suspects: Iterable[int | None], cause: Cause, facts: Facts) -> int | None:
     """How many nodes there are, if one alone shows the failure and another came past it or was never heard."""
     nodes = set(facts.nodes.values())
     guilty_ranks = {rank for rank in suspects if rank is not None}
     guilty = {facts.nodes[rank] for rank in guilty_ranks if rank in facts.nodes}
+    if not guilty_ranks:
+        return _one_place_of(cause, facts)
     if len(guilty) != 1 or len(nodes) < 2:
         return None
     elsewhere = {facts.nodes.get(rank) for rank in _elsewhere(guilty_ranks, facts)}
     return len(nodes) if elsewhere - guilty - {None} else None
+
+
+def _one_place_of(cause: Cause, facts: Facts) -> int | None:
+    """The same where no rank is known: by the hosts or pods whose lines show the failure, and whose lines show that they came past it."""
+    shown = [e for e in facts.reading.events if e.failure_class is cause.failure_class and e.role is Role.ROOT]
+    guilty = {event.node for event in shown if event.node}
+    followers = {e.node for e in facts.reading.events if e.role in {Role.CASCADE, Role.WAITING} and e.node}
+    others = followers - guilty
+    return len(guilty | others) if len(guilty) == 1 and others else None
 
 
 def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
