@@ -14,8 +14,8 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.signature import Signature
 
 # How often such findings were right at the first look at failures no rule had seen (`python -m benchmarks attribution`).
-CONFIDENCE = {Certainty.CERTAIN: 0.9, Certainty.LIKELY: 0.75, Certainty.WEAK: 0.45}
-SURE = 0.75  # what a STOP at the first failure needs
+CONFIDENCE = {Certainty.CERTAIN: 0.94, Certainty.LIKELY: 0.86, Certainty.WEAK: 0.48}
+SURE = 0.8  # what a STOP at the first failure needs
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B).*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
 )
@@ -30,7 +30,7 @@ _STEPPING = re.compile(
     r"train_batch|train_epoch|run_step)(?: > |$)"
 )
 OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
-SURE_LATER = 0.88  # the same once steps have been made
+SURE_LATER = 0.9  # the same once steps have been made
 
 
 def conclude(facts: Facts) -> Finding:
@@ -146,9 +146,15 @@ def _one_node_of(suspects: Iterable[int | None], cause: Cause, facts: Facts) -> 
 
 def _one_place_of(cause: Cause, facts: Facts) -> int | None:
     """The same where no rank is known: by the hosts or pods whose lines show the failure, and whose lines show that they came past it."""
-    shown = [e for e in facts.reading.events if e.failure_class is cause.failure_class and e.role is Role.ROOT]
+    shown = [
+        e
+        for e in facts.reading.events
+        if e.failure_class is cause.failure_class and e.role is Role.ROOT
+    ]
     guilty = {event.node for event in shown if event.node}
-    followers = {e.node for e in facts.reading.events if e.role in {Role.CASCADE, Role.WAITING} and e.node}
+    followers = {
+        e.node for e in facts.reading.events if e.role in {Role.CASCADE, Role.WAITING} and e.node
+    }
     others = followers - guilty
     return len(guilty | others) if len(guilty) == 1 and others else None
 
@@ -175,7 +181,7 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
         for other in range(max([*guilty, *facts.ranks]) + 1)
         if facts.heard is not None
         and other not in facts.heard
-        and not _had_no_time(ended.get(other), guilty, ended)
+        and not (other in facts.empty and _had_no_time(ended.get(other), guilty, ended))
     }
     finished = {other for other, failure in ended.items() if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)

@@ -45,7 +45,9 @@ _HEAD_FIELDS = (
     _compiled(r"\((?=[^()]{0,160}\bpid=\d)(?P<fields>(?:[^()]|\([^()]*\)){1,200})\)(?=\s|$)"),
     _compiled(r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]"),
     _compiled(r"(?P<node>[a-zA-Z][\w.-]*[-_]\d+)\s+\|"),
-    _compiled(rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{_CLOCK}|00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"),
+    _compiled(
+        rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{_CLOCK}|00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"
+    ),
     _compiled(r"\[(?P<letter>[IWEF]) [\w./-]+:\d+\]"),
     _compiled(rf"\[NeMo (?P<letter>[IWEF]) {_TIME} [\w.<>-]+:\d+\]"),
     _compiled(rf"{_TIME}: (?P<letter>[IWEF]) [\w./-]+:\d+\]"),
@@ -195,7 +197,7 @@ class LineFormat:
             if fields and spoken.text.strip():
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
-        throughout = bool(sample) and loud >= _NEARLY_ALL * len(sample)
+        throughout = len(sample) > _ENOUGH and loud >= _NEARLY_ALL * len(sample)
         return LineFormat(self._learned, self._bare_ranks, self._ranks_of, margins, throughout)
 
     def _placed(self, spoken: Spoken) -> Spoken:
