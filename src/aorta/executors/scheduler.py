@@ -1,6 +1,6 @@
 """What a scheduler does for the cluster executor: it starts supervisors somewhere, and says what became of them.
 
-It sees tickets, not trials' ends: how a trial runs and ends is between its supervisor and the executor, over their own line.
+It sees tickets, not trials' ends: how a trial runs and ends is between its supervisor and the executor, over their own channel.
 """
 
 import socket
@@ -28,6 +28,16 @@ class Batch:
         return f"{self.key}.{index}"
 
 
+@dataclass(frozen=True)
+class Gone:
+    """Why a worker cannot be waited for any longer."""
+
+    why: str
+    out_of_memory: bool = (
+        False  # it went over its job's own limit: the program's end, not the scheduler's
+    )
+
+
 class Scheduler(Protocol):
     @property
     def ships(self) -> bool:
@@ -45,15 +55,15 @@ class Scheduler(Protocol):
     def withdraw(self, tickets: Collection[str]) -> None:
         """Nobody waits for these any more, whatever they are doing."""
 
-    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
+    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
         """Why these cannot be waited for any longer. Called often; asks the scheduler as seldom as is bearable,
-        but soon for `doubtful` ones, whose line broke."""
+        but soon for `doubtful` ones, whose channel broke."""
 
     def avoid(self, node: str) -> None:
         """A trial was lost there; the next ones go elsewhere as long as there is an elsewhere."""
 
     @property
-    def channel(self) -> int | None:
+    def news(self) -> int | None:
         """A descriptor that becomes readable when there is news to `look` at."""
 
     def addresses(self) -> Sequence[str]:

@@ -6,21 +6,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.probe.finding import Finding, JsonObject
-from aorta.probe.gpu import GarbledError, gpu_record, whole_number
-from aorta.probe.machine import Machine, read_text
+from aorta.probe.machine import (
+    GarbledError,
+    JsonObject,
+    Machine,
+    Probed,
+    gpu_record,
+    read_text,
+    whole_number,
+)
 from aorta.probe.platform import has_amd
 
 
-def amd_gpus(machine: Machine) -> Finding:
+def amd_gpus(machine: Machine) -> Probed:
     from_kernel = _from_sysfs(machine)
     try:
         devices = _merged(from_kernel, _from_tool(machine))
     except GarbledError as garbled:
-        return Finding(_merged(from_kernel, []), (f"gpus: {garbled}",))
+        return Probed(_merged(from_kernel, []), (f"gpus: {garbled}",))
     if has_amd(machine) and not devices:
-        return Finding([], ("gpus: the compute driver of AMD is loaded, but shows no GPU",))
-    return Finding(devices)
+        return Probed([], ("gpus: the compute driver of AMD is loaded, but shows no GPU",))
+    return Probed(devices)
 
 
 def _merged(from_kernel: list[JsonObject], from_tool: list[JsonObject]) -> list[JsonObject]:

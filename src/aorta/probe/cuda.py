@@ -6,18 +6,25 @@ import json
 import re
 from pathlib import Path
 
-from aorta.probe.finding import Finding, JsonObject
-from aorta.probe.gpu import GarbledError, gpu_record, whole_number
-from aorta.probe.machine import Machine, ToolAnswer, read_text
+from aorta.probe.machine import (
+    GarbledError,
+    JsonObject,
+    Machine,
+    Probed,
+    ToolAnswer,
+    gpu_record,
+    read_text,
+    whole_number,
+)
 from aorta.probe.platform import has_nvidia
 
 
-def probe_cuda(machine: Machine) -> Finding:
+def probe_cuda(machine: Machine) -> Probed:
     value: JsonObject = {
         "driver_version": _driver_version(machine),
         "toolkit_version": _toolkit_version(machine),
     }
-    return Finding(value)
+    return Probed(value)
 
 
 def _driver_version(machine: Machine) -> str | None:
@@ -50,15 +57,15 @@ _QUESTIONS = {
 _UNKNOWN = {"", "n/a", "[n/a]", "[not supported]", "[unknown error]", "[gpu requires reset]"}
 
 
-def nvidia_gpus(machine: Machine) -> Finding:
+def nvidia_gpus(machine: Machine) -> Probed:
     if machine.tool("nvidia-smi") is None:
         found = _nvidia_from_proc(machine)
         unseen = has_nvidia(machine) and not found
-        return Finding(found, ("gpus: nvidia-smi is not installed",) if unseen else ())
+        return Probed(found, ("gpus: nvidia-smi is not installed",) if unseen else ())
     try:
-        return Finding(_nvidia_rows(_ask_nvidia_smi(machine)))
+        return Probed(_nvidia_rows(_ask_nvidia_smi(machine)))
     except GarbledError as garbled:
-        return Finding(_nvidia_from_proc(machine), (f"gpus: {garbled}",))
+        return Probed(_nvidia_from_proc(machine), (f"gpus: {garbled}",))
 
 
 def _ask_nvidia_smi(machine: Machine) -> ToolAnswer:
