@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aorta.core.outcome import Tally
-from aorta.core.stats import wilson
 from aorta.engine.events import Ending
 from aorta.scrub.secrets import safe_value
 from aorta.triage.cells import CellStats
@@ -14,7 +13,7 @@ from aorta.triage.controls import Controls
 from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import SCHEMA_VERSION
 from aorta.triage.speed import Speed, speed_of
-from aorta.triage.stopping import Stopping
+from aorta.triage.stopping import Stopping, interval
 from aorta.workloads.trial import describe_environment
 
 SCHEMA = "aorta.triage/1"
@@ -31,6 +30,7 @@ class Row:
     numbers: Sequence[int]
     resumed: int = 0
     note: str = ""
+    rate_interval: tuple[float, float] = (0.0, 1.0)
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.stats.tally.reproduced, self.stats.tally.evidence)
+        return self.rate_interval
 
     @property
     def confound(self) -> str:
@@ -194,6 +194,7 @@ def _row(
         numbers=sorted(tried.numbers(cell.name)),
         resumed=tried.resumed.get(cell.name, 0),
         note="" if is_control else Stopping(plan).note(cell.name, tally),
+        rate_interval=interval(tally, None if is_control else plan.recipe.content.stop_after),
     )
 
 

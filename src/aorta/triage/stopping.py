@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from aorta.core.outcome import Tally
+from aorta.core.stats import inverse_interval, wilson
 from aorta.triage.comparing import Caps, is_decided, is_settled
 from aorta.triage.plan import Plan
 from aorta.triage.recipe import StopAfter
@@ -60,6 +61,17 @@ class Stopping:
         if is_hopeless(tally):
             return f"given up after {tally.error} errors"
         return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
+
+
+def interval(tally: Tally, rule: StopAfter | None) -> tuple[float, float]:
+    """Of the failure rate. A cell that went on until it had seen so many failures or passes is no sample of a fixed size."""
+    if rule is not None and events(tally, rule) >= rule.events:
+        if rule.event_verdict == "fail":
+            return inverse_interval(tally.reproduced, tally.evidence)
+        if rule.event_verdict == "pass" and not tally.other:
+            low, high = inverse_interval(tally.clean, tally.evidence)
+            return 1 - high, 1 - low
+    return wilson(tally.reproduced, tally.evidence)
 
 
 def is_hopeless(tally: Tally) -> bool:
