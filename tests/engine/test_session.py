@@ -49,3 +49,10 @@ def test_the_lock_is_free_however_a_session_ends(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Session.fresh(tmp_path, "run") as session:
         raise KeyboardInterrupt
     RunLock(session.run.lock).take().release()
+
+
+def test_two_questions_of_one_run_need_two_names(tmp_path: Path) -> None:
+    with Session.fresh(tmp_path, "run") as session:
+        session.answer(question(), SimulatedExecutor(lambda _: 1))
+        with pytest.raises(ValueError, match="name of its own"):
+            session.answer(question(), SimulatedExecutor(lambda _: 1))

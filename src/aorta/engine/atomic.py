@@ -16,9 +16,10 @@ _MOST_WRITERS = 1000  # of one file at a time
 def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> None:
     """Readers see the old file or the new one, also after a kill, a full disk or a power cut. Raises OSError.
 
+    Text that is no UTF-8, of a word or a file name, is written as an escape: in JSON it reads back as the same word.
     `durable`: the new one is there to stay when this returns; otherwise a power cut may bring the old one back.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     draft, handle = _claim_draft(path)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -72,7 +72,7 @@ def _run_agent(options: Options, log_dir: Path) -> int:
         options.fixed_rank,
     )
     agent = _agent(options, rendezvous, panel, log_dir)
-    _raise_on_signals(options.torch.signals_to_handle)
+    _raise_on_signals(_heard(options.torch.signals_to_handle))
     try:
         agent.run()
         agent.finish_telling()
@@ -121,7 +121,7 @@ def _agent(
     options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: Path
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals_to_handle
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):
@@ -196,6 +196,16 @@ def _hosts_the_store(parameters: RendezvousParameters) -> bool:
         return told
     host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
     return bool(_matches_machine_hostname(host))
+
+
+def _heard(names: str) -> str:
+    """Without those ignored at the start: what a shell put in the background, or `nohup`, stays deaf to them."""
+    asked = [name.strip() for name in names.split(",")]
+    return ",".join(
+        name
+        for name in asked
+        if signal.getsignal(getattr(signal, name, signal.SIGTERM)) is not signal.SIG_IGN
+    )
 
 
 def _raise_on_signals(names: str) -> None:

@@ -9,7 +9,7 @@ from aorta.attribution import (
     LogSource,
     LogTail,
     PastCycle,
-    RankFailure,
+    RankEnd,
     attribute,
 )
 from aorta.attribution import Evidence as Everything
@@ -74,13 +74,13 @@ def _is_here(piece: Evidence, rank: int) -> bool:
     return any(Path(path).name in names and Path(path).exists() for path in piece.log_paths)
 
 
-def _failures(piece: Evidence, hung: set[int]) -> list[RankFailure]:
+def _failures(piece: Evidence, hung: set[int]) -> list[RankEnd]:
     """Ranks that failed by themselves; in a hang how a rank was ended says nothing."""
     if piece.hung:
         here = [rank for rank in piece.ranks if rank in hung]
-        return [RankFailure(rank, node=piece.node, hung=True) for rank in here]
+        return [RankEnd(rank, node=piece.node, hung=True) for rank in here]
     return [
-        RankFailure(
+        RankEnd(
             rank=end.rank,
             exit_code=end.exit_code,
             signal=end.signal,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution import LogTail, RankFailure
+from aorta.attribution import LogTail, RankEnd
 from aorta.core.errors import InfrastructureError
 from aorta.launch.nouns import Action, Verdict
 from aorta.launch.sources import FailedCycle, SourceError
@@ -74,7 +74,7 @@ def _written(tails: Sequence[LogTail], folder: Path) -> list[str]:
     return paths
 
 
-def _row(failure: RankFailure) -> dict[str, Any]:
+def _row(failure: RankEnd) -> dict[str, Any]:
     return {
         "rank": failure.rank,
         "exit_code": failure.exit_code,
