@@ -138,10 +138,7 @@ class Journal:
         header = {"kind": _HEADER, "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            os.write(fresh, _line(0, header))
-            os.fsync(fresh)
-            os.close(fresh)
+            write_whole(path, _line(0, header))
         return cls(path, _Reading(lines=1))
 
     @classmethod
