@@ -287,7 +287,7 @@ def _become(words: Sequence[str]) -> None:
 
 def _import_everything() -> None:
     """Children are forked from here, so that a kill costs no start-up."""
-    import aorta.bisect.verb
+    import aorta.bisect.run
     import aorta.cli.bisect
     import aorta.cli.reduce
     import aorta.cli.run

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # a trial names places; it never looks at them
     from pathlib import Path
 
+STEP_TIMES_FILE = "step_times.txt"
+"""In the trial's directory; what `AORTA_STEP_TIMES` points at: a line for each step, its time in milliseconds."""
+
 
 class RuntimeKind(StrEnum):
     HOST = "host"

@@ -253,6 +253,8 @@ class Engine:
         if record.outcome is not Outcome.REPRODUCED or record.signature is None:
             return
         if self._expected is None:
+            if not self._question.shows_it(record.point):
+                return
             self._expected = record.signature
             self._first_seen_at = record.point.config_key
         elif record.point.config_key == self._first_seen_at and not self._expected.covers(

@@ -1,0 +1,287 @@
+"""Version sets inside containers: one image each, made once from the bisection container and reused by its trials.
+
+All checkouts come first, then the builds in the order of the packages, since one build may read another's sources.
+
+The bisection container itself is got once, with every commit in it that the search will need.
+"""
+
+import hashlib
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aorta.bisect.container import Contents, Inside, digest_in
+from aorta.bisect.git import Repository, without_secrets
+from aorta.bisect.host import set_key
+from aorta.bisect.image_job import SAVING, ImageJob
+from aorta.bisect.package import Package, Versions, version_variables
+from aorta.bisect.run import Run
+from aorta.bisect.spec import PackageSpec
+from aorta.bisect.trials import OUTPUT_MOUNT, Order, ProbedCommand
+from aorta.core.errors import InfrastructureError
+from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
+from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.engine import ask, client_of, image_named
+from aorta.runtimes.pyxis import ONCE, image_options
+
+_TAG = "aorta-bisect"
+
+
+@dataclass(frozen=True)
+class Base:
+    """The bisection container: `image` has every commit fetched; `versions` are those it was made with."""
+
+    environment: Environment
+    image: str
+    digest: str
+    versions: Versions
+
+
+class Images:
+    """The workshop of containers. `root` holds job files, build logs and pyxis' images."""
+
+    def __init__(
+        self,
+        root: Path,
+        base: Base,
+        packages: Sequence[Package],
+        *,
+        mounts: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        bazel_cache: str | None = None,
+        build_timeout: float | None = None,
+    ) -> None:
+        self._root, self._base, self._packages = root, base, packages
+        option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
+        self._cache_option = {"BAZEL_CACHE_OPTION": option}
+        self._mounts, self._build_env = tuple(mounts), {**self._cache_option, **(env or {})}
+        self._build_timeout = build_timeout
+        self._versions: dict[str, Versions] = {}
+        self._made: set[str] = set()
+
+    def assign(self, trial_dir: Path, versions: Versions) -> None:
+        self._versions[str(trial_dir)] = versions
+
+    def order(self, trial: TrialSpec) -> Order:
+        versions = self._versions[str(trial.trial_dir)]
+        key = self._key(versions)
+        target = self.image_of(versions)
+        needed = key not in self._made and not self._exists(target)
+        env = {
+            **version_variables(self._packages, versions),
+            **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
+            **trial.env,
+        }
+        test = replace(trial, env=env, environment=replace(trial.environment, image=target))
+        return Order(key, self._build_trial(versions, target, key) if needed else None, test)
+
+    def built(self, key: str) -> None:
+        self._made.add(key)
+
+    def finished(self, trial_id: str) -> None:
+        """Containers are the runtime's business; an image is shared, so nothing is freed."""
+
+    def image_of(self, versions: Versions) -> str:
+        key = self._key(versions)
+        if self._base.environment.kind is RuntimeKind.PYXIS:
+            return str(self._root.absolute() / f"{key}.sqsh")
+        return f"{_TAG}:{key}"
+
+    def script(self, versions: Versions) -> str:
+        """What runs in the bisection container to make a version set."""
+        lines = ["set -e"]
+        lines += [
+            f"export {name}={shlex.quote(value)}"
+            for name, value in version_variables(self._packages, versions).items()
+        ]
+        for package in self._packages:
+            if package.spec.is_git:
+                lines += _checkout(package, versions[package.name])
+        for package in self._packages:
+            if package.spec.build and self._must_build(package, versions):
+                place = (
+                    f"cd {shlex.quote(str(package.spec.path))} && " if package.spec.is_git else ""
+                )
+                lines.append(f"({place}{package.spec.build}\n)")
+        return "\n".join(lines)
+
+    def recipe(self, versions: Versions) -> str:
+        """The same for people, with all that the build and the test find in there."""
+        exports = {
+            **{name: without_secrets(value) for name, value in self._cache_option.items() if value},
+            **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
+        }
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+        return "\n".join([f"mkdir -p {OUTPUT_MOUNT}", *lines, self.script(versions)])
+
+    def remove(self) -> None:
+        """The images of this run; containers made from them are gone by then."""
+        if self._base.environment.kind not in ENGINES:
+            for file in self._root.glob("*.sqsh"):
+                file.unlink(missing_ok=True)
+            shutil.rmtree(self._root / SAVING, ignore_errors=True)
+            return
+        client, _ = client_of(ENGINES[self._base.environment.kind], self._base.environment.options)
+        kept = self._root / "made.txt"
+        names = kept.read_text(encoding="utf-8").split() if kept.exists() else []
+        for name in dict.fromkeys(names):
+            ask(client, "image", "rm", "--force", name)
+        kept.unlink(missing_ok=True)
+
+    def _must_build(self, package: Package, versions: Versions) -> bool:
+        """A package that declares it is rebuilt only if it, or what it needs, is not what the container came with."""
+        if package.spec.rebuild == "always":
+            return True
+        names = (package.name, *package.spec.needs)
+        return any(versions[name] != self._base.versions.get(name) for name in names)
+
+    def _key(self, versions: Versions) -> str:
+        """Of this run alone: another one may be removing its own images by now."""
+        content = [
+            str(self._root.absolute()),
+            self._base.digest,
+            set_key(self._packages, versions),
+            sorted(self._build_env.items()),
+        ]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def _exists(self, target: str) -> bool:
+        environment = self._base.environment
+        if environment.kind is RuntimeKind.PYXIS:
+            return Path(target).exists()
+        client, _ = client_of(ENGINES[environment.kind], environment.options)
+        return ask(client, "image", "inspect", target).returncode == 0
+
+    def _build_trial(self, versions: Versions, target: str, key: str) -> TrialSpec:
+        directory = self._root / "builds" / key
+        directory.mkdir(parents=True, exist_ok=True)
+        with (self._root / "made.txt").open("a", encoding="utf-8") as made:
+            made.write(f"{target}\n")
+        job = ImageJob(
+            self._base.environment.kind.value,
+            self._base.image,
+            target,
+            self.script(versions),
+            self._mounts,
+            self._base.environment.options,
+            self._build_env,
+        )
+        return TrialSpec(
+            argv=job.ordered(directory / "job.json"),
+            trial_dir=directory,
+            cwd=directory,
+            environment=LOCAL,
+            timeout=self._build_timeout,
+        )
+
+
+def _checkout(package: Package, version: str) -> list[str]:
+    """As the container left it matters no more; build fixes are tried and left out where they do not apply."""
+    git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
+    picks = [
+        f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
+        f"|| {git} cherry-pick --abort"
+        for pick in package.spec.cherry_pick
+    ]
+    return [f"{git} checkout --quiet --force --detach {version}", *picks]
+
+
+Ends = Sequence[tuple[PackageSpec, str, str]]
+"""Each package with its good and its bad version."""
+
+
+def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
+    """The environment with an image that costs no import: an engine keeps what it pulled, pyxis would import anew."""
+    image = str(environment.image)
+    if environment.kind in ENGINES:
+        client, _ = client_of(ENGINES[environment.kind], environment.options)
+        image_named(client, image)
+        return environment
+    if image.startswith((".", "/")):
+        return environment
+    return replace(environment, image=_made(run, environment, "true", {}, root))
+
+
+def base_of(
+    run: Run, environment: Environment, inside: Inside, found: Contents, ends: Ends, root: Path
+) -> Base:
+    """`environment` names the image as everybody can get it, `inside` asks the one at hand."""
+    lines = ["set -e"]
+    remotes: dict[str, str] = {}
+    for package, good, bad in ends:
+        if not package.is_git or good == bad:
+            continue
+        path = found.paths[package.name]
+        repository = Repository(inside.git(path), path)
+        missing = [v for v in (good, bad, *package.cherry_pick) if not repository.has(v)]
+        if missing:
+            variable = f"AORTA_REMOTE_{len(remotes)}"
+            remotes[variable] = package.remote or "origin"
+            fetch = f"git -c safe.directory='*' -C {shlex.quote(path)} fetch --quiet"
+            lines.append(f'{fetch} "${variable}" {shlex.join(missing)}')
+    image = str(inside.environment.image)
+    if remotes:
+        image = _made(run, inside.environment, "\n".join(lines), remotes, root)
+    digest = digest_in(environment) or str(environment.image)
+    return Base(environment, image, digest, found.versions)
+
+
+def _made(
+    run: Run, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
+) -> str:
+    """An image by running a script in another, through the executor like every build."""
+    key = hashlib.sha256(f"{root}\n{environment.image}\n{script}".encode()).hexdigest()[:16]
+    pyxis = environment.kind is RuntimeKind.PYXIS
+    target = str(root.absolute() / f"{key}.sqsh") if pyxis else f"aorta-bisect:base-{key}"
+    job = ImageJob(
+        environment.kind.value,
+        str(environment.image),
+        target,
+        script,
+        environment.mounts,
+        environment.options,
+        remotes,
+    )
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / f"{key}.json"
+    argv = job.ordered(path)
+    with (root / "made.txt").open("a", encoding="utf-8") as made:
+        made.write(f"{target}\n")
+    executor = run.request.executor()
+    try:
+        executor.start(TrialSpec(argv, root / "fetch", root, "fetch", environment=LOCAL))
+        ended = executor.wait(None)
+    finally:
+        executor.close()
+        path.unlink(missing_ok=True)
+    if not ended or ended[0].exit_code != 0:
+        words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []
+        mend = "; give the package a remote" if remotes else ""
+        what = "fetch the commits" if remotes else "get the container"
+        raise InfrastructureError(
+            f"cannot {what}: {without_secrets(''.join(words))}{mend}",
+            where=str(environment.image),
+        )
+    return target
+
+
+def reproduce_inside(base: Base, command: ProbedCommand, script: str) -> str:
+    """Checkouts, builds and the test in one container; the image is the one everybody can pull."""
+    environment = base.environment
+    image = str(environment.image or base.image)
+    whole = "\n".join(part for part in (script, shlex.join(command.command)) if part)
+    variables = list(command.env)  # by name alone: a value may be a secret
+    options = command.environment.options
+    if environment.kind is RuntimeKind.PYXIS:
+        words = ["srun", *image_options(image, environment.mounts, variables), *options]
+        words += ONCE if script else ()
+    else:
+        client, own = client_of(ENGINES[environment.kind], options)
+        words = [environment.kind.value, *client.argv[1:], "run", "--rm", "--network=host", *own]
+        words += [f"--volume={mount}" for mount in environment.mounts]
+        words += [f"--env={variable}" for variable in variables]
+        words.append(image)
+    return shlex.join([*words, "sh", "-c", whole])

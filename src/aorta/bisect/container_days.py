@@ -1,0 +1,257 @@
+"""The days of a container family between which it broke: back in growing steps, then bisection.
+
+What earlier runs found out about an image is used again: by its digest, which the registry tells without a pull, since
+a tag may be moved.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+from aorta.bisect.cache import OutcomeCache
+from aorta.bisect.container import command_inside, digest_in, is_at_hand
+from aorta.bisect.findings import Findings, counted_records, exit_code
+from aorta.bisect.oci import Repository, is_gone, list_tags, split_reference
+from aorta.bisect.run import Run
+from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
+from aorta.bisect.trials import ContainersExperiment, Order
+from aorta.core.errors import NoAnswerError
+from aorta.core.exits import Exit
+from aorta.core.point import Point
+from aorta.core.trial import LOCAL, Environment, TrialSpec
+from aorta.engine import events
+from aorta.engine.events import Event, Listener
+from aorta.engine.question import Answer
+from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
+from aorta.search.bisection import Settings
+from aorta.search.gallop import GallopBack, GallopVerdict
+from aorta.search.interval import Interval
+from aorta.search.remembered import Remembered
+
+AXIS = "container"
+STAGE = "containers"
+
+_VERDICTS = {
+    GallopVerdict.DOES_NOT_FAIL: ("did_not_reproduce", "the newest container does not fail"),
+    GallopVerdict.UNTESTABLE: ("did_not_reproduce", "the newest container cannot be tested"),
+    GallopVerdict.NEVER_GOOD: ("never_good", "every container that exists fails"),
+    GallopVerdict.OPEN: ("partial", "stopped while looking for a container that passes"),
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """The images of a family by their day, oldest first."""
+
+    images: Mapping[str, str]
+
+    @property
+    def days(self) -> list[str]:
+        return list(self.images)
+
+    @property
+    def ordinals(self) -> list[float]:
+        return [float(date.fromisoformat(text).toordinal()) for text in self.images]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The containers on both sides of the break; one may be unknown where versions are given instead."""
+
+    passing: str | None
+    failing: str | None
+    confidence: float | None = None
+    names: tuple[str, str] | None = None
+    cached: int = 0  # outcomes of other runs that were used to find them
+
+
+def family_in(containers: ContainersSpec) -> Family:
+    return family_of(containers, containers.url_template or JAX_URL_TEMPLATE)
+
+
+def between_days(
+    run: Run, environment: Environment, containers: ContainersSpec, family: Family
+) -> Sides | Findings:
+    search = _search(run, containers, family)
+    command = command_inside(run.command(), environment, None)
+    experiment = ContainersExperiment(command, lambda name: family.images[name], AXIS)
+    earlier = EarlierOutcomes(
+        run.stages.stage_path(STAGE) / PRIVATE / "known.json",
+        lambda name: digest_in(replace(environment, image=family.images[name])),
+        run.cache_of_image,
+    )
+    remembered = Remembered(search, earlier.of)
+    listeners: list[Listener] = [earlier.keep]
+    if run.metric:
+        run.metric.take_samples()
+        listeners.append(run.metric.listen)
+    images = DayImages(run.stages.stage_path(STAGE) / PRIVATE / "gone")
+    answer = run.stages.drive(STAGE, remembered, experiment, images, listeners, run.metric)
+    interval = search.bisection.answer if search.bisection else None
+    if interval is None or run.stages.interrupted:
+        return _unfinished(search, answer, family, interval, remembered.used)
+    good, bad = _names(interval)
+    run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
+    return Sides(
+        family.images[good], family.images[bad], interval.mass, (good, bad), remembered.used
+    )
+
+
+def _search(run: Run, containers: ContainersSpec, family: Family) -> GallopBack:
+    spec = run.request.spec
+    skip = spec.skip_precondition_checks
+    return GallopBack(
+        AXIS,
+        family.days,
+        family.ordinals,
+        first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
+        settings=Settings(
+            confidence=spec.confidence, close_enough=_within(containers.threshold_days)
+        ),
+        known_bad=skip and containers.end_date is not None,
+        known_good=skip and containers.start_date is not None,
+    )
+
+
+def _unfinished(
+    search: GallopBack, answer: Answer, family: Family, interval: Interval | None, cached: int
+) -> Findings:
+    """No two days: why not, or between which days it was when it was stopped."""
+    status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
+    if status == "partial":
+        words += f": {answer.ending.detail}"
+    elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
+        words += f": {answer.records[-1].why}"
+    code = exit_code(status, [answer])
+    if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
+        code = int(Exit.INFRASTRUCTURE)
+    findings = Findings(
+        status=status,
+        warnings=[words],
+        counted=counted_records([answer], cached),
+        exit_code=code,
+    )
+    if interval is None:
+        return findings
+    good, bad = _names(interval)
+    return replace(
+        findings,
+        good={AXIS: good},
+        bad={AXIS: bad},
+        containers={"last_good": family.images[good], "first_bad": family.images[bad]},
+        confidence=round(interval.mass, 4),
+    )
+
+
+def _never_started(answer: Answer) -> bool:
+    """No trial came so far as to run the command: nothing is known about the failure."""
+    return all("container did not start" in record.why for record in answer.records)
+
+
+def _within(days: int) -> Callable[[Interval], bool] | None:
+    """A day is as near as two containers can be: without a threshold the search goes on until it is sure."""
+    if days == 1:
+        return None
+
+    def close_enough(interval: Interval) -> bool:
+        good, bad = _names(interval)
+        return (day(bad) - day(good)).days <= days
+
+    return close_enough
+
+
+def _names(interval: Interval) -> tuple[str, str]:
+    versions = interval.timeline.histories[0].versions
+    return versions[interval.start], versions[interval.stop]
+
+
+class DayImages:
+    """The workshop of dated images: there is nothing to build. A day whose image is gone since the tags were listed is
+    untestable; a registry that does not answer is no fault of the day, and ends the run.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def order(self, trial: TrialSpec) -> Order:
+        image = str(trial.environment.image)
+        if is_at_hand(trial.environment) or not is_gone(image):
+            return Order(image, None, trial)
+        words = f"the registry has {image} no more"
+        argv = ("sh", "-c", 'echo "$0" >&2; exit 1', words)
+        place = fresh_dir(self._root / str(trial.id))
+        return Order(image, TrialSpec(argv, place, place, environment=LOCAL), trial)
+
+    def built(self, key: str) -> None:
+        """Nothing is."""
+
+    def finished(self, trial_id: str) -> None:
+        """Containers are the runtime's business."""
+
+
+class EarlierOutcomes:
+    """Cached outcomes of dated images, looked up when a day is first asked about.
+
+    What was found then is kept in the run's own file: a resumed run must not take its own trials for those of
+    another. A digest serves one day, so that days with one image count no trial twice.
+    """
+
+    def __init__(
+        self,
+        kept: Path,
+        digest_of: Callable[[str], str | None],
+        cache_of: Callable[[str], OutcomeCache],
+    ) -> None:
+        self._kept, self._digest_of, self._cache_of = kept, digest_of, cache_of
+        self._days: dict[str, Mapping[str, object]] = {}
+        if kept.exists():
+            self._days = json.loads(kept.read_text(encoding="utf-8"))
+
+    def of(self, point: Point) -> Sequence[bool]:
+        name = str(point[AXIS])
+        if name not in self._days:
+            digest = self._digest_of(name)
+            served = {about["digest"] for about in self._days.values()}
+            known = self._cache_of(digest).known({}) if digest and digest not in served else []
+            self._days[name] = {"digest": digest, "outcomes": known}
+            write_atomically(self._kept, json.dumps(self._days))
+        outcomes = self._days[name]["outcomes"]
+        return outcomes if isinstance(outcomes, list) else []
+
+    def keep(self, event: Event) -> None:
+        if isinstance(event, events.TrialEnded) and not event.replayed:
+            about = self._days.get(str(event.record.point[AXIS]), {})
+            digest = event.record.image_digest or about.get("digest")
+            if digest:
+                self._cache_of(str(digest)).add({}, event.record.outcome)
+
+
+_DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"
+
+
+def family_of(spec: ContainersSpec, template: str) -> Family:
+    """Every image of the family up to the end date, as the registry lists them."""
+    reference = template.replace("{container}", spec.family or "")
+    name, tag = split_reference(reference)
+    pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
+    found = (pattern.match(listed) for listed in list_tags(Repository.of(name)))
+    days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
+    until = spec.end_date or "9999-12-31"
+    images = {text: reference.replace("{date}", text) for text in days if text <= until}
+    if len(images) < 2:
+        raise NoAnswerError(
+            f"the registry lists {len(images)} containers like {tag} up to {until}; two are needed",
+            where=name,
+        )
+    return Family(images)
+
+
+def _is_day(text: str) -> bool:
+    try:
+        day(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,289 @@
+"""One run: what was asked, its directory with the logs, its searches one after the other, and what is written in the end.
+
+Checkouts, containers and images are the business of those who use it.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from aorta.bisect.cache import OutcomeCache, files_named_in
+from aorta.bisect.findings import Findings, levels_found
+from aorta.bisect.investigation import Outcome, Setting
+from aorta.bisect.metric import Metric, is_measured
+from aorta.bisect.package import Package
+from aorta.bisect.report import headline, report_lines
+from aorta.bisect.spec import BisectSpec
+from aorta.bisect.stages import Stages, Workplace, open_session
+from aorta.bisect.trials import ProbedCommand, for_bisection
+from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
+from aorta.core.errors import ResumeError
+from aorta.core.names import slug
+from aorta.core.oracle import ExitCodeOracle
+from aorta.core.trial import LOCAL
+from aorta.engine.events import Listener
+from aorta.engine.journal import TrialRecord
+from aorta.engine.question import Budget
+from aorta.engine.rundir import RunDir, write_atomically, write_json
+from aorta.engine.session import Resume
+from aorta.executors import Executor
+from aorta.search.belief import Weights
+from aorta.search.bisecting import Bisection
+
+_ASKED = "request.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything a run needs. `executor` and `listeners` make fresh ones for each stage."""
+
+    spec: BisectSpec
+    directory: Path
+    prefix: Path
+    executor: Callable[[], Executor]
+    listeners: Callable[[], Sequence[Listener]] = tuple
+    say: Say = lambda _: None
+    resume: Resume | None = None
+    cache: Path | None = None
+    checks: bool = True
+    budget: Budget = field(default_factory=Budget)
+    on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
+
+
+Shown = Mapping[str, tuple[str, str]]
+"""The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
+
+
+def shown_of(outcome: Outcome) -> Shown:
+    """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
+    interval = outcome.last.interval
+    if interval is None or outcome.main.alike:
+        return {}
+    shown: dict[str, tuple[str, str]] = {}
+    for side, vector in (("good", interval.good), ("bad", interval.bad)):
+        wanted = frozenset(outcome.last.versions(vector).items())
+        for found in outcome.searched:
+            for record in found.answer.records:
+                if found.version_set(record.point) == wanted:
+                    shown[side] = (found.stage, record.point.config_key)
+    return shown
+
+
+class Run:
+    """One open run directory with its logs; used by every way in."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.session = open_session(request.prefix, request.resume)
+        self.logs = LogFiles(self.session.path)
+        self.stages = Stages(self.session, fingerprint(request), self._workplace())
+        oracle = request.spec.oracle
+        self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
+
+    def __enter__(self) -> Self:
+        self.session.__enter__()
+        try:
+            self.stages.check_question()
+            keep_request(self.request, self.session.run)
+        except BaseException as wrong:
+            self.__exit__(type(wrong))
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.session.__exit__(kind)
+        self.logs.close()
+
+    def say(self, text: str) -> None:
+        self.request.say(text)
+        self.logs.say(text)
+
+    def command(self) -> ProbedCommand:
+        spec = self.request.spec
+        return ProbedCommand(
+            spec.command,
+            for_bisection(self.metric or spec.oracle),
+            LOCAL,
+            self.stages.path,
+            dict(spec.env),
+            spec.timeout,
+        )
+
+    def setting(
+        self,
+        workshop: Callable[[Sequence[Package]], Any],
+        *,
+        command: ProbedCommand | None = None,
+        image: str | None = None,
+    ) -> Setting:
+        request = self.request
+        return Setting(
+            self.stages,
+            command or self.command(),
+            workshop,
+            OutcomeCache(
+                request.cache, {**_question(request), **_building(request), "image": image}
+            ),
+            request.spec.confidence,
+            check_ends=not request.spec.skip_precondition_checks,
+            checks=request.checks,
+            on_search=self._show_search,
+            metric=self.metric,
+            say=self.say,
+        )
+
+    def cache_of_image(self, digest: str) -> OutcomeCache:
+        """Outcomes of an image as it is."""
+        root = self.request.cache if self.metric is None else None
+        return OutcomeCache(root, {**_question(self.request), "image": digest})
+
+    def _show_search(self, search: Bisection) -> list[Listener]:
+        """The first search is over the whole timeline; later ones look closer at a part of it."""
+        place = self.stages.path / "timeline.json"
+        if not place.exists():
+            write_json(place, "aorta.timeline/1", search.timeline.to_json())
+        self.request.on_belief(search.atoms)
+        return [StepsLeft(search, self.say)]
+
+    def write(self, findings: Findings, shown: Shown) -> Findings:
+        """The artifacts, also of a run that was cut short; and the findings as they were written."""
+        path, answers = self.stages.path, self.stages.answers
+        metric = levels_found(self.metric) if self.metric else None
+        findings = replace(findings, output_dir=str(path), metric=metric)
+        for name, answer in answers.items():
+            link_probes(path, self.stages.stage_path(name), answer.records)
+        sides = {
+            side: link_side(path, side, self.stages.stage_path(stage), answers[stage].records, key)
+            for side, (stage, key) in shown.items()
+            if any(record.point.config_key == key for record in answers[stage].records)
+        }
+        records = [r for answer in answers.values() for r in answer.records]
+        write_json(path / "result.json", "aorta.bisect/1", findings.document())
+        lines = report_lines(findings, records, sides)
+        write_atomically(path / "report.md", "\n".join(lines) + "\n")
+        self.logs.say(headline(findings))
+        self.session.run.describe(status=findings.status)
+        return findings
+
+    def _workplace(self) -> Workplace:
+        first_failure = FirstFailure(lambda: self.stages.current, self.say)
+
+        def listeners() -> list[Listener]:
+            kept = self.logs.listeners(lambda: self.stages.current)
+            return [*self.request.listeners(), *kept, first_failure]
+
+        request = self.request
+        same = request.spec.same_failure
+        return Workplace(request.executor, listeners, request.budget, same_failure=same)
+
+
+def keep_request(request: Request, run: RunDir) -> None:
+    """What was asked, so that `--resume` needs no more than the directory. Its variables may be secrets."""
+    asked = {
+        "spec": request.spec.model_dump_json(),
+        "directory": str(request.directory),
+        "checks": request.checks,
+        "cache": str(request.cache) if request.cache else None,
+    }
+    place = run.private / _ASKED
+    if not place.exists():
+        place.touch(mode=0o600)
+        place.write_text(json.dumps(asked), encoding="utf-8")
+    if any((folder / ".git").exists() for folder in run.path.parents):
+        write_atomically(
+            run.path / ".gitignore", "*\n"
+        )  # no untracked files in the user's repository
+
+
+def kept_request(directory: Path) -> dict[str, Any]:
+    """The fields of the request that a run directory was made for."""
+    place = RunDir(directory).private / _ASKED
+    try:
+        asked = json.loads(place.read_text(encoding="utf-8"))
+    except OSError:
+        raise ResumeError(
+            "it does not say what was asked; give the whole command line again",
+            where=str(directory),
+        ) from None
+    return {
+        "spec": BisectSpec.model_validate_json(asked["spec"]),
+        "directory": Path(asked["directory"]),
+        "checks": asked["checks"],
+        "cache": Path(asked["cache"]) if asked["cache"] else None,
+    }
+
+
+def fingerprint(request: Request) -> dict[str, object]:
+    """What makes two runs the same question; a resumed run must agree in all of it."""
+    spec = request.spec
+    content = spec.model_dump(mode="json", exclude={"command", "timeout", "build_timeout"})
+    return {
+        "command": list(spec.command),
+        "files of the command": _files(request),
+        "spec": content,
+    }
+
+
+def _question(request: Request) -> dict[str, object]:
+    """What decides the outcome of a state, apart from its versions and its image."""
+    spec = request.spec
+    place = spec.containers
+    return {
+        "command": list(spec.command),
+        "files": _files(request),
+        "oracle": (spec.oracle or ExitCodeOracle()).model_dump(mode="json"),
+        "env": dict(spec.env),
+        "timeout": spec.timeout,
+        "place": [place.runtime, place.mounts, place.options] if place else None,
+    }
+
+
+def _building(request: Request) -> dict[str, object]:
+    """What decides how a version set is made."""
+    spec = request.spec
+    return {
+        "builds": {p.name: [p.path, p.build, p.cherry_pick, p.env] for p in spec.packages},
+        "repositories": [str(request.directory / p.path) for p in spec.packages if p.path],
+    }
+
+
+def _files(request: Request) -> dict[str, str]:
+    containers = request.spec.containers
+    mounts = containers.mounts if containers else ()
+    return files_named_in(request.spec.command, request.directory, mounts)
+
+
+_NAME = 100
+_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
+
+
+def probe_name(record: TrialRecord) -> str:
+    """Readable, and unique by the configuration's own key: versions may share their first characters."""
+    words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
+    return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
+
+
+def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) -> None:
+    for record in records:
+        target = (stage_dir / record.path).parent
+        relink(run_dir / "probes" / probe_name(record), target)
+
+
+def link_side(
+    run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
+) -> Path:
+    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
+    name, wanted = _SIDES[side]
+    mine = [record for record in records if record.point.config_key == key]
+    telling = [record for record in mine if record.outcome.value == wanted]
+    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
+    return stage_dir / (telling or mine)[-1].path
+
+
+def relink(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))

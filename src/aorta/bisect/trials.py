@@ -1,0 +1,278 @@
+"""From a point to a trial and from its end to what it means: the command, the build before it, and what counts as failing.
+
+A build goes through the same executor as every trial, once for every version set: trials of a set that is being built
+wait for it, and end as untestable if it fails. A test's time limit, patterns and hang watch never see the build.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from aorta.bisect.checkout import GIT_FAULT
+from aorta.bisect.git import without_secrets
+from aorta.bisect.package import Package, Versions, whole
+from aorta.core.errors import InfrastructureError
+from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
+from aorta.core.outcome import Outcome, Tally, Verdict
+from aorta.core.point import Point
+from aorta.core.trial import Environment, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.executors import Executor
+
+UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
+NOT_BUILT = "not_built"  # in a trial's result: why its build failed
+BUILD_LOG = "build.log"  # in a trial's directory: what the build said
+
+_POLL = 0.5
+_MOST_LOG = 1 << 20
+
+
+@dataclass(frozen=True)
+class Order:
+    """`build` makes what `test` needs; None if it is there already. Orders with one key share one build."""
+
+    key: str
+    build: TrialSpec | None
+    test: TrialSpec
+
+
+class Workshop(Protocol):
+    def order(self, trial: TrialSpec) -> Order: ...
+
+    def built(self, key: str) -> None:
+        """The build of this key succeeded."""
+
+    def finished(self, trial_id: str) -> None:
+        """The trial is over, and what it had for itself is free."""
+
+
+@dataclass
+class _Build:
+    """`dropped` trials end with the build, not before: until then what they had for themselves is in use."""
+
+    order: TrialSpec
+    waiting: dict[str, TrialSpec] = field(default_factory=dict)
+    dropped: list[TrialSpec] = field(default_factory=list)
+
+
+class BuildFirst:
+    def __init__(self, inner: Executor, workshop: Workshop) -> None:
+        self._inner, self._workshop = inner, workshop
+        self._building: dict[str, _Build] = {}
+        self._ended: deque[TrialEnd] = deque()
+        self._count = 0
+
+    @property
+    def slots(self) -> int:
+        return self._inner.slots
+
+    def start(self, trial: TrialSpec) -> None:
+        order = self._workshop.order(trial)
+        if order.key in self._building:
+            self._building[order.key].waiting[trial.id] = order.test
+        elif order.build is None:
+            self._inner.start(order.test)
+        else:
+            self._start_build(order.key, order.build, {trial.id: order.test})
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._ended:
+            left = _POLL if deadline is None else max(0.0, deadline - time.monotonic())
+            for end in self._inner.wait(left):
+                self._take(end)
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    def cancel(self, trial_id: str) -> None:
+        for build in self._building.values():
+            trial = build.waiting.pop(trial_id, None)
+            if trial is not None:
+                build.dropped.append(trial)
+                if not build.waiting:
+                    self._inner.cancel(build.order.id)
+                return
+        self._inner.cancel(trial_id)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _start_build(self, key: str, order: TrialSpec, waiting: dict[str, TrialSpec]) -> None:
+        self._count += 1
+        build = _Build(replace(order, id=f"build-{self._count}-{key}"), waiting)
+        self._building[key] = build
+        self._inner.start(build.order)
+
+    def _take(self, end: TrialEnd) -> None:
+        builds = self._building.items()
+        key = next((k for k, build in builds if build.order.id == end.trial_id), None)
+        if key is None:
+            self._end(end)
+            return
+        build = self._building.pop(key)
+        if end.exit_code == GIT_FAULT and not end.cancelled:
+            said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
+            raise InfrastructureError(without_secrets("; ".join(said[-2:])))
+        for trial in build.dropped:
+            self._end(_never_ran(trial))
+        for trial in build.waiting.values():
+            _keep_log(trial, end)
+        if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
+            self._workshop.built(key)
+            for trial in build.waiting.values():
+                self._inner.start(trial)
+        elif end.cancelled and build.waiting:  # wanted again after it was given up
+            self._start_build(key, build.order, build.waiting)
+        else:
+            for trial in build.waiting.values():
+                self._end(_not_built(trial, end))
+
+    def _end(self, end: TrialEnd) -> None:
+        self._workshop.finished(end.trial_id)
+        self._ended.append(end)
+
+
+def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
+    """Untestable, told by the build's own words; a build that was lost says nothing about its versions."""
+    if build.lost or build.cancelled:
+        return replace(build, trial_id=trial.id)
+    said = [line.strip() for line in build.stderr.tail.splitlines() if line.strip()]
+    why = "it ran out of time while it was made" if build.timed_out else "it could not be made"
+    return replace(
+        build,
+        trial_id=trial.id,
+        exit_code=UNTESTABLE,
+        signal=None,
+        timed_out=False,
+        result={NOT_BUILT: ": ".join([why, *said[-1:]])},
+    )
+
+
+def _keep_log(trial: TrialSpec, build: TrialEnd) -> None:
+    """Beside the words of the test. A log that cannot be written is no reason to stop."""
+    said = b""
+    for stream in (build.stdout, build.stderr):
+        with suppress(OSError):
+            said += stream.path.read_bytes()[-_MOST_LOG:]
+    if said:
+        with suppress(OSError):
+            trial.trial_dir.mkdir(parents=True, exist_ok=True)
+            (trial.trial_dir / BUILD_LOG).write_bytes(said)
+
+
+def _never_ran(trial: TrialSpec) -> TrialEnd:
+    return TrialEnd(
+        trial.id,
+        StreamEnd(trial.trial_dir / "stdout.log"),
+        StreamEnd(trial.trial_dir / "stderr.log"),
+        cancelled=True,
+        started_at=time.time(),
+    )
+
+
+@dataclass(frozen=True)
+class OneTrial:
+    """A flaky search weighs single trials itself. Another failure is neither good nor bad."""
+
+    def verdict(self, tally: Tally) -> Verdict | None:
+        if tally.reproduced:
+            return Verdict(True, tally, "fails")
+        if tally.clean:
+            return Verdict(False, tally, "passes")
+        if tally.other:
+            return Verdict(None, tally, "cannot be tested, or fails in another way")
+        return None
+
+    def needs(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else 1
+
+    at_most = needs
+
+
+@dataclass(frozen=True)
+class Skipping:
+    """Any oracle, and what every tool that bisects knows: a state that cannot be built or tested is neither."""
+
+    oracle: Deciding
+
+    def watch(self) -> Watch:
+        return self.oracle.watch()
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        if why := (end.result or {}).get(NOT_BUILT):
+            return Classified(Outcome.OTHER, str(why))
+        if end.exit_code == UNTESTABLE:
+            return Classified(Outcome.OTHER, "exit 125: this state cannot be tested")
+        return self.oracle.judge_end(end)
+
+
+def for_bisection(oracle: Deciding | None) -> Skipping:
+    return Skipping(oracle or ExitCodeOracle())
+
+
+OUTPUT_MOUNT = "/triage-tool-output"
+
+
+@dataclass(frozen=True)
+class ProbedCommand:
+    """The user's command and what it runs in."""
+
+    command: tuple[str, ...]
+    oracle: Deciding
+    environment: Environment
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+
+    def trial(self, trial_dir: Path, environment: Environment) -> TrialSpec:
+        """Every probe has an output directory of its own, at the same place in every container."""
+        place = environment
+        if environment.image is not None:
+            output = f"{trial_dir.absolute()}:{OUTPUT_MOUNT}"
+            place = replace(environment, mounts=(*environment.mounts, output))
+        return TrialSpec(
+            argv=self.command,
+            trial_dir=trial_dir,
+            cwd=self.cwd,
+            env=dict(self.env),
+            environment=place,
+            watch=self.oracle.watch(),
+            timeout=self.timeout,
+        )
+
+
+class Assigns(Protocol):
+    def assign(self, trial_dir: Path, versions: Versions) -> None: ...
+
+
+class VersionsExperiment:
+    def __init__(self, test: ProbedCommand, packages: Sequence[Package], workshop: Assigns) -> None:
+        self._test, self._packages, self._workshop = test, packages, workshop
+
+    @property
+    def oracle(self) -> Deciding:
+        return self._test.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        versions = whole(self._packages, {name: str(value) for name, value in point.values})
+        self._workshop.assign(trial_dir, versions)
+        return self._test.trial(trial_dir, self._test.environment)
+
+
+class ContainersExperiment:
+    def __init__(self, test: ProbedCommand, image_of: Callable[[str], str], axis: str) -> None:
+        self._test, self._image_of, self._axis = test, image_of, axis
+
+    @property
+    def oracle(self) -> Deciding:
+        return self._test.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        image = self._image_of(str(point[self._axis]))
+        return self._test.trial(trial_dir, replace(self._test.environment, image=image))
