@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from aorta.core.exits import Exit
-from aorta.launch.cycles import Ruling
-from aorta.launch.decide import LastWords
+from aorta.launch.cycle_dir import Ruling
+from aorta.launch.decision import LastWords
 from aorta.launch.draft import draft_spec
-from aorta.launch.nouns import Action, Ending, Evidence, RankEnd, Start, Verdict
 from aorta.launch.options import parse
+from aorta.launch.records import Action, Ending, Evidence, RankEnd, Start, Verdict
 from aorta.launch.sources import FailedCycle
 from aorta.reduce.spec import ReduceSpec, read_spec
 from launching import PATIENCE, Site, environment, script

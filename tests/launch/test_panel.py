@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.launch.config import Aggregation
-from aorta.launch.nouns import Action, Start, Verdict
+from aorta.launch.records import Action, Start, Verdict
 from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
 from aorta.launch.sources.local import LocalSource
 from aorta.launch.sources.panel import Panel

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.launch.decide import LONG_CYCLE, progress
-from aorta.launch.nouns import Action, Start, Verdict
+from aorta.launch.decision import LONG_CYCLE, progress
+from aorta.launch.records import Action, Start, Verdict
 
 STEPS = st.lists(st.none() | st.integers(0, 50), min_size=1, max_size=20)
 

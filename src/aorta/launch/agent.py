@@ -27,17 +27,17 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import PContext
 
 from aorta.core.exits import Exit
-from aorta.launch.console import Follower
-from aorta.launch.cycles import write_cycle_info
+from aorta.launch.cycle_dir import write_cycle_info
 from aorta.launch.evidence import gather
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.logs import CycleDir, CycleLogs
-from aorta.launch.nouns import HANG, Ending, Evidence, RankEnd, Start
+from aorta.launch.output import Follower
 from aorta.launch.presence import lead
+from aorta.launch.records import HANG, Ending, Evidence, RankEnd, Start
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources import FailedCycle
 from aorta.launch.sources.panel import Panel
-from aorta.launch.workers import kill_process_groups, set_aside_if_broken, statuses
+from aorta.launch.worker_processes import kill_process_groups, set_aside_if_broken, statuses
 
 log = logging.getLogger(__name__)
 

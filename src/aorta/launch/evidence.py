@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aorta.launch.logs import CycleDir
-from aorta.launch.nouns import Evidence, RankEnd, Start
+from aorta.launch.records import Evidence, RankEnd, Start
 
 _TAIL = 16 << 10
 _MOST_TAILS = 8

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.launch.board import Board
 from aorta.launch.logs import CycleDir
-from aorta.launch.nouns import HANG, Start
+from aorta.launch.records import HANG, Start
+from aorta.launch.store import Board
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3  # the worker's hook listens on it
 COLLECT_WITHIN = 5.0  # seconds

@@ -26,20 +26,20 @@ from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
-from aorta.launch.board import StoreLostError
 from aorta.launch.case import write_case
-from aorta.launch.decide import LastWords, LeaderDecides
+from aorta.launch.decision import LastWords, LeaderDecides
 from aorta.launch.logs import CycleLogs
-from aorta.launch.nouns import Ending
 from aorta.launch.options import Options, parse, rendezvous_parameters
 from aorta.launch.presence import leave
+from aorta.launch.records import Ending
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.build import build_sources
 from aorta.launch.sources.panel import Panel
+from aorta.launch.store import StoreLostError
 
 log = logging.getLogger(__name__)
 
-_LEASH = Path(__file__).with_name("leash.py")
+_EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
 
 
 View = Callable[[Path], AbstractContextManager[str]]
@@ -125,8 +125,8 @@ def _agent(
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):
-        leash = ("-I", "-S", str(_LEASH), str(os.getpid()))
-        entrypoint, arguments = sys.executable, (*leash, entrypoint, *arguments)
+        wrapped = ("-I", "-S", str(_EXEC_WORKER), str(os.getpid()))
+        entrypoint, arguments = sys.executable, (*wrapped, entrypoint, *arguments)
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
 
-from aorta.launch.console import Followed, Follower, Shown, console
-from aorta.launch.nouns import Start
+from aorta.launch.output import Followed, Follower, Shown, console
+from aorta.launch.records import Start
 
 HOOK = Path(__file__).parent / "hook"
 _CYCLE = re.compile(r"cycle_(\d+)\Z")

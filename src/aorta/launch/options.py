@@ -20,7 +20,7 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
 from aorta.launch.config import FaultTolerance, add_flags, fault_tolerance
-from aorta.launch.console import Shown
+from aorta.launch.output import Shown
 
 DEFAULT_JOIN_TIMEOUT = 600
 _STATIC_PORT = 29500

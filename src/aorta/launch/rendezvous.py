@@ -40,8 +40,8 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.exits import Exit
-from aorta.launch.board import Board, StoreLostError
-from aorta.launch.nouns import Ending, Start
+from aorta.launch.records import Ending, Start
+from aorta.launch.store import Board, StoreLostError
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from aorta.launch.nouns import Evidence, Start, Verdict
+from aorta.launch.records import Evidence, Start, Verdict
 
 
 class SourceError(Exception):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from aorta.launch.nouns import Action, Evidence, Verdict
+from aorta.launch.records import Action, Evidence, Verdict
 from aorta.launch.sources import FailedCycle, SourceError
 
 _LARGEST_ANSWER = 1 << 20

@@ -16,7 +16,7 @@ from aorta.attribution import Evidence as Everything
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.sources import find_logs
-from aorta.launch.nouns import Action, Evidence, Verdict
+from aorta.launch.records import Action, Evidence, Verdict
 from aorta.launch.sources import FailedCycle
 
 NAME = "in-process"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from aorta.launch.nouns import Verdict
+from aorta.launch.records import Verdict
 from aorta.launch.sources import FailedCycle
 
 Analyse = Callable[[FailedCycle], Verdict]

@@ -13,7 +13,7 @@ from typing import Any
 
 from aorta.attribution import LogTail, RankFailure
 from aorta.core.errors import InfrastructureError
-from aorta.launch.nouns import Action, Verdict
+from aorta.launch.records import Action, Verdict
 from aorta.launch.sources import FailedCycle, SourceError
 from aorta.launch.sources.inprocess import everything_known
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from aorta.launch.config import Aggregation
-from aorta.launch.nouns import Action, Verdict
+from aorta.launch.records import Action, Verdict
 from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
 
 log = logging.getLogger(__name__)

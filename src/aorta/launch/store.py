@@ -25,7 +25,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed import DistError
 
 from aorta.core.errors import InfrastructureError
-from aorta.launch.nouns import (
+from aorta.launch.records import (
     Ending,
     Evidence,
     Start,

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.exits import Exit
-from aorta.launch.board import Board
 from aorta.launch.config import FaultTolerance
-from aorta.launch.cycles import Ruling, write_cycle_info
+from aorta.launch.cycle_dir import Ruling, write_cycle_info
 from aorta.launch.logs import next_cycle
-from aorta.launch.nouns import Action, Ending, Evidence, Start, Verdict
+from aorta.launch.records import Action, Ending, Evidence, Start, Verdict
 from aorta.launch.sources import FailedCycle
 from aorta.launch.sources.panel import Panel
+from aorta.launch.store import Board
 
 log = logging.getLogger(__name__)
 

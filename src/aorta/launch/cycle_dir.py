@@ -10,7 +10,7 @@ from typing import Any
 
 from aorta.engine.atomic import write_whole
 from aorta.launch.logs import CycleDir
-from aorta.launch.nouns import Ending, Evidence, RankEnd, Start, Verdict
+from aorta.launch.records import Ending, Evidence, RankEnd, Start, Verdict
 from aorta.version import __version__
 
 log = logging.getLogger(__name__)
