@@ -48,7 +48,7 @@ $(VENV)/.test: pyproject.toml
 	touch $@ $(VENV)/.base
 
 # The peer in a directory of its own. Its wheels ask for a newer Python and C library than this one; only its profiler does.
-$(VENV)/peer/.installed: tests/peer_requirements.txt $(VENV)/.test
+$(VENV)/peer/.installed: tests/support/services/peer_requirements.txt $(VENV)/.test
 	$(BIN)/pip install --quiet --upgrade --target $(VENV)/peer --no-deps --only-binary :all: \
 	  --python-version 3.12 --platform manylinux_2_39_$$(uname -m) $(PEER)
 	$(BIN)/pip install --quiet --upgrade --target $(VENV)/peer --no-deps -r $<

@@ -7,7 +7,7 @@ from statistics import mean
 
 from aorta.core.axis import number, subset
 from aorta.core.point import Point
-from aorta.engine.sequential import SequentialJudges, SequentialRules
+from aorta.engine.judge import SequentialJudges, SequentialRules
 from aorta.search.descent import Descent
 from aorta.search.numeric import NumericSearch
 from aorta.search.subset import SubsetSearch

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
-from aorta.engine.journal import Journal
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import Journal, TrialRecord
 from aorta.engine.rundir import RunDir
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import document

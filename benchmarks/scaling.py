@@ -141,7 +141,7 @@ def _local() -> Iterator[Executor]:
 def _slurm() -> Iterator[Executor]:
     sys.path.insert(0, _TESTS)
     from aorta.executors.slurm import SlurmJobs
-    from services.slurm import start_slurm
+    from support.services.slurm import start_slurm
 
     cluster = start_slurm()
     os.environ.update(cluster.environ)
@@ -155,7 +155,7 @@ def _slurm() -> Iterator[Executor]:
 def _ray() -> Iterator[Executor]:
     sys.path.insert(0, _TESTS)
     from aorta.executors.ray import RayTasks
-    from services.ray_cluster import start_ray
+    from support.services.ray_cluster import start_ray
 
     cluster = start_ray()
     os.environ.update(cluster.environ)

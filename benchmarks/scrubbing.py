@@ -42,7 +42,7 @@ PACKED_MEGABYTES = 10
 
 def main() -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-    from planted import CORPUS
+    from support.planted import CORPUS
 
     corpus = [planted for planted in CORPUS if planted.kind is Kind.CREDENTIAL]
     print(f"{len(corpus)} secrets, {len(CLEAN_LINES)} clean lines, a log of {LOG_LINES} lines")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from services import requirements
-from services.engines import DockerEngine, PodmanEngine, start_docker, start_podman
-from services.images import Rootfs, busybox_rootfs, python_rootfs
-from services.ray_cluster import RayCluster, start_ray
-from services.registry import Registry, start_registry
-from services.slurm import SlurmCluster, start_slurm
+from support.services import requirements
+from support.services.engines import DockerEngine, PodmanEngine, start_docker, start_podman
+from support.services.images import Rootfs, busybox_rootfs, python_rootfs
+from support.services.ray_cluster import RayCluster, start_ray
+from support.services.registry import Registry, start_registry
+from support.services.slurm import SlurmCluster, start_slurm
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import pytest
 
 from aorta.version import __version__
-from aorta_cli import Finished, aorta, start_aorta
+from support.aorta_cli import Finished, aorta, start_aorta
 
 
 def test_the_runner_brings_back_what_the_command_line_said() -> None:

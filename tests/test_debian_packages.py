@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import ROOT
+from support.aorta_cli import ROOT
 
 SCRIPT = ROOT / "tools" / "install-debian-packages.sh"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import ROOT
-from launched import eventually
-from services import requirements
-from services.engines import DockerEngine
-from services.guarded import Guarded, private_directory
-from services.images import Rootfs
-from services.registry import Registry
+from support.aorta_cli import ROOT
+from support.launched import eventually
+from support.services import requirements
+from support.services.engines import DockerEngine
+from support.services.guarded import Guarded, private_directory
+from support.services.images import Rootfs
+from support.services.registry import Registry
 
 ABSENT = requirements.Component("a unicorn", ("no-such-command",), ("unicorn",))
 
@@ -37,9 +37,9 @@ def test_a_stopped_service_leaves_no_process_and_no_directory() -> None:
 
 
 STARTS = {
-    "docker": "from services.engines import start_docker as start\n",
-    "slurm": "from services.slurm import start_slurm as start\n",
-    "ray": "from services.ray_cluster import start_ray as start\n",
+    "docker": "from support.services.engines import start_docker as start\n",
+    "slurm": "from support.services.slurm import start_slurm as start\n",
+    "ray": "from support.services.ray_cluster import start_ray as start\n",
 }
 
 
@@ -71,7 +71,9 @@ def test_a_service_dies_with_the_process_that_started_it(
         text=True,
     ) as owner:
         assert owner.stdout is not None
-        directory = Path(owner.stdout.readline().strip())
+        told = owner.stdout.readline().strip()
+        assert told, "it did not start"
+        directory = Path(told)
         assert processes_under(directory)
         owner.send_signal(number)
     assert eventually(lambda: not processes_under(directory) and not directory.exists())

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.chromium import Chromium, tab
+from support.services.chromium import Chromium, tab
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

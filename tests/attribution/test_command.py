@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
-from aorta_cli import aorta
+from support.aorta_cli import aorta
 
 
 def attributed(*arguments: str | Path) -> Any:

@@ -16,8 +16,8 @@ from benchmarks.faults.corpus import CORPUS
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from aorta_cli import COMMAND, environ
-from attribution_service import running_service
+from support.aorta_cli import COMMAND, environ
+from support.attribution_service import running_service
 
 LOGS = str(CORPUS / "disk_full_write")
 ACCEPTS = {"Accept": "application/json, text/event-stream"}

@@ -12,7 +12,7 @@ import pytest
 
 from aorta.attribution import Action, Evidence, LogTail, RankFailure, attribute
 from aorta.attribution.opinion import Adviser, with_opinion
-from aorta_cli import aorta
+from support.aorta_cli import aorta
 
 SECRET = "hf_abcdefghijklmnopqrstuvwxyz012345"
 TEXT = (

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from attribution_service import running_service
-from launching import Site, script
-from services.peer import demand_peer, run_peer_launcher, running_peer_service
+from support.attribution_service import running_service
+from support.launching import Site, script
+from support.services.peer import demand_peer, run_peer_launcher, running_peer_service
 
 pytestmark = pytest.mark.xdist_group("peer")
 

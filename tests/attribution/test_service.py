@@ -13,8 +13,8 @@ import httpx
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
-from aorta_cli import aorta
-from attribution_service import Service, running_service
+from support.aorta_cli import aorta
+from support.attribution_service import Service, running_service
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ import httpx
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
-from attribution_service import Service, running_service
+from support.attribution_service import Service, running_service
 
 SECRET = "No module named 'secret_4711'"
 PATIENCE = 90.0

@@ -12,7 +12,7 @@ from schemathesis.checks import CheckFunction
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from attribution_service import Service, running_service
+from support.attribution_service import Service, running_service
 
 
 @pytest.fixture(scope="module")

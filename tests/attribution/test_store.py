@@ -12,9 +12,9 @@ from benchmarks.faults.corpus import CORPUS
 
 from aorta.attribution.service.queries import CycleKey, Report
 from aorta.attribution.service.store import Store
-from attribution_service import running_service
-from services import requirements
-from services.postgres import Postgres, start_postgres
+from support.attribution_service import running_service
+from support.services import requirements
+from support.services.postgres import Postgres, start_postgres
 
 pytestmark = pytest.mark.xdist_group("postgres")
 

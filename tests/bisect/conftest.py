@@ -1,7 +1,7 @@
 import pytest
 
-from nightly import World, make_world
-from services.images import Rootfs
+from support.nightly import World, make_world
+from support.services.images import Rootfs
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import Finished, aorta
-from git_repositories import Repository, numbered
+from support.aorta_cli import Finished, aorta
+from support.git_repositories import Repository, numbered
 
 
 def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:

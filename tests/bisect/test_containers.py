@@ -12,10 +12,10 @@ import yaml
 
 from aorta.bisect.place import environment_of
 from aorta.bisect.spec import ContainersSpec
-from aorta_cli import Finished, aorta
-from nightly import BUILD, TEST, World, day
-from services.engines import DockerEngine, Engine, PodmanEngine
-from services.registry import Registry
+from support.aorta_cli import Finished, aorta
+from support.nightly import BUILD, TEST, World, day
+from support.services.engines import DockerEngine, Engine, PodmanEngine
+from support.services.registry import Registry
 
 DAYS = 12
 BROKEN_ON = 7  # the first day whose container fails

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from aorta_cli import aorta, start_aorta
-from nightly import World, day
-from processes import wait_for_file
-from services.engines import DockerEngine
-from services.registry import Registry
+from support.aorta_cli import aorta, start_aorta
+from support.nightly import World, day
+from support.processes import wait_for_file
+from support.services.engines import DockerEngine
+from support.services.registry import Registry
 
 pytestmark = pytest.mark.xdist_group("docker")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from aorta.bisect.git import Repository as Git
 from aorta.bisect.histories import line_between
-from aorta_cli import aorta
-from git_repositories import Repository, numbered
+from support.aorta_cli import aorta
+from support.git_repositories import Repository, numbered
 
 
 def culprit(repository: Repository, out: Path, *arguments: str) -> dict[str, object]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import Finished, aorta, start_aorta
-from git_repositories import Repository, numbered
-from processes import processes_with, wait_for_file
+from support.aorta_cli import Finished, aorta, start_aorta
+from support.git_repositories import Repository, numbered
+from support.processes import processes_with, wait_for_file
 
 
 def bisect(repository: Repository, out: Path, *arguments: str | Path, jobs: int = 2) -> Finished:

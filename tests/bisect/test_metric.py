@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aorta_cli import Finished, aorta, start_aorta
-from git_repositories import Repository, numbered
-from nightly import World, day
-from services.engines import DockerEngine
-from services.registry import Registry
+from support.aorta_cli import Finished, aorta, start_aorta
+from support.git_repositories import Repository, numbered
+from support.nightly import World, day
+from support.services.engines import DockerEngine
+from support.services.registry import Registry
 
 # The sum of eight random bytes, scaled to a mean of 0 and a standard deviation of 1.
 NOISE = "$(od -An -N8 -tu1 /dev/urandom | awk '{for(i=1;i<=8;i++)s+=$i; print (s-1020)/209}')"

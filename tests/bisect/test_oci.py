@@ -15,7 +15,7 @@ import pytest
 
 from aorta.bisect.oci import Repository, list_tags
 from aorta.core.errors import InfrastructureError
-from services.registry import Registry
+from support.services.registry import Registry
 
 _USER = base64.b64encode(b"ann:hunter2").decode()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from aorta_cli import Finished, aorta
-from git_repositories import Repository
+from support.aorta_cli import Finished, aorta
+from support.git_repositories import Repository
 
 
 def two_packages(tmp_path: Path, count: int = 12) -> tuple[list[Repository], list[list[str]]]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import Finished, aorta, start_aorta
-from nightly import World, day
-from processes import wait_for_file
-from services.registry import Registry
-from services.slurm import SlurmCluster
+from support.aorta_cli import Finished, aorta, start_aorta
+from support.nightly import World, day
+from support.processes import wait_for_file
+from support.services.registry import Registry
+from support.services.slurm import SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import Finished, aorta, start_aorta
-from nightly import World, day
-from processes import wait_for_file
-from services import requirements
-from services.engines import DockerEngine
-from services.registry import Registry, start_registry
+from support.aorta_cli import Finished, aorta, start_aorta
+from support.nightly import World, day
+from support.processes import wait_for_file
+from support.services import requirements
+from support.services.engines import DockerEngine
+from support.services.registry import Registry, start_registry
 
 pytestmark = pytest.mark.xdist_group("docker")
 

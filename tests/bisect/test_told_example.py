@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import ROOT, aorta
-from nightly import World
-from services.engines import DockerEngine
-from services.registry import Registry
-from told_example import ARGUMENTS, COMMAND, DAYS, FIRST_BAD, told_lines, untold
+from support.aorta_cli import ROOT, aorta
+from support.nightly import World
+from support.services.engines import DockerEngine
+from support.services.registry import Registry
+from support.told_example import ARGUMENTS, COMMAND, DAYS, FIRST_BAD, told_lines, untold
 
 
 @pytest.mark.xdist_group("docker")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aorta_cli import Finished, aorta
-from git_repositories import Repository, numbered
-from services import requirements
+from support.aorta_cli import Finished, aorta
+from support.git_repositories import Repository, numbered
+from support.services import requirements
 
 FAILS_FROM_6 = ("--", "sh", "-c", "test $(cat number) -lt 6")
 

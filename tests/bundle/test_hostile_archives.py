@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from aorta.bundle.errors import BundleError
 from aorta.bundle.reading import unpack, verify
 from aorta.bundle.tarball import Entry, write_tarball
-from aorta_cli import aorta
-from hostile import TOP, Forged, manifest_for, ordinary_tarball
+from support.aorta_cli import aorta
+from support.hostile import TOP, Forged, manifest_for, ordinary_tarball
 
 GOOD = f"{TOP}/a.txt"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta, start_aorta
-from run_dirs import reduce_dir
+from support.aorta_cli import aorta, start_aorta
+from support.run_dirs import reduce_dir
 
 PATIENCE = 120
 

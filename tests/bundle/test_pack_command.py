@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from aorta_cli import Finished, aorta
-from run_dirs import HF, HOST, MAKERS, PRIVATE_VALUES, USER, reduce_dir, triage_dir
+from support.aorta_cli import Finished, aorta
+from support.run_dirs import HF, HOST, MAKERS, PRIVATE_VALUES, USER, reduce_dir, triage_dir
 
 EACH_VERB = pytest.mark.parametrize("verb", MAKERS)
 

@@ -16,7 +16,7 @@ from aorta.bundle.source import open_source
 from aorta.scrub.files import learn_file
 from aorta.scrub.scrubber import Scrubber
 from aorta.scrub.structure import ScrubError
-from run_dirs import HF, reduce_dir
+from support.run_dirs import HF, reduce_dir
 
 
 def problems(run: Path, policy: Policy | None = None) -> tuple[str, ...]:

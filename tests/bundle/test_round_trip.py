@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from aorta.workloads.command import command_trial
-from aorta_cli import aorta
-from run_dirs import reduce_dir
+from support.aorta_cli import aorta
+from support.run_dirs import reduce_dir
 
 
 def shipped(run: Path, there: Path) -> Path:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta
-from run_dirs import reduce_dir
+from support.aorta_cli import aorta
+from support.run_dirs import reduce_dir
 
 
 def key_pair(folder: Path, name: str = "key", kind: str = "ed25519") -> Path:

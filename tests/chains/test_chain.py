@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import ROOT, Finished, aorta
+from support.aorta_cli import ROOT, Finished, aorta
 
 EXAMPLE = ROOT / "src/aorta/workloads/half_nan"
 

@@ -11,7 +11,7 @@ import pytest
 from aorta.cli.app import app
 from aorta.cli.verbs import VERBS
 from aorta.registry.mitigations import load_mitigations
-from aorta_cli import ROOT, aorta
+from support.aorta_cli import ROOT, aorta
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.sh")])
 _COMMAND_LINE = re.compile(r"^\s*(?:\$ )?aorta ([a-z]+(?: .*)?)$")

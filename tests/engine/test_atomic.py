@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aorta.engine.atomic import write_whole
-from aorta_cli import ROOT, environ
+from support.aorta_cli import ROOT, environ
 
 WRITER = """
 import sys

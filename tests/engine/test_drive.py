@@ -11,14 +11,15 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.point import Point
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.drive import Budget, Engine
+from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, Reason
 from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
+from aorta.engine.question import Budget
 from aorta.search.ranked import RankedSearch
 from aorta.search.repeated import EveryPoint
-from searched import SmallestNumber
-from simulated import Answer, SimulatedExecutor, ValueExperiment
+from support.searched import SmallestNumber
+from support.simulated import Answer, SimulatedExecutor, ValueExperiment
 
 PARTS = {"spec": 1}
 

@@ -10,8 +10,7 @@ from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
-from aorta.engine.journal import Journal, read_records
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import Journal, TrialRecord, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.errors import ResumeError
-from aorta.engine.lock import RunLock
+from aorta.engine.rundir import RunLock
 from aorta.runtimes.owner import Owner
 
 
@@ -32,7 +32,7 @@ def test_released_it_can_be_taken_again(path: Path) -> None:
 
 def test_the_lock_of_a_killed_process_is_taken_over(path: Path) -> None:
     code = (
-        "import os; from pathlib import Path; from aorta.engine.lock import RunLock;"
+        "import os; from pathlib import Path; from aorta.engine.rundir import RunLock;"
         f"RunLock(Path({str(path)!r})).take(); os.kill(os.getpid(), 9)"
     )
     source = str(Path(__file__).parents[2] / "src")

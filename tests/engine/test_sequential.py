@@ -11,9 +11,9 @@ from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.core.sprt import Calibration, Evidence, Sprt
 from aorta.core.stats import binomial_tail
-from aorta.engine.judge import Judge
-from aorta.engine.sequential import (
+from aorta.engine.judge import (
     CalibrationJudge,
+    Judge,
     SequentialJudge,
     SequentialJudges,
     SequentialRules,

@@ -7,10 +7,11 @@ import pytest
 from aorta.core.errors import ResumeError
 from aorta.core.point import Point
 from aorta.engine.judge import KOfN, SameJudge
+from aorta.engine.question import Question
 from aorta.engine.rundir import find_resumable
-from aorta.engine.session import Question, Session
+from aorta.engine.session import Session
 from aorta.search.repeated import EveryPoint
-from simulated import SimulatedExecutor, ValueExperiment
+from support.simulated import SimulatedExecutor, ValueExperiment
 
 
 def question() -> Question:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import ROOT, aorta
+from support.aorta_cli import ROOT, aorta
 
 PLUGIN = """\
 from aorta.executors.local import LocalExecutor
 
-def opened(wishes):
-    print("opened", wishes.resources.partition, file=open("said", "w"))
-    return LocalExecutor(wishes.jobs or 1)
+def opened(options):
+    print("opened", options.resources.partition, file=open("said", "w"))
+    return LocalExecutor(options.jobs or 1)
 """
 
 

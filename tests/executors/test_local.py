@@ -10,8 +10,8 @@ import pytest
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, Watch, WatchedPattern
 from aorta.executors.local import LocalExecutor
-from executor_contract import Bench, ExecutorContract, looking_for, pid_in
-from processes import wait_until_gone
+from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
+from support.processes import wait_until_gone
 
 
 @pytest.fixture
@@ -49,17 +49,17 @@ class TestLocalExecutor(ExecutorContract):
         bench.end()
         wait_until_gone(runaway)
 
-    def test_killing_the_keeper_loses_the_trial_and_nothing_else(
+    def test_killing_the_supervisor_loses_the_trial_and_nothing_else(
         self, bench: Bench, executor: LocalExecutor, tmp_path: Path
     ) -> None:
         pid_file = tmp_path / "pid"
         bench.start("bash", "-c", f"setsid sleep 300 & echo $! > {pid_file}; wait")
         runaway = pid_in(pid_file)
-        keeper = executor._slots[0].process.pid
-        os.kill(keeper, signal.SIGKILL)
+        supervisor = executor._slots[0].process.pid
+        os.kill(supervisor, signal.SIGKILL)
         end = bench.end()
         assert end.lost == "the process that kept this trial was killed"
-        wait_until_gone(runaway, keeper)
+        wait_until_gone(runaway, supervisor)
         assert bench.run("true").exit_code == 0
 
     def test_a_log_beyond_its_limit_keeps_the_beginning_and_the_end(self, tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ class TestLocalExecutor(ExecutorContract):
 
         for _ in range(20):
             bench.run("true")
-        keeper = executor._slots[0].process.pid
-        before = (open_files(os.getpid()), open_files(keeper))
+        supervisor = executor._slots[0].process.pid
+        before = (open_files(os.getpid()), open_files(supervisor))
         for _ in range(300):
             bench.run("true")
-        assert (open_files(os.getpid()), open_files(keeper)) == before
+        assert (open_files(os.getpid()), open_files(supervisor)) == before
         assert len(executor._slots) == 1

@@ -11,7 +11,7 @@ import pytest
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.executors.ranks import across_ranks
 from aorta.runtimes import Launch, launch_for
-from processes import wait_until_gone
+from support.processes import wait_until_gone
 
 OPTIONS = ("--nodes=2", "--ntasks-per-node=4")
 

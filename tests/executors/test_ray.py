@@ -13,12 +13,12 @@ from aorta.core.point import Point
 from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.ray import RayTasks
-from aorta_cli import aorta, start_aorta
-from executor_contract import Bench, ExecutorContract, looking_for, pid_in
-from launched import eventually
-from processes import wait_until_gone, wait_until_no_process_has
-from searched import search_on
-from services.ray_cluster import CPUS, RayCluster
+from support.aorta_cli import aorta, start_aorta
+from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
+from support.launched import eventually
+from support.processes import wait_until_gone, wait_until_no_process_has
+from support.searched import search_on
+from support.services.ray_cluster import CPUS, RayCluster
 
 pytestmark = pytest.mark.xdist_group("ray")
 

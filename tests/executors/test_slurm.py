@@ -16,13 +16,13 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.point import Point
 from aorta.core.trial import Resources, TrialEnd
 from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.slurm import SlurmJobs, slurm_placement
-from aorta_cli import aorta, start_aorta
-from executor_contract import Bench, ExecutorContract, pid_in
-from launched import eventually
-from processes import wait_for_file, wait_until_gone
-from searched import search_on
-from services.slurm import CPUS, NODES, SlurmCluster
+from aorta.executors.slurm import SlurmJobs, slurm_scheduler
+from support.aorta_cli import aorta, start_aorta
+from support.executor_contract import Bench, ExecutorContract, pid_in
+from support.launched import eventually
+from support.processes import wait_for_file, wait_until_gone
+from support.searched import search_on
+from support.services.slurm import CPUS, NODES, SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -50,7 +50,7 @@ def allocation(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 def opened(resources: Resources | None = None, jobs: int | None = 2) -> ClusterExecutor:
     wanted = resources or Resources()
-    return ClusterExecutor(slurm_placement(wanted), jobs=jobs, resources=wanted, grace=0.5)
+    return ClusterExecutor(slurm_scheduler(wanted), jobs=jobs, resources=wanted, grace=0.5)
 
 
 class TestJobs(ExecutorContract):

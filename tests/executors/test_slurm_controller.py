@@ -11,12 +11,12 @@ import pytest
 from aorta.core.point import Point
 from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.slurm import slurm_placement
+from aorta.executors.slurm import slurm_scheduler
 from aorta.executors.slurm_commands import JobState, states_of
-from executor_contract import Bench
-from launched import eventually
-from searched import search_on
-from services.slurm import SlurmCluster
+from support.executor_contract import Bench
+from support.launched import eventually
+from support.searched import search_on
+from support.services.slurm import SlurmCluster
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(400)]
 
@@ -45,7 +45,7 @@ def used(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster
 
 
 def opened(jobs: int = 3) -> ClusterExecutor:
-    return ClusterExecutor(slurm_placement(Resources()), jobs=jobs, grace=0.5)
+    return ClusterExecutor(slurm_scheduler(Resources()), jobs=jobs, grace=0.5)
 
 
 @contextmanager

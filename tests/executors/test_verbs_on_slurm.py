@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import Finished, aorta
-from git_repositories import numbered
-from launched import eventually
-from reductions import finals, numeric, reduce_spec, write_spec
-from services.slurm import SlurmCluster
+from support.aorta_cli import Finished, aorta
+from support.git_repositories import numbered
+from support.launched import eventually
+from support.reductions import finals, numeric, reduce_spec, write_spec
+from support.services.slurm import SlurmCluster
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(400)]
 ON_SLURM = ("--executor", "slurm", "--jobs", "4")

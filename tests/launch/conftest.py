@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from launching import Site
+from support.launching import Site
 
 
 @pytest.fixture

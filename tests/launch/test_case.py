@@ -17,7 +17,7 @@ from aorta.launch.options import parse
 from aorta.launch.records import Action, Ending, Evidence, RankEnd, Start, Verdict
 from aorta.launch.sources import FailedCycle
 from aorta.reduce.spec import ReduceSpec, read_spec
-from launching import PATIENCE, Site, environment, script
+from support.launching import PATIENCE, Site, environment, script
 
 TRAINS = """
     for step in range(1, int(sys.argv[2]) + 1):

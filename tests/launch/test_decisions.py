@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from launching import Oracle, Site, answer, script, serving, wait_until
+from support.launching import Oracle, Site, answer, script, serving, wait_until
 
 FAILS = "print('attempt', attempt); sys.exit(3)"
 FAILS_ONCE = "print('attempt', attempt); sys.exit(3 if attempt == 0 and rank == 0 else 0)"

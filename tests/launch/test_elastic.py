@@ -1,6 +1,6 @@
 """Several agents of one job: meeting, growing, shrinking, talking gloo."""
 
-from launching import Site, script, wait_until
+from support.launching import Site, script, wait_until
 
 NO_OPINION = ("--ft-attribution-dry-run", "--ft-max-no-progress-cycles", "0")
 

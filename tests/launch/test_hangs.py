@@ -2,7 +2,7 @@
 
 import json
 
-from launching import Site, script
+from support.launching import Site, script
 
 SILENT_HANG = """
     def stuck_in_the_loop():

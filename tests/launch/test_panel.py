@@ -13,7 +13,7 @@ from aorta.launch.records import Action, Start, Verdict
 from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
 from aorta.launch.sources.local import LocalSource
 from aorta.launch.sources.panel import Panel
-from launching import PATIENCE
+from support.launching import PATIENCE
 
 FAILED = FailedCycle(Start("job", 0, ("node",)), ())
 ANSWERS = ["STOP", "RESTART", "UNKNOWN", "unreachable", "silent"]

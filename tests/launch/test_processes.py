@@ -5,7 +5,7 @@ import socket
 import time
 from pathlib import Path
 
-from launching import Site, alive, script, wait_until
+from support.launching import Site, alive, script, wait_until
 
 WAITS = """
     open(f"pid_{rank}_{attempt}", "w").write(str(os.getpid()))

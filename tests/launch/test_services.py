@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from launching import Site, environment, script, wait_until
+from support.launching import Site, environment, script, wait_until
 
 IMPORTS_NOTHING_THERE = "import surely_not_installed"
 

@@ -12,7 +12,7 @@ from torch.distributed.elastic.multiprocessing import Std
 from aorta.core.errors import UsageError
 from aorta.launch.options import parse as parse_options
 from aorta.launch.output import Shown
-from launching import PATIENCE, Site, environment, script
+from support.launching import PATIENCE, Site, environment, script
 
 TELLS = """
     import json

@@ -6,9 +6,9 @@ import signal
 from torch.distributed.run import get_args_parser
 
 from aorta.launch.options import parser
-from aorta_cli import start_aorta
-from launching import Agent, Site, script, wait_until
-from live_pages import pictures
+from support.aorta_cli import start_aorta
+from support.launching import Agent, Site, script, wait_until
+from support.live_pages import pictures
 
 RESTARTS_ONCE = """
     print("speaks", rank, flush=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta
-from fake_tools import put_tool
+from support.aorta_cli import aorta
+from support.fake_tools import put_tool
 
 KEYS = [
     "schema",

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from aorta.probe.inside import probe_argv, probe_mount
-from aorta_cli import ROOT
-from services.engines import DockerEngine
-from services.images import Rootfs
+from support.aorta_cli import ROOT
+from support.services.engines import DockerEngine
+from support.services.images import Rootfs
 
 # Run with -I and -S: no PYTHONPATH, no site-packages. The source is all that is added to the standard library.
 _ALONE = f"""

@@ -10,7 +10,7 @@ from aorta.probe.containers import container_type, probe_docker
 from aorta.probe.machine import Machine
 from aorta.probe.platform import platform_here
 from aorta.probe.rocm import probe_hip, probe_hipblaslt, probe_system_health
-from fake_tools import put_files, put_tool
+from support.fake_tools import put_files, put_tool
 
 CARD = "/sys/class/drm/card{n}/device"
 

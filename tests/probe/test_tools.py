@@ -10,7 +10,7 @@ from aorta.probe.amd import amd_gpus
 from aorta.probe.collect import collect_env
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
 from aorta.probe.machine import Machine
-from fake_tools import put_files, put_tool
+from support.fake_tools import put_files, put_tool
 
 HOSTILE = {
     "exits with an error": ("exit 9", "ended with exit code 9"),

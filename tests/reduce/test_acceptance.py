@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aorta_cli import ROOT, aorta, environ
-from reductions import finals, trace_of
+from support.aorta_cli import ROOT, aorta, environ
+from support.reductions import finals, trace_of
 
 SPEC = ROOT / "examples" / "half_nan" / "aorta.yaml"
 CAPTURED = '"captured_at"'

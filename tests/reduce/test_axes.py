@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from reductions import finals, numeric, reduce_spec, run_dir_of, write_spec
+from support.reductions import finals, numeric, reduce_spec, run_dir_of, write_spec
 
 
 def test_a_whole_number_goes_to_its_exact_minimum(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aorta_cli import aorta, start_aorta
-from reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
+from support.aorta_cli import aorta, start_aorta
+from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
 SLOW = 'sleep 0.2; [ "$N" -ge 137 ] && echo BOOM'
 
@@ -237,18 +237,17 @@ def test_files_the_copy_lacks_are_noticed_and_the_original_directory_is_used(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "part-one").write_text("x")
-    spec = write_spec(
-        tmp_path, 'name=part; [ -f "./$name-one" ] && echo BOOM', [numeric("N", 9, 1)]
-    )
+    script = 'name=part; [ -f "./$name-one" ] && echo BOOM'  # looked at, and never opened
+    spec = write_spec(tmp_path, script, [numeric("N", 9, 1)])
     report = reduce_spec(spec).json()
     assert report["shipped_copy"]["self_contained"] is False
     run_dir = run_dir_of(report, tmp_path)
-    assert "needs files that are not in it" in (run_dir / "SHIP.md").read_text()
-    script = run_dir / "shrunken" / "run_repro.sh"
-    ran = subprocess.run(["bash", script], cwd="/", capture_output=True, text=True, check=False)
+    assert "does not fail the same way by itself" in (run_dir / "SHIP.md").read_text()
+    shipped = run_dir / "shrunken" / "run_repro.sh"
+    ran = subprocess.run(["bash", shipped], cwd="/", capture_output=True, text=True, check=False)
     assert "BOOM" in ran.stdout
     named = write_spec(
-        tmp_path, 'name=part; [ -f "./$name-one" ] && echo BOOM', [numeric("N", 9, 1)],
+        tmp_path, script, [numeric("N", 9, 1)],
         workload={"command": "bash fails.sh", "files": ["*.sh", "part-*"]},
     )  # fmt: skip
     assert reduce_spec(named).json()["shipped_copy"]["self_contained"] is True

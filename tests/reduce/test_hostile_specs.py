@@ -9,7 +9,7 @@ import yaml
 from aorta.core.errors import AortaError
 from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.spec import load_spec
-from aorta_cli import aorta
+from support.aorta_cli import aorta
 
 GOOD: dict[str, Any] = {
     "workload": {"command": "bash fails.sh", "cwd": "./"},

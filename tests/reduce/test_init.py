@@ -6,8 +6,8 @@ import pytest
 
 from aorta.reduce.draft import pattern_for
 from aorta.reduce.spec import load_spec
-from aorta_cli import aorta
-from reductions import finals
+from support.aorta_cli import aorta
+from support.reductions import finals
 
 TRAIN = """
 import os, sys

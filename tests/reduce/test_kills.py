@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import environ
-from reductions import finals, numeric, reduce_spec, write_spec
+from support.aorta_cli import environ
+from support.reductions import finals, numeric, reduce_spec, write_spec
 
 KILLS = 20
 

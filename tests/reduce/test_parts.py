@@ -8,11 +8,11 @@ from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose
 from aorta.core.trial import StreamEnd, TrialEnd
 from aorta.engine.events import TrialEnded
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 from aorta.reduce.experiment import Patience, patience_with
 from aorta.reduce.files import needed_files
-from aorta_cli import aorta
-from reductions import finals, numeric, reduce_spec, write_spec
+from support.aorta_cli import aorta
+from support.reductions import finals, numeric, reduce_spec, write_spec
 
 ORIGINAL = Point.of({"N": 9}, Purpose.CALIBRATE)
 CANDIDATE = Point.of({"N": 1})

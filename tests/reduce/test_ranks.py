@@ -14,8 +14,8 @@ from aorta.core.trial import StreamEnd, TrialEnd
 from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size
 from aorta.workloads.command import command_trial
 from aorta.workloads.ranks import RankedOracle, failed_ranks
-from aorta_cli import aorta
-from reductions import numeric, reduce_spec, run_dir_of, trace_of, write_spec
+from support.aorta_cli import aorta
+from support.reductions import numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
 JOB = """
 import os

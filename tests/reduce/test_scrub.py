@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
-from reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
+from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
 
 PROJECT, TOKEN = "zebra falcon/7", "tk-9f8e7d6c5b4a"
 ENCODED = (

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services import requirements
-from services.chromium import Chromium
+from support.services import requirements
+from support.services.chromium import Chromium
 
 
 @pytest.fixture(scope="session")

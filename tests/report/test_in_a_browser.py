@@ -6,8 +6,8 @@ import pytest
 
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import document
-from report_runs import HOSTILE, LONG, MAKERS, reduce_dir, run_dir
-from services.chromium import Chromium, tab
+from support.report_runs import HOSTILE, LONG, MAKERS, reduce_dir, run_dir
+from support.services.chromium import Chromium, tab
 
 pytestmark = pytest.mark.xdist_group("chromium")
 WIDTHS = (390, 1280)

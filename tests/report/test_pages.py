@@ -15,7 +15,16 @@ from aorta.report.html import document
 from aorta.report.markup import el
 from aorta.report.model import Beside, Page, Tone
 from aorta.runtimes.owner import Owner
-from report_runs import MAKERS, bisect_dir, private, reduce_dir, run_dir, triage_dir, trial, write
+from support.report_runs import (
+    MAKERS,
+    bisect_dir,
+    private,
+    reduce_dir,
+    run_dir,
+    triage_dir,
+    trial,
+    write,
+)
 
 SENTENCES = {
     "run": "half_nan fails in 8 of 31 trials (26 %, 95 % interval 14 to 43 %)",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import run_dirs
-from aorta_cli import aorta
-from report_runs import launch_dir
+from support import run_dirs
+from support.aorta_cli import aorta
+from support.report_runs import launch_dir
 
 FLAKY = 'n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; [ $((n%2)) = 0 ] || { echo "Error: loss is nan" >&2; exit 1; }'
 

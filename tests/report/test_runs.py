@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from aorta.report.runs import compare
-from aorta_cli import aorta
-from report_runs import MAKERS, private, run_dir
+from support.aorta_cli import aorta
+from support.report_runs import MAKERS, private, run_dir
 
 
 def test_runs_lists_every_verb_with_its_answer(tmp_path: Path) -> None:

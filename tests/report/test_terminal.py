@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from terminals import on_terminal, written_lines
+from support.terminals import on_terminal, written_lines
 
 COLUMNS = (24, 90)
 PACE = "sleep 0.15"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from aorta.runtimes.owner import Owner
-from aorta_cli import COMMAND, aorta, environ, start_aorta
-from report_runs import private, run_dir, trial
-from services.chromium import Chromium, tab
+from support.aorta_cli import COMMAND, aorta, environ, start_aorta
+from support.report_runs import private, run_dir, trial
+from support.services.chromium import Chromium, tab
 
 
 @contextmanager

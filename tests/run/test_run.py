@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import COMMAND, aorta, environ
+from support.aorta_cli import COMMAND, aorta, environ
 
 
 def test_every_trial_clean_is_exit_0_and_one_document(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta, start_aorta
-from processes import PATIENCE, processes_with, wait_for_file, wait_until_no_process_has
+from support.aorta_cli import aorta, start_aorta
+from support.processes import PATIENCE, processes_with, wait_for_file, wait_until_no_process_has
 
 # A tree that resists: a child in its own session, and one that ignores TERM.
 STUBBORN = "setsid sleep 600 & (trap '' TERM; sleep 600) & touch \"$MARKS/$$\"; wait"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta
-from services.engines import DockerEngine
-from services.images import Rootfs
-from terminals import on_terminal
+from support.aorta_cli import aorta
+from support.services.engines import DockerEngine
+from support.services.images import Rootfs
+from support.terminals import on_terminal
 
 
 @pytest.mark.parametrize("columns", [20, 80, 300])

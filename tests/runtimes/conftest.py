@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.engines import Engine
-from services.images import Rootfs
+from support.services.engines import Engine
+from support.services.images import Rootfs
 
 IMAGE = "aorta-test/busybox:1"
 

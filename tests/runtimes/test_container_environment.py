@@ -10,9 +10,9 @@ import pytest
 from aorta.core.errors import UsageError
 from aorta.core.trial import RuntimeKind
 from aorta.runtimes import launch_for
-from launched import eventually, finished, make_trial, started
-from services.engines import Engine
-from services.images import Rootfs
+from support.launched import eventually, finished, make_trial, started
+from support.services.engines import Engine
+from support.services.images import Rootfs
 
 IMAGE = "aorta-test/busybox:1"
 SHOW_ENVIRONMENT = ("/bin/cat", "/proc/self/environ")

@@ -15,11 +15,11 @@ import pytest
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import Owner, launch_for, sweep
-from aorta_cli import ROOT
-from launched import clean_up, eventually, finished, make_trial, started
-from services.engines import DockerEngine, Engine, PodmanEngine
-from services.images import Rootfs
-from services.registry import Registry
+from support.aorta_cli import ROOT
+from support.launched import clean_up, eventually, finished, make_trial, started
+from support.services.engines import DockerEngine, Engine, PodmanEngine
+from support.services.images import Rootfs
+from support.services.registry import Registry
 
 IMAGE = "aorta-test/busybox:1"
 
@@ -150,7 +150,7 @@ def abandoned_container(engine: Engine, tmp_path: Path) -> str:
     program.write_text(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from launched import make_trial, started\n"
+        "from support.launched import make_trial, started\n"
         "from aorta.core.trial import Environment, RuntimeKind\n"
         "from aorta.runtimes import launch_for\n"
         f"box = Environment('box', RuntimeKind({str(engine.kind)!r}), {IMAGE!r},"

@@ -11,10 +11,10 @@ import pytest
 from aorta.core.trial import Watch, WatchedPattern
 from aorta.executors.local import LocalExecutor
 from aorta.runtimes import containers
-from aorta_cli import ROOT
-from executor_contract import Bench
-from launched import eventually
-from services.engines import Engine
+from support.aorta_cli import ROOT
+from support.executor_contract import Bench
+from support.launched import eventually
+from support.services.engines import Engine
 
 IMAGE = "aorta-test/busybox:1"
 

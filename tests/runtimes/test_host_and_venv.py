@@ -10,7 +10,7 @@ import pytest
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind
 from aorta.runtimes import launch_for
-from launched import finished, make_trial
+from support.launched import finished, make_trial
 
 
 def test_the_host_gives_its_own_environment_and_the_layers_win(

@@ -10,7 +10,7 @@ from aorta.runtimes import launch_for, srun_options
 from aorta.runtimes.devices import gpu_options, shown_devices, visible_devices
 from aorta.runtimes.docker import DOCKER
 from aorta.runtimes.podman import PODMAN
-from launched import make_trial
+from support.launched import make_trial
 
 DIGEST = "sha256:" + "0" * 64
 

@@ -12,7 +12,7 @@ import yaml
 from aorta.scrub.files import learn_file, scrub_file
 from aorta.scrub.scrubber import Scrubber
 from aorta.scrub.secrets.findings import PLACEHOLDER
-from planted import CORPUS, Planted
+from support.planted import CORPUS, Planted
 
 EACH = pytest.mark.parametrize("planted", CORPUS, ids=lambda planted: planted.name)
 

@@ -11,7 +11,7 @@ from aorta.scrub.known import KnownValues
 from aorta.scrub.secrets import shapes
 from aorta.scrub.secrets.findings import Kind
 from aorta.scrub.secrets.hints import Hinted
-from planted import CORPUS
+from support.planted import CORPUS
 
 LINES = [line for planted in CORPUS for line in planted.line.splitlines()]
 PIECES = [

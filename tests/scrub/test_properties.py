@@ -11,7 +11,7 @@ from aorta.scrub.files import scrub_file
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.scrub.secrets.findings import PLACEHOLDER
 from aorta.scrub.structure import learn_document, scrub_document
-from planted import CORPUS
+from support.planted import CORPUS
 
 PLANTED = st.sampled_from([planted for planted in CORPUS if "\n" not in planted.line])
 LINES = st.sampled_from([line for planted in CORPUS for line in planted.line.splitlines()])

@@ -5,7 +5,7 @@ from detect_secrets.core.scan import scan_line
 from detect_secrets.settings import transient_settings
 
 from aorta.scrub.scrubber import Scrubber
-from planted import CORPUS, Planted
+from support.planted import CORPUS, Planted
 
 _PLUGINS = (
     "ArtifactoryDetector AWSKeyDetector AzureStorageKeyDetector BasicAuthDetector CloudantDetector "

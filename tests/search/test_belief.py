@@ -9,7 +9,7 @@ from aorta.search.belief import Belief, Counts, Prior
 from aorta.search.bisection import USUAL_RATES
 from aorta.search.contradiction import fixed_in_between
 from aorta.search.timeline import Vector
-from timelines import one_package
+from support.timelines import one_package
 
 counts = st.tuples(st.integers(0, 4), st.integers(0, 4))
 STATES = 14

@@ -13,7 +13,7 @@ from aorta.core.point import Point
 from aorta.search.bisection import Settings, TimelineBisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Timeline, Vector
-from timelines import flaky_judge, one_package, random_histories, simulate
+from support.timelines import flaky_judge, one_package, random_histories, simulate
 
 
 @settings(max_examples=60, deadline=None)

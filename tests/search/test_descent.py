@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from aorta.core.axis import Axis, choice, number, subset, window
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.engine.judge import KOfN, SameJudge
-from aorta.engine.sequential import SequentialJudges
+from aorta.engine.judge import KOfN, SameJudge, SequentialJudges
 from aorta.search.descent import Descent
 from aorta.search.grid import Grid
 from aorta.search.reduction import Reduction, Status

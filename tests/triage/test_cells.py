@@ -4,7 +4,7 @@ import pytest
 
 from aorta.triage.cells import CellStats, aggregate_cell, percentile
 from aorta.workloads.results import TrialDocument
-from triage_runs import trial
+from support.triage_runs import trial
 
 
 def test_the_histogram_of_exit_statuses_adds_up_to_the_trials() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta
-from services.engines import DockerEngine
-from services.images import Rootfs
-from triage_runs import BASELINE, by_name, cell, document, written
+from support.aorta_cli import aorta
+from support.services.engines import DockerEngine
+from support.services.images import Rootfs
+from support.triage_runs import BASELINE, by_name, cell, document, written
 
 IMAGE = "aorta-test/python:triage"
 BARE = "aorta-test/busybox:triage"

@@ -12,9 +12,9 @@ import pytest
 
 from aorta.triage.matrix import Matrix
 from aorta.workloads import slowed
-from aorta_cli import ROOT
-from processes import PATIENCE, wait_for_file, wait_until_gone
-from triage_runs import BASELINE, cell, loaded, run
+from support.aorta_cli import ROOT
+from support.processes import PATIENCE, wait_for_file, wait_until_gone
+from support.triage_runs import BASELINE, cell, loaded, run
 
 SLOWED = [sys.executable, str(Path(slowed.__file__))]
 
@@ -24,7 +24,7 @@ def matrix(folder: Path, *, control: bool, stubborn: bool = False) -> Matrix:
         folder,
         BASELINE,
         cell("slow", extra_env={"SLOW": "1"}),
-        workload="racing_workloads:Racy",
+        workload="support.racing_workloads:Racy",
         workload_config={},
         steps=10,
         trials=5,

@@ -8,8 +8,8 @@ import pytest
 
 from aorta.core.errors import AortaError
 from aorta.triage.flags import Flags, build_recipe_from_flags
-from aorta_cli import aorta
-from triage_runs import BASELINE, FIXED, document, written
+from support.aorta_cli import aorta
+from support.triage_runs import BASELINE, FIXED, document, written
 
 WORKLOAD = [
     "--workload", "half_nan", "--mitigation-axis", "none", "--environment-axis", "local",

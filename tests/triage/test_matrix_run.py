@@ -14,8 +14,8 @@ from aorta.probe import EnvSnapshot, collect_env
 from aorta.probe.machine import Machine
 from aorta.triage.recipe import load_recipe
 from aorta.triage.running import RunSettings, check_recipe
-from aorta_cli import ROOT, Finished, aorta
-from triage_runs import BASELINE, FIXED, by_name, cell, document, loaded, run, written
+from support.aorta_cli import ROOT, Finished, aorta
+from support.triage_runs import BASELINE, FIXED, by_name, cell, document, loaded, run, written
 
 
 def matrix_of(folder: Path, *arguments: str | Path, **content: Any) -> tuple[Finished, Any]:
@@ -176,7 +176,7 @@ def test_a_cell_that_never_ran_tells_no_story(tmp_path: Path) -> None:
 
 
 def test_a_set_up_that_fails_is_no_reproduction(tmp_path: Path) -> None:
-    content = document(BASELINE, trials=2, steps=1, workload="ailing_workloads:SetupRaises")
+    content = document(BASELINE, trials=2, steps=1, workload="support.ailing_workloads:SetupRaises")
     del content["workload_config"]
     path = written(tmp_path, content)
     done = aorta(

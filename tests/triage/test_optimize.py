@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import Finished, aorta
-from triage_runs import BASELINE, cell, document, written
+from support.aorta_cli import Finished, aorta
+from support.triage_runs import BASELINE, cell, document, written
 
 SIDECAR = {
     "version": 1,

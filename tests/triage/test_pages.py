@@ -8,7 +8,7 @@ import pytest
 from aorta.core.names import slug
 from aorta.triage.markdown import aligned, escaped
 from aorta.triage.plan import build_plan
-from triage_runs import BASELINE, cell, loaded
+from support.triage_runs import BASELINE, cell, loaded
 
 
 def test_a_table_cell_stays_one_cell() -> None:

@@ -21,8 +21,8 @@ from aorta.triage.recipe import (
     load_recipe,
     resolved_yaml,
 )
-from aorta_cli import ROOT
-from triage_runs import BASELINE, FIXED, cell, document, loaded, written
+from support.aorta_cli import ROOT
+from support.triage_runs import BASELINE, FIXED, cell, document, loaded, written
 
 
 def refused(folder: Path, content: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from aorta.engine.journal import Journal
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.gone import GoneJudges
-from simulated import SimulatedExecutor, ValueExperiment
+from support.simulated import SimulatedExecutor, ValueExperiment
 
 
 def one(outcome: Outcome) -> Verdict:

@@ -6,7 +6,7 @@ import pytest
 
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.speed import ratio_interval, speed_of
-from triage_runs import trial
+from support.triage_runs import trial
 
 
 def stats(*trials: float, failed: int = 0) -> CellStats:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from aorta_cli import aorta, start_aorta
-from processes import PATIENCE, wait_until_no_process_has
-from triage_runs import BASELINE, by_name, cell, document, run, written
-from triage_runs import loaded as load
+from support.aorta_cli import aorta, start_aorta
+from support.processes import PATIENCE, wait_until_no_process_has
+from support.triage_runs import BASELINE, by_name, cell, document, run, written
+from support.triage_runs import loaded as load
 
 SLOW = 'sleep 0.1; echo "$AORTA_TRIAL_DIR" >> "$LOG"; test -n "$FIXED"'
 

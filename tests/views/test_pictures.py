@@ -11,7 +11,7 @@ from aorta.core.point import Point, Purpose, Value
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.views.pictures import AxesPicture, BeliefPicture, CellsPicture, Picture, TrialsPicture
-from report_runs import trial
+from support.report_runs import trial
 
 REPRODUCES, DOES_NOT = Verdict(True, Tally(reproduced=1)), Verdict(False, Tally(clean=1))
 

@@ -36,7 +36,11 @@ def _environment(extra: Mapping[str, str]) -> dict[str, str]:
 def start(
     folder: Path, workload: str, config: Mapping[str, Any], extra: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    name = workload if ":" in workload or workload.islower() else f"ailing_workloads:{workload}"
+    name = (
+        workload
+        if ":" in workload or workload.islower()
+        else f"support.ailing_workloads:{workload}"
+    )
     order = folder / "order.json"
     order.write_text(Order(name, folder / "result.json", config, trial_env=list(extra)).to_json())
     return subprocess.Popen(
@@ -218,7 +222,7 @@ def test_a_rank_that_gave_its_own_order_finds_the_result_where_it_asked_for_it(
     tmp_path: Path,
 ) -> None:
     order = tmp_path / "order.json"
-    name = "ailing_workloads:Distributed"
+    name = "support.ailing_workloads:Distributed"
     order.write_text(Order(name, tmp_path / "result.json", rank=1).to_json())
     subprocess.run(
         [sys.executable, "-m", "aorta.workloads.child", str(order)],

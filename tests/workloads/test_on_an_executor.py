@@ -15,8 +15,8 @@ from aorta.core.trial import Environment, RuntimeKind, TrialEnd
 from aorta.executors.local import LocalExecutor
 from aorta.workloads.results import TrialLabel, read_trial, trial_document, write_trial
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
-from services.engines import Engine
-from services.images import Rootfs
+from support.services.engines import Engine
+from support.services.images import Rootfs
 
 PATIENCE = 120
 IMAGE = "aorta-test/python:workloads"
@@ -75,7 +75,7 @@ def test_each_way_to_end_has_its_outcome(
     executor: LocalExecutor, tmp_path: Path, workload: str, outcome: Outcome, why: str
 ) -> None:
     tests = Path(__file__).resolve().parents[1]
-    request = WorkloadRequest(f"ailing_workloads:{workload}", base=tests)
+    request = WorkloadRequest(f"support.ailing_workloads:{workload}", base=tests)
     _, found = run(executor, request, tmp_path)
     assert (found.outcome, found.why) == (outcome, why)
 
@@ -84,7 +84,7 @@ def test_a_workload_that_hangs_is_ended_by_the_timeout_and_is_no_evidence(
     executor: LocalExecutor, tmp_path: Path
 ) -> None:
     tests = Path(__file__).resolve().parents[1]
-    request = WorkloadRequest("ailing_workloads:Hangs", base=tests, timeout=3.0)
+    request = WorkloadRequest("support.ailing_workloads:Hangs", base=tests, timeout=3.0)
     end, found = run(executor, request, tmp_path)
     assert end.timed_out
     assert found.outcome is Outcome.ERROR

@@ -24,8 +24,8 @@ from aorta.core.point import Point
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
+from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
-from aorta.engine.session import Answer
 from aorta.search.bisection import Settings
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.interval import Interval

@@ -11,7 +11,7 @@ from aorta.bisect.package import Package, moving
 from aorta.core.exits import Exit
 from aorta.core.point import Purpose
 from aorta.engine.events import Reason
-from aorta.engine.session import Answer
+from aorta.engine.question import Answer
 from aorta.search.ends import EndsVerdict
 from aorta.search.interval import Interval
 from aorta.search.timeline import Change

@@ -22,8 +22,8 @@ from aorta.core.point import Point, Purpose
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.judge import Judges
+from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, write_atomically
-from aorta.engine.session import Answer
 from aorta.search import Search
 from aorta.search.bisection import Settings, TimelineBisection
 from aorta.search.ends import EndsVerdict

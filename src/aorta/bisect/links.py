@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aorta.core.names import slug
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 
 _NAME = 100
 

@@ -9,7 +9,7 @@ from aorta.bisect.findings import Findings, culprit_words
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.signature import normalise
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 
 _HEADLINES = {
     "found": "One change brings the failure",

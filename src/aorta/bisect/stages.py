@@ -12,13 +12,12 @@ from aorta.bisect.building import BuildFirst, Workshop
 from aorta.bisect.meaning import OneTrial
 from aorta.core.errors import UsageError
 from aorta.core.signature import Signature
-from aorta.engine.drive import Budget
 from aorta.engine.events import Listener, Reason
-from aorta.engine.experiment import Experiment
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judges, SameJudge
+from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import RunDir
-from aorta.engine.session import Answer, Question, Session
+from aorta.engine.session import Session
 from aorta.executors import Executor
 from aorta.search import Search
 

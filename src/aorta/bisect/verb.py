@@ -24,8 +24,8 @@ from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL
-from aorta.engine.drive import Budget
 from aorta.engine.events import Listener
+from aorta.engine.question import Budget
 from aorta.engine.rundir import PRIVATE, write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.belief import Weights

@@ -19,7 +19,7 @@ from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 from aorta.search.bisection import TimelineBisection
 from aorta.views.lines import PlainProgress
 

@@ -110,7 +110,7 @@ def _request(given: dict[str, Any]) -> "Request":
     from aorta.bisect.cache import default_cache
     from aorta.bisect.verb import Request
     from aorta.bisect.watching import a_line_a_trial, short, stderr_say
-    from aorta.engine.drive import Budget
+    from aorta.engine.question import Budget
     from aorta.views.pictures import BeliefPicture
 
     prefix, resume = _prefix(given)

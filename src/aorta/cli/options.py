@@ -209,7 +209,7 @@ def _whole_number(text: str) -> int:
 def executor_from(given: dict[str, Any]) -> "Executor":
     """The executor that the options of `running_trials` describe."""
     from aorta.core.trial import Resources
-    from aorta.executors.choosing import Wishes, open_executor
+    from aorta.executors.choosing import ExecutorOptions, open_executor
     from aorta.runtimes.devices import visible_devices
 
     resources = Resources(
@@ -223,8 +223,8 @@ def executor_from(given: dict[str, Any]) -> "Executor":
     )
     here = given["executor"] == "local"  # elsewhere the scheduler knows and hands out the devices
     devices = visible_devices(_devices_found()) if resources.gpus and here else []
-    wishes = Wishes(given["jobs"], resources, devices, given["ray_address"])
-    return open_executor(given["executor"], wishes)
+    options = ExecutorOptions(given["jobs"], resources, devices, given["ray_address"])
+    return open_executor(given["executor"], options)
 
 
 def _devices_found() -> list[str]:

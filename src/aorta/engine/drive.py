@@ -21,27 +21,14 @@ from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.experiment import Experiment
-from aorta.engine.journal import Journal
+from aorta.engine.journal import Journal, TrialRecord
 from aorta.engine.judge import Judge, Judges
-from aorta.engine.records import TrialRecord
+from aorta.engine.question import Budget, Experiment, Keep
 from aorta.engine.rundir import fresh_dir
 from aorta.executors import Executor
 from aorta.search import Search
 
 _HEARTBEAT = 0.5
-
-Keep = Callable[[TrialRecord, TrialEnd], None]
-"""Writes what a verb wants of a trial; called before the journal, so what the journal counts is always there."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a run may spend. A point is given up once its errors outnumber its evidence by more than `retries`."""
-
-    max_trials: int | None = None
-    max_seconds: float | None = None
-    retries: int = 2
 
 
 @dataclass

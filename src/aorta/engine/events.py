@@ -8,7 +8,7 @@ from pathlib import Path
 from aorta.core.exits import Exit
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 
 
 class Reason(StrEnum):

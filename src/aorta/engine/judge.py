@@ -2,13 +2,18 @@
 
 A judge sees counts and nothing else. It says what they amount to, or how many more trials the answer needs at least
 and could use at most; the engine runs no trial after a judge is sure. Errors are no evidence: the engine retries them.
+
+Where no k-of-n is given, the sequential judge measures how often the original fails, then chooses the number of
+trials itself. Every candidate is a test between "fails like what was accepted so far" and "does not fail". What happens
+next is a function of what was learned, in its order: replayed, it judges the same.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point
+from aorta.core.point import Point, Purpose
+from aorta.core.sprt import NOTHING, Calibration, Evidence, Sprt
 
 
 class Judge(Protocol):
@@ -83,3 +88,192 @@ class SameJudge:
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         """A fixed rule has nothing to learn."""
+
+
+@dataclass(frozen=True)
+class SequentialRules:
+    """The error rates. A wrong acceptance loses the bug, a wrong rejection only costs size: hence alpha << beta."""
+
+    false_rate: float = 0.0  # how often the oracle fires where the failure is absent; 0: it cannot
+    alpha: float = 0.002  # 0.2 wrong acceptances expected in a hundred candidates
+    beta: float = 0.1
+    recheck_beta: float = 0.002  # what minimality rests on is asked again with fresh trials
+    confirm_alpha: float = 1e-4
+    replay_beta: float = 1e-3  # a false alarm throws accepted work away
+    cap: int = 80
+    calibration: Calibration = field(default_factory=Calibration)
+
+
+_LEAST_FALSE_RATE = 0.005  # no oracle is trusted further than this when the answer is confirmed
+_CERTAIN = 0.99  # the rate assumed while every trial of the accepted points has failed
+_LEAST_RATE = 0.03  # rarer failures would need more trials than the cap allows
+_LEARN_ALPHA = 0.2  # the learned rate is the 80 % lower bound
+_DRIFT = 0.8  # a candidate must be able to fail this often, relative to the original
+_DRIFT_ALPHA = 0.05
+_DRIFTED = 4.0  # a confirmed answer is told apart from what fails this many times less often
+_DRIFTED_CANDIDATE = (
+    2.0  # after a setback candidates must do better than that, or they fail it again
+)
+_DRIFT_TEST_ALPHA = 0.02
+
+
+@dataclass(frozen=True)
+class SequentialJudge:
+    """Accepts when every test accepts; rejects when one rejects, at the cap, or when the rate has drifted down."""
+
+    tests: tuple[Sprt, ...]
+    cap: int
+    prior: Evidence = NOTHING
+    least_rate: float = 0.0
+
+    def verdict(self, tally: Tally) -> Verdict | None:
+        if tally.evidence == 0:
+            return None  # every question gets at least one trial of its own
+        fresh = Evidence.of(tally)
+        decision = self.decide(self.prior + fresh)
+        if decision is None and fresh.trials < self.cap:
+            return None
+        return Verdict(decision is True, tally, _said(fresh, self.prior, decision))
+
+    def decide(self, evidence: Evidence) -> bool | None:
+        decisions = {test.decide(evidence) for test in self.tests}
+        if False in decisions:
+            return False
+        if None in decisions:
+            return None
+        return evidence.high(_DRIFT_ALPHA) >= self.least_rate
+
+    def needs(self, tally: Tally) -> int:
+        if self.verdict(tally):
+            return 0
+        evidence, left = self.prior + Evidence.of(tally), self.at_most(tally)
+        for more in range(1, left):
+            all_hit, all_miss = Evidence(more, more), Evidence(0, more)
+            if self.decide(evidence + all_hit) is not None:
+                return more
+            if self.decide(evidence + all_miss) is not None:
+                return more
+        return left
+
+    def at_most(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else max(1, self.cap - tally.evidence)
+
+
+@dataclass(frozen=True)
+class CalibrationJudge:
+    """Runs the original until its rate is known well enough, or until it is plain that it does not fail."""
+
+    calibration: Calibration
+
+    def verdict(self, tally: Tally) -> Verdict | None:
+        evidence = Evidence.of(tally)
+        decision = self.calibration.decide(evidence)
+        return None if decision is None else Verdict(decision, tally, _said(evidence))
+
+    def needs(self, tally: Tally) -> int:
+        if self.verdict(tally):
+            return 0
+        evidence = Evidence.of(tally)
+        wanted = self.calibration.hits if evidence.misses else self.calibration.straight
+        return min(wanted - evidence.hits, self.at_most(tally))
+
+    def at_most(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else max(1, self.calibration.cap - tally.evidence)
+
+
+class SequentialJudges:
+    """Chooses the judge of each point from the evidence of all points before it."""
+
+    def __init__(self, rules: SequentialRules | None = None) -> None:
+        self.rules = rules or SequentialRules()
+        self._ledger: dict[str, Evidence] = {}
+        self._accepted: set[str] = set()
+        self._original: str | None = None
+        self._certain = False
+        self._setbacks = 0
+        self._unseen_misses = 0.0
+
+    def judge_for(self, point: Point) -> Judge:
+        rules = self.rules
+        if point.purpose is Purpose.CALIBRATE:
+            return CalibrationJudge(rules.calibration)
+        if point.purpose is Purpose.REPLAY:
+            return self._judge(self._tests(rules.alpha, rules.replay_beta))
+        if point.purpose is Purpose.CONFIRM:
+            strict = self._tests(rules.confirm_alpha, rules.replay_beta, _LEAST_FALSE_RATE)
+            return self._judge((*strict, self._drift_test(rules.replay_beta, _DRIFTED)))
+        if point.replica == 0:
+            return self._judge(self._candidate_tests(rules.beta))
+        prior = self._ledger.get(point.config_key, NOTHING)
+        return self._judge(self._candidate_tests(rules.recheck_beta), prior)
+
+    def learn(self, point: Point, verdict: Verdict) -> None:
+        key, fresh = point.config_key, Evidence.of(verdict.tally)
+        before = self._ledger.get(key, NOTHING)
+        self._ledger[key] = before + fresh
+        if point.purpose is Purpose.CALIBRATE:
+            self._original = key
+            self._certain = self.rules.calibration.is_certain(fresh)
+        if verdict.reproduces:
+            if point.purpose is Purpose.PROBE:
+                self._unseen_misses += self._misses_of_the_wrongly_rejected()
+            self._accepted.add(key)
+            if self._ledger[key].misses:
+                self._certain = False
+        elif verdict.reproduces is False and point.purpose in {Purpose.REPLAY, Purpose.CONFIRM}:
+            self._accepted.discard(key)
+            self._setbacks += 1
+            self._certain = False
+
+    @property
+    def rate(self) -> float:
+        """The rate at which what was accepted so far is known to fail at least."""
+        if self._certain:
+            return _CERTAIN
+        pooled = sum((self._ledger[key] for key in sorted(self._accepted)), NOTHING)
+        pooled += Evidence(0, round(self._unseen_misses))
+        return min(_CERTAIN, max(_LEAST_RATE, pooled.low(_LEARN_ALPHA)))
+
+    def _misses_of_the_wrongly_rejected(self) -> float:
+        """Per acceptance, the misses that went into candidates like it and were rejected by bad luck.
+
+        Accepted candidates alone look better than they are, which would make the test hastier, which would make them look
+        better still.
+        """
+        if self._certain:
+            return 0.0
+        beta = self.rules.beta
+        (test,) = self._tests(self.rules.alpha, beta)
+        return beta / (1 - beta) * test.reject_at / test.weight(Evidence(0, 1))
+
+    def _judge(self, tests: tuple[Sprt, ...], prior: Evidence = NOTHING) -> SequentialJudge:
+        return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
+
+    def _candidate_tests(self, beta: float) -> tuple[Sprt, ...]:
+        """Stricter after every setback; from the first one on, rarer failures no longer pass for the same one."""
+        alpha = self.rules.alpha / 10**self._setbacks
+        tests = self._tests(alpha, beta)
+        return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests
+
+    def _tests(self, alpha: float, beta: float, least_false_rate: float = 0.0) -> tuple[Sprt, ...]:
+        absent = max(self.rules.false_rate, least_false_rate)
+        return (Sprt(max(self.rate, 2 * absent), absent, alpha, beta),)
+
+    def _drift_test(self, beta: float, factor: float) -> Sprt:
+        """As often as the original, or far less often?"""
+        rate = min(self.rate, max(_LEAST_RATE, self._anchor().low(_LEARN_ALPHA)))
+        return Sprt(rate, rate / factor, _DRIFT_TEST_ALPHA, beta)
+
+    def _least_rate(self) -> float:
+        return _DRIFT * self._anchor().low(_LEARN_ALPHA)
+
+    def _anchor(self) -> Evidence:
+        """What is known of the original alone."""
+        return NOTHING if self._original is None else self._ledger[self._original]
+
+
+def _said(fresh: Evidence, prior: Evidence | None = None, decision: bool | None = True) -> str:
+    words = f"{fresh.hits} of {fresh.trials} reproduced"
+    if prior is not None and prior.trials:
+        words += f", after {prior.hits} of {prior.trials} before"
+    return words if decision is not None else f"{words}: undecided"

@@ -1,6 +1,7 @@
-"""Run directories: claimed atomically, written atomically, private state apart."""
+"""Run directories: claimed atomically, written atomically, locked by one process, private state apart."""
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,10 +12,12 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.engine.atomic import write_whole
+from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
 _MOST_OF_ONE_NAME = 10_000
+_TELLING = ("manifest.json", "result.json", "matrix.json", "optimize.json", "cycle_info.json")
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,11 @@ class RunDir:
     @property
     def private(self) -> Path:
         return self.path / PRIVATE
+
+    @property
+    def private_beside(self) -> str | None:
+        """Where the private state lies, seen from the run directory, if it lies outside of it."""
+        return str(self.private.readlink()) if self.private.is_symlink() else None
 
     @property
     def journal(self) -> Path:
@@ -46,8 +54,13 @@ class RunDir:
         return content if isinstance(content, dict) else {}
 
 
-def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: Any) -> RunDir:
-    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a directory."""
+def claim_run_dir(
+    parent: Path, verb: str, *, name: str | None = None, private_beside: bool = False, **facts: Any
+) -> RunDir:
+    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a directory.
+
+    With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run directory may be sent as it is.
+    """
     stamp = name or datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +69,7 @@ def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: 
             with suppress(FileExistsError):
                 path.mkdir()
                 run = RunDir(path)
-                run.private.mkdir()
+                _make_private(run, beside=private_beside)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 run.describe(verb=verb, created=created, aorta_version=__version__, **facts)
                 return run
@@ -69,10 +82,35 @@ def claim_run_dir(parent: Path, verb: str, *, name: str | None = None, **facts: 
     raise InfrastructureError("10000 runs of one name; clear some away", where=str(parent))
 
 
+def _make_private(run: RunDir, *, beside: bool) -> None:
+    if not beside:
+        run.private.mkdir()
+        return
+    place = Path(PRIVATE) / run.path.name
+    fresh_dir(run.path.parent / place)  # what is there belongs to a run that was deleted
+    run.private.symlink_to(Path("..") / place, target_is_directory=True)
+
+
+def is_output(folder: Path) -> bool:
+    """Whether a verb wrote this directory: a run, or a bundle that was unpacked."""
+    if os.path.lexists(folder / PRIVATE):
+        return True
+    for name in _TELLING:
+        with suppress(OSError), (folder / name).open("rb") as file:
+            if b'"schema": "aorta.' in file.read(256):
+                return True
+    return False
+
+
 def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:
     """The run directory to go on with: the one given, or the newest unfinished one of this output."""
     if given is not None:
         run = RunDir(given)
+        if run.private_beside and not run.private.is_dir():
+            raise ResumeError(
+                f"its private state is not at {run.private_beside}; move that along with the directory",
+                where=str(given),
+            )
         if not run.journal.is_file():
             raise ResumeError("this is no run directory: it has no journal", where=str(given))
         return run
@@ -114,3 +152,47 @@ def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:
     write_atomically(
         path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     )
+
+
+class RunLock:
+    """Held from `take` to `release`. The lock of a process that is certainly gone is taken over."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def take(self) -> "RunLock":
+        for _ in range(3):
+            try:
+                handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            except FileExistsError:
+                self._refuse_unless_stale()
+                continue
+            except OSError as wrong:
+                raise InfrastructureError(
+                    f"cannot lock the run directory: {wrong.strerror}", where=str(self.path)
+                ) from None
+            with os.fdopen(handle, "w") as file:
+                file.write(Owner.of_this_process().label)
+            return self
+        raise ResumeError("another process keeps taking this run directory", where=str(self.path))
+
+    def release(self) -> None:
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+
+    def _refuse_unless_stale(self) -> None:
+        try:
+            owner = Owner.from_label(self.path.read_text())
+        except FileNotFoundError:
+            return
+        if owner is not None and not owner.is_gone():
+            raise ResumeError(
+                f"process {owner.pid} on {owner.host} is running this already; "
+                "wait for it or stop it first, and if it is surely gone, remove this file",
+                where=str(self.path),
+            )
+        # Renaming first: of two processes that both see a stale lock, only one gets to remove it.
+        aside = self.path.with_name(f"{self.path.name}.stale.{os.getpid()}")
+        with suppress(FileNotFoundError):
+            self.path.rename(aside)
+            aside.unlink()

@@ -4,48 +4,16 @@ Every verb goes through here, so that resuming, locking and refusing a changed c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from aorta.core.signature import Signature
-from aorta.engine.drive import Budget, Engine, Keep
+from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Listener, Reason
-from aorta.engine.experiment import Experiment
 from aorta.engine.journal import Journal
-from aorta.engine.judge import Judges
-from aorta.engine.lock import RunLock
-from aorta.engine.records import TrialRecord
-from aorta.engine.rundir import RunDir, claim_run_dir, find_resumable
+from aorta.engine.question import Answer, Question
+from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors import Executor
 from aorta.runtimes import sweep
-from aorta.search import Search
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked: the search, how its points are judged and tried, and what makes it the same question."""
-
-    search: Search
-    judges: Judges
-    experiment: Experiment
-    fingerprint: Mapping[str, object]
-    budget: Budget = field(default_factory=Budget)
-    guard_signature: bool = True
-    expected: Signature | None = None  # of a failure that is known already
-    keep: Keep | None = None
-    private_trials: bool = (
-        False  # trial directories lie in the private state: nothing of them ships
-    )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """How the run ended, and every trial of it in order."""
-
-    ending: Ending
-    records: Sequence[TrialRecord]
-    expected: Signature | None
 
 
 class Session:
@@ -58,8 +26,17 @@ class Session:
         self._ending: Ending | None = None
 
     @classmethod
-    def fresh(cls, parent: Path, verb: str, *, name: str | None = None, **about: Any) -> "Session":
-        return cls(claim_run_dir(parent, verb, name=name, **about), resumed=False)
+    def fresh(
+        cls,
+        parent: Path,
+        verb: str,
+        *,
+        name: str | None = None,
+        private_beside: bool = False,
+        **about: Any,
+    ) -> "Session":
+        run = claim_run_dir(parent, verb, name=name, private_beside=private_beside, **about)
+        return cls(run, resumed=False)
 
     @classmethod
     def resuming(cls, output: Path, verb: str, given: Path | None = None) -> "Session":

@@ -1,6 +1,6 @@
 """Which executor a name stands for. Others can add theirs: the entry-point group is `aorta.executors`.
 
-An entry point is a callable that takes `Wishes` and returns an `Executor`.
+An entry point is a callable that takes `ExecutorOptions` and returns an `Executor`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ GROUP = "aorta.executors"
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ExecutorOptions:
     """What the user asked of an executor; each takes what it understands."""
 
     jobs: int | None = None  # None: as many as make sense there
@@ -24,44 +24,44 @@ class Wishes:
     address: str | None = None  # of a cluster
 
 
-def open_executor(name: str, wishes: Wishes) -> Executor:
+def open_executor(name: str, options: ExecutorOptions) -> Executor:
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name in points:
-        maker: Callable[[Wishes], Executor] = points[name].load()
+        maker: Callable[[ExecutorOptions], Executor] = points[name].load()
     elif name in _BUILT_IN:
         maker = _BUILT_IN[name]
     else:
         known = sorted({*_BUILT_IN, *points})
         raise UsageError(f"unknown executor {name!r}; expected one of: {', '.join(known)}")
-    return maker(wishes)
+    return maker(options)
 
 
-def _local(wishes: Wishes) -> Executor:
+def _local(options: ExecutorOptions) -> Executor:
     from aorta.executors.local import LocalExecutor
 
-    _refuse_what_one_machine_cannot_give(wishes.resources)
+    _refuse_what_one_machine_cannot_give(options.resources)
     return LocalExecutor(
-        wishes.jobs or 1, gpus_per_trial=wishes.resources.gpus, devices=wishes.devices
+        options.jobs or 1, gpus_per_trial=options.resources.gpus, devices=options.devices
     )
 
 
-def _slurm(wishes: Wishes) -> Executor:
+def _slurm(options: ExecutorOptions) -> Executor:
     from aorta.executors.cluster import ClusterExecutor
-    from aorta.executors.slurm import slurm_placement
+    from aorta.executors.slurm import slurm_scheduler
 
-    placement = slurm_placement(wishes.resources)
-    return ClusterExecutor(placement, jobs=wishes.jobs, resources=wishes.resources)
+    scheduler = slurm_scheduler(options.resources)
+    return ClusterExecutor(scheduler, jobs=options.jobs, resources=options.resources)
 
 
-def _ray(wishes: Wishes) -> Executor:
+def _ray(options: ExecutorOptions) -> Executor:
     from aorta.executors.cluster import ClusterExecutor
     from aorta.executors.ray import RayTasks
 
-    placement = RayTasks(wishes.address, wishes.resources)
-    return ClusterExecutor(placement, jobs=wishes.jobs, resources=wishes.resources)
+    scheduler = RayTasks(options.address, options.resources)
+    return ClusterExecutor(scheduler, jobs=options.jobs, resources=options.resources)
 
 
-_BUILT_IN: dict[str, Callable[[Wishes], Executor]] = {
+_BUILT_IN: dict[str, Callable[[ExecutorOptions], Executor]] = {
     "local": _local,
     "slurm": _slurm,
     "ray": _ray,

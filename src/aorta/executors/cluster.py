@@ -1,6 +1,6 @@
 """Trials on other machines, whatever scheduler places them there.
 
-The executor itself only hands trials over and takes their ends: the lines to the trials' keepers are held by a thread of
+The executor itself only hands trials over and takes their ends: the lines to the trials' supervisors are held by a thread of
 their own, so that a trial goes on while nobody waits for it.
 """
 
@@ -9,15 +9,15 @@ import time
 from dataclasses import replace
 
 from aorta.core.trial import Resources, TrialEnd, TrialSpec
-from aorta.executors.orders import GRACE_SECONDS, MAX_LOG_BYTES
-from aorta.executors.placement import Placement
+from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES
+from aorta.executors.scheduler import Scheduler
 from aorta.executors.switchboard import Limits, Switchboard
 
 
 class ClusterExecutor:
     def __init__(
         self,
-        placement: Placement,
+        scheduler: Scheduler,
         *,
         jobs: int | None = None,
         resources: Resources | None = None,
@@ -27,7 +27,7 @@ class ClusterExecutor:
         self._jobs = jobs
         self._resources = resources or Resources()
         self._running: set[str] = set()
-        self._switchboard = Switchboard(placement, Limits(grace, max_log_bytes))
+        self._switchboard = Switchboard(scheduler, Limits(grace, max_log_bytes))
         self._switchboard.start()
 
     @property

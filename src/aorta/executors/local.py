@@ -1,6 +1,6 @@
-"""Trials as processes on this machine, one keeper a slot.
+"""Trials as processes on this machine, one supervisor a slot.
 
-The executor speaks JSON lines with its keepers and turns their facts into `TrialEnd`. Keepers start when a slot is
+The executor speaks JSON lines with its supervisors and turns their facts into `TrialEnd`. Supervisors start when a slot is
 first needed and serve many trials, so a trial costs one message and one fork.
 """
 
@@ -20,20 +20,18 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.executors.orders import GRACE_SECONDS, MAX_LOG_BYTES, order_for, trial_end
+from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, order_for, trial_end
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
 
 _CLOSE_PATIENCE = 20.0
 _SOURCE = str(Path(__file__).parents[2])
-_KEEPER = (
-    f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.keeper import main; main()"
-)
+_SUPERVISOR = f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.supervisor import main; main()"
 
 
 @dataclass
 class _Slot:
-    """One keeper process, its socket, and the trial it is running."""
+    """One supervisor process, its socket, and the trial it is running."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
@@ -88,9 +86,9 @@ class LocalExecutor:
             )
         except OSError:
             slot.trial, slot.launch = trial, launch
-            self._keeper_died(slot)
+            self._supervisor_died(slot)
         else:
-            # Only now: an interrupt before this line leaves an idle slot, whose keeper ends with its socket.
+            # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends with its socket.
             slot.trial, slot.launch = trial, launch
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
@@ -114,7 +112,7 @@ class LocalExecutor:
                     slot.send({"op": "cancel"})
 
     def close(self) -> None:
-        """TERM, grace, KILL for what runs. Interrupted once more, the keepers are left to kill at once."""
+        """TERM, grace, KILL for what runs. Interrupted once more, the supervisors are left to kill at once."""
         try:
             for slot in self._slots:
                 if slot.trial is not None:
@@ -131,7 +129,7 @@ class LocalExecutor:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-s", "-c", _KEEPER, str(theirs.fileno())],
+                [sys.executable, "-S", "-E", "-s", "-c", _SUPERVISOR, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C on the terminal is for us alone
@@ -146,7 +144,7 @@ class LocalExecutor:
         self._free_devices.append(slot.devices)
         with suppress(KeyError):
             self._selector.unregister(slot.control)
-        slot.control.close()  # the keeper ends whatever it still holds, then itself
+        slot.control.close()  # the supervisor ends whatever it still holds, then itself
         try:
             slot.process.wait(_CLOSE_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -159,7 +157,7 @@ class LocalExecutor:
         except ConnectionError:
             data = b""
         if not data:
-            self._keeper_died(slot)
+            self._supervisor_died(slot)
             return
         slot.received += data
         if slot.received.endswith(b"\n") and slot.trial is not None and slot.launch is not None:
@@ -168,8 +166,8 @@ class LocalExecutor:
             slot.received.clear()
             slot.trial = slot.launch = None
 
-    def _keeper_died(self, slot: _Slot) -> None:
-        """Only `kill -9` of a keeper brings this about; its direct child died with it, the rest we find by name."""
+    def _supervisor_died(self, slot: _Slot) -> None:
+        """Only `kill -9` of a supervisor brings this about; its direct child died with it, the rest we find by name."""
         trial, launch = slot.trial, slot.launch
         self._close_slot(slot)
         if trial is None or launch is None:

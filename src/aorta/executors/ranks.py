@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aorta.core.trial import RuntimeKind, TrialSpec
-from aorta.executors import tree
+from aorta.executors import process_tree
 from aorta.runtimes import Launch
 
 _SOURCE = str(Path(__file__).parents[2])
@@ -48,7 +48,7 @@ def main() -> None:
     """One rank: run the command, copy its output to the rank's own logs, leave no process behind."""
     directory = Path(os.environ["AORTA_TRIAL_DIR"])
     name = f"rank_{os.environ.get('SLURM_PROCID', '0')}"
-    tree.adopt_orphans()
+    process_tree.adopt_orphans()
     wanted = [True]
     signal.signal(signal.SIGTERM, lambda *_: wanted.clear())
     pipes = {"out": os.pipe(), "err": os.pipe()}
@@ -57,7 +57,7 @@ def main() -> None:
         (directory / f"{name}.err").open("wb", 0) as err,
     ):
         try:
-            pid = tree.start(
+            pid = process_tree.start(
                 sys.argv[1:], os.environ, str(Path.cwd()), pipes["out"][1], pipes["err"][1]
             )
         except OSError as wrong:
@@ -66,7 +66,7 @@ def main() -> None:
             os.close(write_end)
         targets = {pipes["out"][0]: (1, out.fileno()), pipes["err"][0]: (2, err.fileno())}
         status = _copy_until_end(pid, targets, wanted)
-        tree.end_all(_GRACE)
+        process_tree.end_all(_GRACE)
     _end_as(status)
 
 
@@ -84,7 +84,7 @@ def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[
                 with suppress(OSError):  # a full disk or a closed srun must not end the copying
                     _write_all(target, data)
         if status is None:
-            status = tree.reap().get(pid)
+            status = process_tree.reap().get(pid)
         elif not ready:
             return status
     return int(signal.SIGTERM)

@@ -19,8 +19,8 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialSpec
-from aorta.executors.outpost import NODE_VARIABLE, PARENT_VARIABLE, TICKET_VARIABLE
-from aorta.executors.placement import Batch, fitting
+from aorta.executors.scheduler import Batch, fitting
+from aorta.executors.worker import NODE_VARIABLE, PARENT_VARIABLE, TICKET_VARIABLE
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0

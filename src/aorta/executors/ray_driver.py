@@ -23,7 +23,7 @@ from typing import Any
 import ray
 
 _PACKAGE = Path(__file__).parents[1]
-_NEEDED = ("core", "executors", "runtimes")  # what an outpost imports: standard library only
+_NEEDED = ("core", "executors", "runtimes")  # what an worker imports: standard library only
 _untyped: Any = ray  # for those of its functions that carry no types
 _NODES_EVERY = 1.0
 _TICK = 0.2
@@ -32,7 +32,7 @@ _TICK = 0.2
 def hold_place(
     archive: bytes, digest: str, variables: Mapping[str, str], names: Mapping[str, str]
 ) -> str:
-    """On a worker: become the parent of an outpost, from an archive of Aorta's own source, until it ends."""
+    """On a worker: become the parent of an worker, from an archive of Aorta's own source, until it ends."""
     private = Path(tempfile.gettempdir()) / f"aorta-{os.getuid()}"
     private.mkdir(mode=0o700, exist_ok=True)
     about = private.lstat()
@@ -50,11 +50,11 @@ def hold_place(
             shutil.rmtree(unfinished)
     program = (
         f"import sys; sys.path.insert(0, {str(source)!r}); "
-        "from aorta.executors.outpost import main; main()"
+        "from aorta.executors.worker import main; main()"
     )
     node = ray.get_runtime_context().get_node_id()
     mine = {**variables, names["node"]: node, names["parent"]: str(os.getpid())}
-    outpost = subprocess.Popen(
+    worker = subprocess.Popen(
         [sys.executable, "-S", "-E", "-s", "-c", program],
         env={**os.environ, **mine},
         stdin=subprocess.DEVNULL,
@@ -62,11 +62,11 @@ def hold_place(
         stderr=subprocess.PIPE,
     )
     try:
-        said = outpost.communicate()[1]
+        said = worker.communicate()[1]
     finally:
-        if outpost.poll() is None:
-            outpost.terminate()
-            outpost.wait(60)
+        if worker.poll() is None:
+            worker.terminate()
+            worker.wait(60)
     return bytes(said[-300:]).decode("utf-8", "replace").strip()
 
 
@@ -139,7 +139,7 @@ class Driver:
 
 
 def _why(task: Any) -> str:
-    """Why a task that is over gives no more: its outpost's last words, or what Ray says of it."""
+    """Why a task that is over gives no more: its worker's last words, or what Ray says of it."""
     try:
         said = ray.get(task)
     except ray.exceptions.TaskCancelledError:

@@ -2,7 +2,7 @@
 
 The working directory, the trial's directory and this installation must lie on a file system that the nodes share, as is
 usual with Slurm; a node that cannot see them loses the trial and says so. Slurm's own commands are used as they are:
-submitit sends pickled functions and polls files for their results, and a trial needs a keeper that can be told to stop.
+submitit sends pickled functions and polls files for their results, and a trial needs a supervisor that can be told to stop.
 """
 
 import math
@@ -19,9 +19,8 @@ from pathlib import Path
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.outpost import PARENT_VARIABLE, TICKET_VARIABLE
-from aorta.executors.placement import Batch, address_towards, fitting, outpost_argv
-from aorta.executors.silence import Silence
+from aorta.executors.scheduler import Batch, address_towards, fitting, worker_argv
+from aorta.executors.worker import PARENT_VARIABLE, TICKET_VARIABLE
 
 _LOOK_EVERY = 2.0
 _LOOK_SHARE = 20  # a question that takes a second is asked every 20 s at most
@@ -58,7 +57,7 @@ class _Slurm:
             self._avoided.append(node)
 
     def _log_of(self, ticket: str) -> str:
-        """What the scheduler or the outpost said before there was a line."""
+        """What the scheduler or the worker said before there was a line."""
         path = self._logs.get(ticket)
         with suppress(OSError):
             if path is not None and (said := path.read_text(errors="replace").strip()):
@@ -95,7 +94,7 @@ class SlurmJobs(_Slurm):
         self._unsent: list[_Array] = []
         self._unwanted: list[str] = []  # tasks
         self._looked_at = self._look_cost = 0.0
-        self._silence = Silence()
+        self._outage = slurm.Outage()
         self._slots, self._counted_at = 1, -math.inf
         self._check_that_it_can_ever_run()
         # Ends with us, be it by kill -9, and takes what is queued out of the queue.
@@ -109,12 +108,12 @@ class SlurmJobs(_Slurm):
 
     def slots(self) -> int:
         now = time.monotonic()
-        if now - self._counted_at > _SLOTS_EVERY and self._silence.may_be_broken:
+        if now - self._counted_at > _SLOTS_EVERY and self._outage.may_be_broken:
             self._counted_at = now
             try:
                 self._slots = max(1, fitting(self._places(), self._resources))
             except InfrastructureError as wrong:  # what was true may still be
-                self._silence.goes_on(now, wrong)
+                self._outage.goes_on(now, wrong)
         return self._slots
 
     def submit(self, batch: Batch, variables: Mapping[str, str]) -> None:
@@ -126,15 +125,15 @@ class SlurmJobs(_Slurm):
 
     def _send(self) -> None:
         """Submit what is not yet; a controller that is silent gets it as soon as it speaks again."""
-        while self._unsent and self._silence.may_be_broken:
+        while self._unsent and self._outage.may_be_broken:
             array, began = self._unsent[0], time.monotonic()
             try:
                 job = self._job_of(array)
             except slurm.ControllerSilentError as wrong:
                 array.may_be_submitted = True
-                self._silence.goes_on(began, wrong)
+                self._outage.goes_on(began, wrong)
                 return
-            self._silence.is_over()
+            self._outage.is_over()
             del self._unsent[0]
             for index in array.indexes:
                 ticket, task = array.batch.ticket(index), f"{job}_{index - array.indexes[0]}"
@@ -170,7 +169,7 @@ class SlurmJobs(_Slurm):
         self._cancel_unwanted()
 
     def _cancel_unwanted(self) -> None:
-        if not self._unwanted or not self._silence.may_be_broken:
+        if not self._unwanted or not self._outage.may_be_broken:
             return
         tasks, self._unwanted = self._unwanted, []
         # One that is over already cannot be cancelled, and one that still starts is sent away at our door.
@@ -212,16 +211,16 @@ class SlurmJobs(_Slurm):
 
     def _states(self, tasks: set[str]) -> Mapping[str, slurm.JobState] | None:
         """None while the controller is silent."""
-        if not self._silence.may_be_broken:
+        if not self._outage.may_be_broken:
             return None
         began = time.monotonic()
         accounting = not self._configuration.get("AccountingStorageType", "").endswith("/none")
         try:
             states = slurm.states_of(tasks, accounting=accounting)
         except InfrastructureError as wrong:
-            self._silence.goes_on(began, wrong)
+            self._outage.goes_on(began, wrong)
             return None
-        self._silence.is_over()
+        self._outage.is_over()
         self._looked_at = time.monotonic()
         self._look_cost = self._looked_at - began
         return states
@@ -289,7 +288,7 @@ class SlurmSteps(_Slurm):
             fate = {} if outer else {PARENT_VARIABLE: str(os.getpid())}
             with self._logs[ticket].open("wb") as log:
                 self._running[ticket] = subprocess.Popen(
-                    [*outer, *outpost_argv()],
+                    [*outer, *worker_argv()],
                     env={**os.environ, **variables, TICKET_VARIABLE: ticket, **fate},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -333,7 +332,7 @@ class SlurmSteps(_Slurm):
         self._running.clear()
 
 
-def slurm_placement(resources: Resources) -> SlurmJobs | SlurmSteps:
+def slurm_scheduler(resources: Resources) -> SlurmJobs | SlurmSteps:
     return SlurmSteps(resources) if slurm.current_allocation() else SlurmJobs(resources)
 
 
@@ -370,12 +369,10 @@ def _step_of(resources: Resources) -> list[str]:
 
 
 def _script(key: str, first: int, variables: Mapping[str, str]) -> str:
-    """Becomes the outpost. The secret stands in the script, which Slurm shows to its owner alone."""
+    """Becomes the worker. The secret stands in the script, which Slurm shows to its owner alone."""
     set_variables = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     ticket = f'export {TICKET_VARIABLE}="{key}.$(({first} + SLURM_ARRAY_TASK_ID))"'
-    return "\n".join(
-        ["#!/bin/sh", *set_variables, ticket, f"exec {shlex.join(outpost_argv())}", ""]
-    )
+    return "\n".join(["#!/bin/sh", *set_variables, ticket, f"exec {shlex.join(worker_argv())}", ""])
 
 
 def _without_placeholders(path: Path) -> str:

@@ -1,6 +1,6 @@
 """One output stream of a trial: kept on disk, bounded everywhere, and searched while it is written.
 
-Standard library only, because it runs inside the keeper. A match may span up to `OVERLAP` bytes. A match that touches
+Standard library only, because it runs inside the supervisor. A match may span up to `OVERLAP` bytes. A match that touches
 the end of what was read so far is held back until more arrives, the stream ends or falls quiet: `loss=1$` must not
 fire on the first half of `loss=12`.
 """

@@ -1,6 +1,6 @@
-"""The switchboard: one thread that holds the lines to all keepers of a cluster executor.
+"""The switchboard: one thread that holds the lines to all supervisors of a cluster executor.
 
-A trial waits as a ticket. The scheduler starts an outpost for it somewhere; the outpost dials home, shows its ticket and
+A trial waits as a ticket. The scheduler starts an worker for it somewhere; the worker dials home, shows its ticket and
 gets the trial, and from then on early stop, cancel, logs and the end go over that line. The scheduler is asked only what
 no line can tell: why a ticket never showed up, and why a line broke.
 """
@@ -21,11 +21,10 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, StreamEnd, TrialEnd, TrialSpec
-from aorta.executors.outpost import LINE_VARIABLE
-from aorta.executors.packs import pack_trial_directory, pack_working_directory, unpack
-from aorta.executors.placement import Batch, Placement
-from aorta.executors.wire import Line
-from aorta.executors.wired import end_from_wire, trial_to_wire
+from aorta.executors.channel import Line, pack_trial_directory, pack_working_directory, unpack
+from aorta.executors.messages import end_from_json, trial_to_json
+from aorta.executors.scheduler import Batch, Scheduler
+from aorta.executors.worker import CHANNEL_VARIABLE
 
 _TOGETHER = 0.02  # trials started within this time are asked for together
 _LOOK_EVERY = 0.5
@@ -57,11 +56,11 @@ class _Held:
 class Switchboard(threading.Thread):
     """Everything but the three public methods runs on its own thread, so nothing here needs a lock."""
 
-    def __init__(self, placement: Placement, limits: Limits) -> None:
+    def __init__(self, scheduler: Scheduler, limits: Limits) -> None:
         super().__init__(name="aorta-switchboard", daemon=True)
         self.ends: queue.SimpleQueue[TrialEnd | BaseException] = queue.SimpleQueue()
-        self.slots = placement.slots()
-        self._placement = placement
+        self.slots = scheduler.slots()
+        self._scheduler = scheduler
         self._limits = limits
         self._secret = secrets.token_hex(32)
         self._commands: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -75,11 +74,11 @@ class Switchboard(threading.Thread):
         self._closing: float | None = None  # when to stop waiting for the last ends
         self._wake, self._waker = os.pipe()
         self._selector = selectors.DefaultSelector()
-        self._listener = _listening(placement.ports())
+        self._listener = _listening(scheduler.ports())
         self._selector.register(self._wake, selectors.EVENT_READ, self._heed_commands)
         self._selector.register(self._listener, selectors.EVENT_READ, self._welcome)
-        if placement.channel is not None:
-            self._selector.register(placement.channel, selectors.EVENT_READ, self._look)
+        if scheduler.channel is not None:
+            self._selector.register(scheduler.channel, selectors.EVENT_READ, self._look)
 
     # -- what other threads may call ---------------------------------------------------------------
 
@@ -115,7 +114,7 @@ class Switchboard(threading.Thread):
                     self._look()
                 if self._withdrawn:
                     tickets, self._withdrawn = self._withdrawn, []
-                    self._placement.withdraw(tickets)
+                    self._scheduler.withdraw(tickets)
         except BaseException as wrong:  # noqa: BLE001 - raised again where somebody waits for a trial
             self.ends.put(wrong)
         finally:
@@ -133,8 +132,8 @@ class Switchboard(threading.Thread):
         for held in (*self._queued, *self._held.values()):
             held.marker.unlink(missing_ok=True)
         for line in (*self._strangers, *(held.line for held in self._held.values() if held.line)):
-            line.close()  # its keeper ends whatever it still holds, then itself
-        self._placement.close()
+            line.close()  # its supervisor ends whatever it still holds, then itself
+        self._scheduler.close()
         self._selector.close()
         self._listener.close()
         waker, self._waker = self._waker, -1
@@ -178,11 +177,11 @@ class Switchboard(threading.Thread):
             for index, held in enumerate(group):
                 held.ticket = batch.ticket(index)
                 self._held[held.ticket] = held
-            self._placement.submit(batch, {LINE_VARIABLE: self._invitation()})
+            self._scheduler.submit(batch, {CHANNEL_VARIABLE: self._invitation()})
 
     def _invitation(self) -> str:
         port = self._listener.getsockname()[1]
-        addresses = [(host, port) for host in self._placement.addresses()]
+        addresses = [(host, port) for host in self._scheduler.addresses()]
         return json.dumps({"addresses": addresses, "secret": self._secret})
 
     # -- lines -------------------------------------------------------------------------------------
@@ -218,10 +217,10 @@ class Switchboard(threading.Thread):
         line.send(
             {
                 "op": "run",
-                "trial": trial_to_wire(held.trial),
+                "trial": trial_to_json(held.trial),
                 "marker": held.marker.name,
-                "ships": self._placement.ships,
-                "srun": self._placement.srun(held.trial),
+                "ships": self._scheduler.ships,
+                "srun": self._scheduler.srun(held.trial),
                 "grace": self._limits.grace,
                 "max_log_bytes": self._limits.max_log_bytes,
             }
@@ -243,9 +242,9 @@ class Switchboard(threading.Thread):
                     unpack(message["pack"], directory)
                 for name in ("stdout.log", "stderr.log"):  # a silent trial has empty logs, not none
                     (directory / name).touch()
-                end = end_from_wire(message["end"], held.trial)
+                end = end_from_json(message["end"], held.trial)
                 if end.lost:
-                    self._placement.avoid(held.node)
+                    self._scheduler.avoid(held.node)
                 self._end(held, replace(end, cancelled=held.cancelled))
 
     def _ship(self, held: _Held) -> None:
@@ -280,15 +279,15 @@ class Switchboard(threading.Thread):
 
     def _look(self) -> None:
         now = self._looked_at = time.monotonic()
-        self.slots = self._placement.slots()
+        self.slots = self._scheduler.slots()
         for line in [one for one in self._strangers if now - one.opened > _STRANGER_SECONDS]:
             self._hang_up(line)
         doubtful = [ticket for ticket, held in self._held.items() if held.broke_at is not None]
-        found = dict(self._placement.look(list(self._held), doubtful))
+        found = dict(self._scheduler.look(list(self._held), doubtful))
         for ticket in doubtful:
             broke_at = self._held[ticket].broke_at
             if broke_at is not None and now - broke_at > _EXPLANATION_SECONDS:
-                found.setdefault(ticket, "the line to its keeper broke")
+                found.setdefault(ticket, "the line to its supervisor broke")
         for ticket, why in found.items():
             held = self._held[ticket]
             if (
@@ -300,7 +299,7 @@ class Switchboard(threading.Thread):
                 self._hang_up(held.line)
             where = f" (on {held.node})" if held.node else ""
             if held.node:
-                self._placement.avoid(held.node)
+                self._scheduler.avoid(held.node)
             self._end(held, _end(held, lost=f"{why}{where}"))
 
     def _end(self, held: _Held, end: TrialEnd) -> None:

@@ -60,7 +60,7 @@ def patience_with(given: float | None, oracle: Deciding) -> Patience:
 
 @dataclass(frozen=True)
 class ReductionExperiment:
-    """Implements `engine.experiment.Experiment`."""
+    """Implements `engine.question.Experiment`."""
 
     base: WorkloadExperiment
     materials: Sequence[Material]

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from aorta.engine.rundir import is_output
+
 MOST_FILES_SEEN = 20_000
 MOST_BYTES_TAKEN = 32 << 20
 _MOST_TEXT = 1 << 20
-_SKIPPED = frozenset({"__pycache__", "node_modules", "venv", ".git"})
+_SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "site-packages"})
+_VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _PACKAGE = "__init__.py"
 _WORD = re.compile(r"[\w.+\-/]+")
 
@@ -44,7 +47,7 @@ def needed_files(
     if globs is not None:
         names = [name for name in files if any(fnmatchcase(name, glob) for glob in globs)]
     else:
-        names = _named(root, files, " ".join(command))
+        names = _named(root, files, " ".join(command).replace(f"{root}/", ""))
     if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
         return None
     return WorkloadFiles(root, tuple(sorted(names)))
@@ -58,9 +61,7 @@ def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _SKIPPED
-            and not name.startswith(".")
-            and (here / name).resolve() not in left_out
+            if not _is_no_workload(here / name) and (here / name).resolve() not in left_out
         )
         for name in sorted(names):
             path = here / name
@@ -69,6 +70,24 @@ def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
                 return
             if path.is_file() and path.resolve() not in left_out:
                 yield str(path.relative_to(root)), path.stat().st_size
+
+
+def _is_no_workload(folder: Path) -> bool:
+    """Hidden folders (repositories, caches), virtual environments, and whatever a verb of ours wrote."""
+    if folder.name in _SKIPPED or folder.name.startswith("."):
+        return True
+    return any((folder / name).exists() for name in _VIRTUAL_ENVIRONMENT) or is_output(folder)
+
+
+def with_files(
+    files: WorkloadFiles, more: Sequence[str], apart: Sequence[Path]
+) -> WorkloadFiles | None:
+    """The same with more files of the same folder; None where that adds none, or too much."""
+    allowed = dict(_walk(files.root, apart))
+    names = sorted({*files.names, *(name for name in more if name in allowed)})
+    if len(names) == len(files.names) or sum(allowed[n] for n in names) > MOST_BYTES_TAKEN:
+        return None
+    return WorkloadFiles(files.root, tuple(names))
 
 
 def _named(root: Path, files: dict[str, int], command: str) -> list[str]:
@@ -93,6 +112,7 @@ def _names_of(files: dict[str, int]) -> dict[str, list[str]]:
         if name.endswith(".py") and name != _PACKAGE:
             module = name.removesuffix(f"/{_PACKAGE}").removesuffix(".py").replace("/", ".")
             words |= {module, module.rsplit(".", 1)[-1]}
+            words |= {module.removesuffix(".__main__")}  # `python -m package`
         for word in words:
             found.setdefault(word, []).append(name)
     return found

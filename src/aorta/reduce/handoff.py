@@ -9,6 +9,7 @@ from aorta.core.oracle import ExitCodeOracle, Oracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
 from aorta.reduce.plan import NO_MITIGATION, ReducePlan
+from aorta.reduce.portable import secret_variables
 from aorta.workloads.ranks import ANY_RANK
 
 RECIPE_TRIALS = 3
@@ -22,7 +23,10 @@ def spec_document(
     placed: Mapping[str, str | Path],
     folder: Path,
 ) -> dict[str, Any]:
-    """The spec with its final values. An axis that has nothing left to give becomes a plain variable."""
+    """The spec with its final values. An axis that has nothing left to give becomes a plain variable.
+
+    A secret of `extra_env` is left to whoever runs it.
+    """
     document = {key: value for key, value in plan.spec.document.items() if key != "scrub"}
     workload = dict(document.get("workload", {}))
     if plan.is_command:
@@ -36,8 +40,11 @@ def spec_document(
             fixed.update({name: str(value) for name, value in placed.items() if name == axis.name})
         else:
             axes.append({**written, **final})
-    around = {**document.get("extra_env", {}), **fixed}
+    given = secret_variables(dict(document.get("extra_env", {})))
+    kept = {k: v for k, v in document.get("extra_env", {}).items() if k not in given}
+    around = {**kept, **fixed}
     document |= {"workload": workload, "axes": axes}
+    document.pop("extra_env", None)
     return {**document, "extra_env": around} if around else document
 
 

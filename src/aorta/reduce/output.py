@@ -2,28 +2,38 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
-from aorta.engine.records import TrialRecord
-from aorta.engine.rundir import RunDir, fresh_dir, write_atomically
+from aorta.engine.journal import TrialRecord
+from aorta.engine.rundir import PRIVATE, RunDir, fresh_dir, write_atomically
 from aorta.reduce.disk import writing
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport
 from aorta.reduce.ship import ship_text, unfinished_ship
-from aorta.reduce.shrunken import ENV, Reproducer
-from aorta.scrub.files import is_text, learn_file, scrub_file
+from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
+from aorta.scrub.files import scrub_bytes
 from aorta.scrub.scrubber import Scrubber
+from aorta.scrub.structure import scrub_document
 from aorta.version import __version__
 from aorta.workloads.ranks import RANK_LOGS, rank_logs
 
 TRACE = "reduction_trace.jsonl"
 SHIP = "SHIP.md"
 RESULT = "result.json"
+SHRUNKEN = "shrunken"
 _MOST_LOG = 16 << 20  # of each stream, the end
+
+
+@dataclass
+class Scrubbing:
+    """What scrubbing did to the files that ship: replacements by file, and the files it could not clean."""
+
+    changed: dict[str, int] = field(default_factory=dict)
+    withheld: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -33,8 +43,6 @@ class Output:
     run: RunDir
     plan: ReducePlan
     scrubber: Scrubber
-    changed: dict[str, int] = field(default_factory=dict)
-    withheld: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, run: RunDir, plan: ReducePlan) -> "Output":
@@ -42,15 +50,30 @@ class Output:
 
     def begin(self) -> None:
         """What a killed run leaves: its spec, and a SHIP.md that says there is nothing to ship."""
-        self._write("spec.yaml", self._spec_text().encode())
-        self._write(SHIP, unfinished_ship(str(self.run.path)).encode())
+        done = Scrubbing()
+        self._write("spec.yaml", self._spec_text().encode(), done)
+        self._write(SHIP, unfinished_ship(str(self.run.path)).encode(), done)
         write_atomically(self.run.path / TRACE, b"")
 
     def append_to_trace(self, line: Mapping[str, Any]) -> None:
-        scrubbed = scrub_file(self.scrubber, TRACE, _json_line(line)).data
         place = self.run.path / TRACE
         with writing(place), place.open("ab") as file:
-            file.write(scrubbed)
+            file.write(_json_line(self._scrubbed(line)[0]))
+
+    def lay_out(self, reproducer: Reproducer, folder: Path) -> Scrubbing:
+        """The reproducer as it ships: every file scrubbed, those that cannot be left out, no empty folder."""
+        done = Scrubbing()
+        reproducer.lay_out(folder)
+        with writing(folder):
+            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+                name = f"{SHRUNKEN}/{path.relative_to(folder).as_posix()}"
+                data, mode = path.read_bytes(), path.stat().st_mode
+                path.unlink()
+                self._put(folder.parent, folder.name, name, data, mode, done)
+            for path in sorted(folder.rglob("*"), reverse=True):
+                if path.is_dir() and not any(path.iterdir()):
+                    path.rmdir()
+        return done
 
     def finish(
         self,
@@ -60,29 +83,33 @@ class Output:
         env: Mapping[str, Any],
     ) -> None:
         """Everything that ships, from scratch; then the list of it."""
-        files = {
-            "spec.yaml": self._spec_text().encode(),
-            TRACE: b"".join(map(_json_line, trace)),
-            **self._logs(report),
-        }
+        staged = fresh_dir(self.run.private / "shipping" / SHRUNKEN)
+        done, needed = Scrubbing(), list[str]()
         if reproducer is not None:
-            files |= self._reproducer(reproducer, env)
-        for name, data in files.items():
-            if is_text(data):
-                learn_file(self.scrubber, name, data)
+            done = self.lay_out(reproducer, staged)
+            write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
+            needed = reproducer.still_needed((staged / SCRIPT).read_text("utf-8", "replace"))
         self._clear()
-        written = [self._write(name, data) for name, data in files.items()]
+        if reproducer is not None:
+            staged.rename(self.run.path / SHRUNKEN)
+        shutil.rmtree(staged.parent)
+        self._write("spec.yaml", self._spec_text().encode(), done)
+        self._write_document(TRACE, [*trace], done, lines=True)
+        for name, data in self._logs(report).items():
+            self._write(name, data, done)
         result = {"schema": SCHEMA, "aorta_version": __version__, **report.to_json()}
-        written.append(self._write(RESULT, _json_text(result)))
+        self._write_document(RESULT, [result], done, lines=False)
         ship = ship_text(
             report,
-            sorted(filter(None, written)),
-            changed=self.changed,
-            withheld=self.withheld,
+            sorted(self._written()),
+            changed=done.changed,
+            withheld=done.withheld,
             patterns=len(self.plan.scrub),
-            cwd=str(self.plan.base.subject.cwd),
+            needed=needed,
+            secrets=sorted(reproducer.secrets) if reproducer else (),
+            private=self.run.private_beside,
         )
-        self._write(SHIP, ship.encode())
+        self._write(SHIP, ship.encode(), done)
 
     def _spec_text(self) -> str:
         """As it was written; without the patterns themselves, which name what must not be named."""
@@ -92,45 +119,51 @@ class Output:
             return source.read_text("utf-8-sig")
         return dump_yaml({key: value for key, value in document.items() if key != "scrub"})
 
-    def _reproducer(self, reproducer: Reproducer, env: Mapping[str, Any]) -> dict[str, bytes]:
-        scratch = fresh_dir(self.run.private / "shrunken")
-        reproducer.lay_out(scratch)
-        write_atomically(scratch / ENV, _json_text(env))
-        found = {
-            f"shrunken/{path.relative_to(scratch)}": path.read_bytes()
-            for path in sorted(scratch.rglob("*"))
-            if path.is_file()
-        }
-        shutil.rmtree(scratch)
-        return found
-
     def _logs(self, report: ReduceReport) -> dict[str, bytes]:
         """The output of the failing run that the answer rests on; where nothing failed, of the last run."""
         record = report.last_failing(report.reduction.best) or next(reversed(report.records), None)
         return {} if record is None else _log_files(self.run.private, record)
 
+    def _written(self) -> Iterator[str]:
+        for path in self.run.path.rglob("*"):
+            name = path.relative_to(self.run.path).as_posix()
+            if path.is_file() and name != SHIP and not name.startswith(f"{PRIVATE}/"):
+                yield name
+
     def _clear(self) -> None:
         """A resumed run may end in other files than the partial result before it."""
-        for folder in ("shrunken", "logs"):
+        for folder in (SHRUNKEN, "logs"):
             shutil.rmtree(self.run.path / folder, ignore_errors=True)
-        self.changed.clear()
-        self.withheld.clear()
 
-    def _write(self, name: str, data: bytes) -> str | None:
-        """The file under its scrubbed name, which is returned; None where it may not be written at all."""
+    def _scrubbed(self, document: Any) -> tuple[Any, int]:
+        clean, spans = scrub_document(self.scrubber, document)
+        return clean, len(spans)
+
+    def _write_document(
+        self, name: str, documents: Sequence[Any], done: Scrubbing, *, lines: bool
+    ) -> None:
+        clean = [self._scrubbed(document) for document in documents]
+        done.changed[name] = sum(count for _, count in clean)
+        as_bytes = _json_line if lines else _json_text
+        write_atomically(self.run.path / name, b"".join(as_bytes(part) for part, _ in clean))
+
+    def _write(self, name: str, data: bytes, done: Scrubbing) -> None:
+        with writing(self.run.path / name):
+            self._put(self.run.path, "", name, data, 0o644, done)
+
+    def _put(
+        self, root: Path, instead: str, name: str, data: bytes, mode: int, done: Scrubbing
+    ) -> None:
+        """The file under its scrubbed name; not at all where it matches and cannot be cleaned."""
         place = self.scrubber.file_name(name)
-        if is_text(data):
-            scrubbed = scrub_file(self.scrubber, name, data)
-            self.changed[place] = len(scrubbed.spans)
-            data = scrubbed.data
-        elif self.scrubber.text(data.decode("latin-1")).spans:
-            self.withheld.append(place)
-            return None
-        path = self.run.path / place
-        write_atomically(path, data)
-        if place.endswith(".sh"):
-            path.chmod(0o755)
-        return place
+        clean = scrub_bytes(self.scrubber, name, data)
+        if clean is None:
+            done.withheld.append(place)
+            return
+        done.changed[place] = len(clean.spans)
+        path = root / (place.replace(SHRUNKEN, instead, 1) if instead else place)
+        write_atomically(path, clean.data)
+        path.chmod(mode & 0o777)
 
 
 def _log_files(private: Path, record: TrialRecord) -> dict[str, bytes]:

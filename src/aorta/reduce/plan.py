@@ -10,13 +10,13 @@ from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
-from aorta.engine.drive import Budget
-from aorta.engine.judge import Judge, Judges, KOfN
-from aorta.engine.sequential import SequentialJudges
+from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
+from aorta.engine.question import Budget
 from aorta.reduce.experiment import ReductionExperiment, patience_with
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.observing import GatedOracle
+from aorta.reduce.portable import secret_variables
 from aorta.reduce.spec import SpecFile, read_spec
 from aorta.registry.environments import get_environment
 from aorta.registry.mitigations import get_mitigation
@@ -104,7 +104,9 @@ class ReducePlan:
         return ReductionExperiment(self.base, self.materials, oracle, patience)
 
     def scrubber(self) -> Scrubber:
-        return Scrubber(Rules(patterns=self.scrub, detect=False))
+        """The user's patterns, and the values of secrets among the variables, which no file may hold."""
+        values = tuple(secret_variables(dict(self.base.env)).values())
+        return Scrubber(Rules(patterns=self.scrub, values=values, detect=False))
 
     @property
     def fingerprint(self) -> Mapping[str, object]:

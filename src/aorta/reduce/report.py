@@ -12,7 +12,7 @@ from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Value
 from aorta.core.signature import Signature
 from aorta.engine.events import Ending, Reason
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 from aorta.reduce.trace import items_of
 from aorta.search.reduction import AxisFacts, Reduction, Status
 
@@ -33,6 +33,7 @@ class Shipped:
     reproduces: bool | None = None
     tally: Tally = field(default_factory=Tally)
     files: Sequence[str] = ()
+    why: str = ""  # of the last trial that did not fail the same way
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class ReduceReport:
             record
             for record in self.records
             if record.point.config_key == point.config_key
-            and record.point.replica != COPY_REPLICA
+            and record.point.replica < COPY_REPLICA
             and record.outcome is Outcome.REPRODUCED
         ]
         return fitting[-1] if fitting else None
@@ -125,6 +126,7 @@ class ReduceReport:
                 "self_contained": self.shipped.reproduces,
                 "reproduced": self.shipped.tally.reproduced,
                 "of": self.shipped.tally.evidence,
+                "why": self.shipped.why or None,
             },
             "setbacks": reduction.setbacks,
             "mitigations": list(self.mitigations),

@@ -1,5 +1,7 @@
 """`aorta reduce` from a plan to its report: claim or resume a run directory, search, try what would ship, write it."""
 
+import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -13,15 +15,18 @@ from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine.events import Ending, Listener
+from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
-from aorta.engine.records import TrialRecord
-from aorta.engine.session import Answer, Question, Session
+from aorta.engine.question import Answer, Question
+from aorta.engine.rundir import write_atomically
+from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
 from aorta.reduce.disk import writing
 from aorta.reduce.experiment import ReductionExperiment, clear_data
-from aorta.reduce.files import needed_files
+from aorta.reduce.files import WorkloadFiles, needed_files, with_files
 from aorta.reduce.materials import settings_of
+from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -58,7 +63,7 @@ def reduce_workload(
         report = run.search(trace)
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
-            report, reproducer = run.try_copy(report, reproducer)
+            report, reproducer = run.rehearse(report, reproducer, output)
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
         return report
 
@@ -81,7 +86,12 @@ def _session(plan: ReducePlan, place: Place) -> Iterator[Session]:
         Session.resuming(place.output, VERB, place.resume)
         if place.resuming
         else Session.fresh(
-            place.output, VERB, ticket=plan.ticket, spec=_absolute(plan), jobs=place.jobs
+            place.output,
+            VERB,
+            private_beside=True,
+            ticket=plan.ticket,
+            spec=_absolute(plan),
+            jobs=place.jobs,
         )
     )
     with session:
@@ -130,37 +140,58 @@ class _Run:
     ) -> Reproducer | None:
         if not report.has_reproducer:
             return None
-        plan, files = self.plan, None
-        if plan.is_command:
-            command = plan.request.config["command"]
-            files = needed_files(
-                plan.base.subject.cwd,
-                [command] if isinstance(command, str) else command,
-                plan.spec.content.workload.files,
-                self._apart(),
-            )
         confirmed = report.reduction.confirmation
         rate = (
             f"failed {confirmed.tally.reproduced} of {confirmed.tally.evidence} times"
             if confirmed
             else ""
         )
-        return Reproducer(plan, self.experiment, report.reduction.best, files, shipped_name, rate)
+        files = self._workload_files() if self.plan.is_command else None
+        best = report.reduction.best
+        return Reproducer(self.plan, self.experiment, best, files, shipped_name, rate)
 
-    def try_copy(
-        self, report: ReduceReport, reproducer: Reproducer
+    def _workload_files(self) -> WorkloadFiles | None:
+        command = self.plan.request.config["command"]
+        words = [command] if isinstance(command, str) else command
+        return needed_files(
+            self.plan.base.subject.cwd,
+            [*words, *self.plan.base.env.values()],
+            self.plan.spec.content.workload.files,
+            self._apart(),
+        )
+
+    def rehearse(
+        self, report: ReduceReport, reproducer: Reproducer, output: Output
     ) -> tuple[ReduceReport, Reproducer]:
-        """Whether what would ship fails by itself, in another directory; where it does not, it runs in the original."""
+        """Whether what ships, as it ships, fails like the original from somewhere else.
+
+        Where it does not, the files that a run opens are added; where that does not help, it runs in the original place.
+        """
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
-        point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA)
+        report = self._rehearsed(report, reproducer, output, COPY_REPLICA)
+        if report.shipped.reproduces is not False or reproducer.files is None:
+            return report, reproducer
+        fuller = self._with_opened(report, reproducer, reproducer.files)
+        if fuller is not None:
+            report = self._rehearsed(report, fuller, output, COPY_REPLICA + 2)
+            if report.shipped.reproduces is not False:
+                return report, fuller
+        return report, replace(reproducer, files=None)
+
+    def _rehearsed(
+        self, report: ReduceReport, reproducer: Reproducer, output: Output, replica: int
+    ) -> ReduceReport:
+        point = report.reduction.best.asked_for(Purpose.CONFIRM, replica)
         search = EveryPoint([point])
         question = Question(
             search=search,
             judges=SameJudge(KOfN(1, _enough(report.reduction))),
-            experiment=_CopyExperiment(self.experiment, reproducer),
+            experiment=_CopyExperiment(self.experiment, reproducer, output),
             fingerprint=self.plan.fingerprint,
             budget=replace(self.plan.budget, max_trials=None),
+            guard_signature=self.plan.is_command,
+            expected=report.signature,
             keep=self._keep,
             private_trials=True,
         )
@@ -168,13 +199,42 @@ class _Run:
         verdict = search.verdicts.get(point)
         found = verdict.reproduces if verdict is not None else None
         names = reproducer.files.names if reproducer.files else ()
-        report = replace(
+        tried = [record for record in answer.records if record.point == point]
+        shipped = Shipped(
+            found,
+            verdict.tally if verdict else Shipped().tally,
+            names,
+            tried[-1].why if tried and found is False else "",
+        )
+        return replace(
             report,
             records=[*report.records, *answer.records],
-            shipped=Shipped(found, verdict.tally if verdict else Shipped().tally, names),
+            shipped=shipped,
             ending=_together(report.ending, answer.ending),
         )
-        return report, reproducer if found is not False else replace(reproducer, files=None)
+
+    def _with_opened(
+        self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles
+    ) -> Reproducer | None:
+        """The reproducer with every file that one run in the original place opens; None where that adds nothing."""
+        kept = self.session.run.private / "opened.json"
+        if not kept.is_file():
+            point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 1)
+            question = Question(
+                search=EveryPoint([point]),
+                judges=SameJudge(KOfN(1, 1)),
+                experiment=self.experiment,
+                fingerprint=self.plan.fingerprint,
+                budget=replace(self.plan.budget, max_trials=None),
+                keep=self._keep,
+                private_trials=True,
+            )
+            with watch_opened(files.root) as opened:
+                self._answer(question, self.listeners)
+            write_atomically(kept, json.dumps(sorted(opened)))
+        opened_names = json.loads(kept.read_text("utf-8"))
+        fuller = with_files(files, opened_names, self._apart())
+        return replace(reproducer, files=fuller) if fuller is not None else None
 
     def env_at(self, point: Point) -> dict[str, Any]:
         """env.json as the workload at this point sees it."""
@@ -223,10 +283,11 @@ class _Run:
 
 @dataclass(frozen=True)
 class _CopyExperiment:
-    """The reproducer laid out in a directory of its own, started from outside it."""
+    """What ships, as it ships, in a directory of its own and started from outside it."""
 
     inner: ReductionExperiment
     reproducer: Reproducer
+    output: Output
 
     @property
     def oracle(self) -> Deciding:
@@ -236,16 +297,24 @@ class _CopyExperiment:
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         folder = trial_dir / "data"
-        self.reproducer.lay_out(folder)
+        self.output.lay_out(self.reproducer, folder)
         return TrialSpec(
             argv=("bash", str((folder / SCRIPT).absolute())),
             trial_dir=trial_dir,
             cwd=trial_dir.absolute(),
+            env={**self.reproducer.secrets, **self._path()},
             environment=self.inner.base.environment,
             watch=self.oracle.watch(),
             timeout=self.inner.patience.seconds_for(point),
             resources=self.inner.base.request.resources,
         )
+
+    def _path(self) -> dict[str, str]:
+        """A program that is called by its name is the original's own here."""
+        programs = self.reproducer.portable.programs
+        if not programs or self.inner.base.environment.isolated:
+            return {}
+        return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
 
 
 def _together(search: Ending, copy: Ending) -> Ending:

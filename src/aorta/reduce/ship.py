@@ -39,7 +39,9 @@ def ship_text(
     changed: Mapping[str, int],
     withheld: Sequence[str],
     patterns: int,
-    cwd: str,
+    needed: Sequence[str],
+    secrets: Sequence[str],
+    private: str | None,
 ) -> str:
     parts = [
         "# What is shared",
@@ -49,7 +51,7 @@ def ship_text(
     parts += ["", *_state_lines(report)]
     if report.has_reproducer:
         parts += ["", "## What it shrank to", "", *_axis_lines(report)]
-        parts += ["", *_copy_lines(report, cwd)]
+        parts += ["", *_copy_lines(report, needed, secrets)]
     parts += ["", "## Inside", ""]
     parts += [f"- [ ] `{name}`{_about(name)}" for name in files]
     parts += ["", "## Scrubbed", "", *_scrub_lines(changed, withheld, patterns)]
@@ -57,6 +59,12 @@ def ship_text(
     parts += ["- [ ] Read the files above, the logs and the trace first: they quote your program."]
     parts += ["- [ ] Values, names and paths that must not leave: run again with `--scrub`."]
     parts += [f"- [ ] Then: `{command}`" for command in report.next_commands[1:]]
+    if private:
+        parts += [
+            "",
+            f"The journal and the trials, which are not scrubbed, lie outside, in `{private}`.",
+            "`.aorta` is a link to them, and `tar` takes the link alone.",
+        ]
     return "\n".join(parts) + "\n"
 
 
@@ -97,22 +105,28 @@ def _axis_lines(report: ReduceReport) -> list[str]:
     return lines
 
 
-def _copy_lines(report: ReduceReport, cwd: str) -> list[str]:
+def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[str]) -> list[str]:
     shipped = report.shipped
+    said = f"{shipped.tally.reproduced} of {shipped.tally.evidence}"
     if shipped.reproduces:
-        said = f"{shipped.tally.reproduced} of {shipped.tally.evidence}"
-        return [f"`shrunken/` was run from another directory, by itself, and failed {said} times."]
-    if shipped.reproduces is None:
-        return ["`shrunken/` was not tried by itself: try it before you send it."]
-    return [
-        f"`shrunken/` needs files that are not in it: `run_repro.sh` runs in `{cwd}`.",
-        "Name them in the spec, as `workload: {files: [...]}`, to make it run elsewhere.",
-    ]
+        lines = [
+            f"`shrunken/` as it is here was run from another directory and failed the same way {said} times."
+        ]
+    elif shipped.reproduces is None:
+        lines = ["`shrunken/` was not tried by itself: try it before you send it."]
+    else:
+        why = f" (the last run: {shipped.why})" if shipped.why else ""
+        lines = [f"`shrunken/` does not fail the same way by itself: {said} times{why}."]
+        lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]
+    lines += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
+    return lines + [f"- it needs {what}, which is not in here" for what in needed]
 
 
 def _scrub_lines(changed: Mapping[str, int], withheld: Sequence[str], patterns: int) -> list[str]:
     if not patterns:
-        return ["- no patterns were given: nothing was taken out"]
+        return [
+            "- no patterns were given; `aorta bundle` looks for secrets, paths and names itself"
+        ]
     lines = [f"- patterns given: {patterns}; replaced: {sum(changed.values())}"]
     lines += [f"- `{name}`: {count}" for name, count in changed.items() if count]
     lines += [f"- `{name}` matches, is not text, and was left out" for name in withheld]

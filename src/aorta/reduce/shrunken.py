@@ -1,12 +1,14 @@
 """`shrunken/`: the reproducer. A script with every value baked in, its data, and the files that other verbs take.
 
-Laid out twice from the same description: once in a trial's own directory, to see that it fails there too, and once to ship.
+Nothing here is scrubbed: `output` does that to what is laid out, for the rehearsal and for what ships alike.
 """
 
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from aorta.core.documents import dump_yaml
@@ -18,6 +20,7 @@ from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import place_all
 from aorta.reduce.plan import ReducePlan
+from aorta.reduce.portable import Portable, baked, lines_with, made_portable, secret_variables
 
 SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
 WORKLOAD = "workload"
@@ -49,8 +52,11 @@ class Reproducer:
             ).items()
         }
         if self.files is not None:
-            (folder / WORKLOAD).mkdir()
             self.files.copy_to(folder / WORKLOAD)
+            for name, source in self.portable.copied.items():
+                target = folder / WORKLOAD / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, target)
         script = folder / SCRIPT
         script.write_text(self.script(placed, folder), encoding="utf-8")
         script.chmod(0o755)
@@ -67,17 +73,36 @@ class Reproducer:
 
     @property
     def cwd(self) -> str:
-        return WORKLOAD if self.files is not None else str(self.plan.base.subject.cwd)
+        """Where the command runs, seen from the script; a command that needs no file runs beside it."""
+        if self.files is None:
+            return str(self.plan.base.subject.cwd)
+        return WORKLOAD if self.files.names or self.portable.copied else "."
 
     def command(self) -> str | list[str]:
-        """The original command with its number of ranks, and without the way to its own directory."""
+        """The original command with its number of ranks, and without ways that exist on this machine alone."""
+        parts = self.experiment.command(self._moved[0], self.point)
+        is_text = isinstance(self.plan.request.config.get("command", ""), str)
+        return parts[0] if is_text else list(parts)
+
+    @property
+    def portable(self) -> Portable:
+        return self._moved[1]
+
+    @cached_property
+    def _moved(self) -> tuple[tuple[str, ...], Portable]:
         given = self.plan.request.config.get("command", "")
         parts = (given,) if isinstance(given, str) else tuple(given)
-        if self.files is not None:
-            here = re.escape(str(self.files.root))
-            parts = tuple(re.sub(rf"(?<![\w/.\-]){here}/", "", part) for part in parts)
-        parts = self.experiment.command(parts, self.point)
-        return parts[0] if isinstance(given, str) else list(parts)
+        return made_portable(parts, self.plan.base.subject.cwd, moved=self.files is not None)
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Variables that whoever runs the script sets: their values do not ship."""
+        return secret_variables(dict(self.plan.base.env))
+
+    def still_needed(self, script: str) -> list[str]:
+        """What of this machine the script cannot do without, with its line."""
+        stays = self.portable.stays if self.files is not None else [self.cwd]
+        return [f"`{path}` ({SCRIPT}, line {line})" for path, line in lines_with(script, stays)]
 
     def script(self, placed: Mapping[str, str | Path], folder: Path) -> str:
         lines = [
@@ -87,10 +112,19 @@ class Reproducer:
             "set -euo pipefail",
             'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
             *self._exports(placed, folder),
-            f'cd "$here/{WORKLOAD}"' if self.files is not None else f"cd {shlex.quote(self.cwd)}",
+            self._go_there(),
             *self._run(),
         ]
         return "\n".join(lines) + "\n"
+
+    def _go_there(self) -> str:
+        if not self.plan.is_command:
+            return 'cd "$here"'
+        if self.files is None:
+            return (
+                f'cd "${{AORTA_WORKDIR:-{_in_quotes(self.cwd)}}}" || {_or_say("set AORTA_WORKDIR")}'
+            )
+        return 'cd "$here"' if self.cwd == "." else f'cd "$here/{WORKLOAD}"'
 
     def _needs(self) -> list[str]:
         environment = self.plan.request.environment
@@ -102,11 +136,27 @@ class Reproducer:
     def _exports(self, placed: Mapping[str, str | Path], folder: Path) -> list[str]:
         """Every variable of the point, whatever the caller's environment says."""
         launching = self.experiment.launching(self.point)
-        baked = {**self.plan.base.env, **launching, **placed}
-        lines = [f"export {name}={_baked(value, folder)}" for name, value in baked.items()]
+        secrets = self.secrets
+        values = {**self.plan.base.env, **launching, **placed}
+        lines = [
+            f'[ -n "${{{name}:-}}" ] || {_or_say(f"set {name}: it is a secret and was taken out")}'
+            if name in secrets
+            else f"export {name}={self._baked(value, folder)}"
+            for name, value in values.items()
+        ]
+        empty = [v for v in placed.values() if isinstance(v, Path) and _is_empty_folder(v)]
+        lines += [f"mkdir -p {self._baked(value, folder)}" for value in empty]
         if self._uses_trial_dir():
             lines.append('export AORTA_TRIAL_DIR="${AORTA_TRIAL_DIR:-$(mktemp -d)}"')
         return lines
+
+    def _baked(self, value: str | Path, folder: Path) -> str:
+        if isinstance(value, Path):
+            return f'"$here"/{shlex.quote(str(value.relative_to(folder)))}'
+        if self.files is None:
+            return shlex.quote(value)
+        root = self.plan.base.subject.cwd
+        return baked(value, root, f"$here/{WORKLOAD}", shlex.quote)
 
     def _uses_trial_dir(self) -> bool:
         texts = [str(self.command())]
@@ -143,7 +193,15 @@ def _run_registered(plan: ReducePlan) -> list[str]:
     ]
 
 
-def _baked(value: str | Path, folder: Path) -> str:
-    if isinstance(value, Path):
-        return f'"$here"/{shlex.quote(str(value.relative_to(folder)))}'
-    return shlex.quote(value)
+def _or_say(what: str) -> str:
+    """127 is what a shell says of a command it cannot run: nobody takes it for the failure."""
+    return f'{{ echo "run_repro.sh: {what}" >&2; exit 127; }}'
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """An archive holds files alone, so a folder without any is made by the script."""
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _in_quotes(text: str) -> str:
+    return re.sub(r'([\\"$`}])', r"\\\1", text)

@@ -11,7 +11,7 @@ from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose, Value
 from aorta.core.stats import wilson
 from aorta.engine.events import Event, PointSettled, TrialEnded
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
 
 MOST_ITEMS_NAMED = 200
 FINGERPRINT_FILE = "env.fingerprint"

@@ -15,8 +15,7 @@ from aorta.bundle.identity import this_site
 from aorta.bundle.layouts import LAYOUTS
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Outcome, Tally
-from aorta.engine.journal import read_records
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord, read_records
 from aorta.engine.rundir import RunDir
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner

@@ -16,12 +16,12 @@ from aorta.core.point import Point
 from aorta.core.signature import Signature
 from aorta.core.stats import wilson
 from aorta.core.trial import TrialEnd
-from aorta.engine.drive import Budget, Keep
 from aorta.engine.events import Ending, Listener
+from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
-from aorta.engine.records import TrialRecord
+from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
-from aorta.engine.session import Question, Session
+from aorta.engine.session import Session
 from aorta.engine.snapshots import snapshot_of
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint

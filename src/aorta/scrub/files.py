@@ -43,6 +43,20 @@ def is_text(data: bytes) -> bool:
     return _encoding(data) == "utf-16" or b"\0" not in data
 
 
+def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | None:
+    """Somebody's own file: its text is searched and every other byte stays. None where it matches and is not text."""
+    try:
+        text = _decoded(name, data)
+    except ScrubError:
+        return None if scrubber.text(data.decode("latin-1")).spans else ScrubbedFile(data, ())
+    scrubbed = scrubber.text(text)
+    if not scrubbed.spans:
+        return ScrubbedFile(data, ())
+    is_shell = name.lower().endswith(_SHELL)
+    after = with_quoted_placeholders(scrubbed.text) if is_shell else scrubbed.text
+    return ScrubbedFile(_encoded(name, after, data), scrubbed.spans)
+
+
 def learn_file(scrubber: Scrubber, name: str, data: bytes) -> None:
     """First pass: remember what this file gives away."""
     text = _decoded(name, data)

@@ -38,6 +38,7 @@ class Rules:
     """What to take out. `detect=False` leaves only the user's own patterns."""
 
     patterns: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()  # secrets that are known already
     secret_names: tuple[str, ...] = ()  # globs of variable and key names, besides the built-in ones
     keep: tuple[str, ...] = ()  # values that look private and are not
     identity: Identity = field(default_factory=Identity)
@@ -98,6 +99,8 @@ class Scrubber:
         for kind, values in ((Kind.USER, identity.users), (Kind.HOST, identity.hosts)):
             for value in values:
                 self._known.add(kind, value)
+        for value in self.rules.values:
+            self._known.add(Kind.CREDENTIAL, value)
         for root in self._roots:
             if " " in root:
                 self._known.add(Kind.PATH, root)
@@ -160,6 +163,7 @@ class Scrubber:
 
     def _detected(self, text: str) -> Iterator[Finding]:
         yield from patterns_in(text, self._patterns)
+        yield from self._known.found_in(text)
         if not self.rules.detect:
             return
         yield from secrets_in(text, self.rules.secret_names)
@@ -168,7 +172,6 @@ class Scrubber:
         for finding in hosts_in(text):
             if finding.kind is Kind.PATH or not is_generic(finding.value):
                 yield finding
-        yield from self._known.found_in(text)
 
     def _replaced(self, pieces: list[_Piece], findings: list[Finding], text: str) -> list[_Piece]:
         """Split the untouched pieces at the findings, whose offsets are those of the current text."""

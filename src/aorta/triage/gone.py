@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.core.sprt import Calibration, Evidence, Sprt
-from aorta.engine.judge import Judge
-from aorta.engine.sequential import CalibrationJudge
+from aorta.engine.judge import CalibrationJudge, Judge
 
 _ALPHA = 0.01  # the chance to call a stack failing that is good enough
 _BETA = 0.01  # the chance to call a stack good that fails like the original

@@ -10,11 +10,10 @@ from aorta.core.oracle import Classified, Deciding
 from aorta.core.point import Point
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.drive import Budget, Keep
 from aorta.engine.events import Event, Listener
-from aorta.engine.records import TrialRecord
+from aorta.engine.journal import TrialRecord
+from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
-from aorta.engine.session import Question
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell

@@ -12,12 +12,12 @@ from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.drive import Budget, Keep
 from aorta.engine.events import Event, Listener
+from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
-from aorta.engine.records import TrialRecord
+from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
-from aorta.engine.session import Question, Session
+from aorta.engine.session import Session
 from aorta.executors import Executor
 from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell

@@ -79,7 +79,7 @@ class _Subject(Protocol):
 
 @dataclass(frozen=True)
 class WorkloadExperiment:
-    """Implements `engine.experiment.Experiment`. The values of a point are variables on top of every layer."""
+    """Implements `engine.question.Experiment`. The values of a point are variables on top of every layer."""
 
     request: WorkloadRequest
     oracle: Oracle

@@ -10,7 +10,7 @@ from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence, LogTail
 from aorta.attribution.opinion import Adviser, with_opinion
 from aorta.attribution.service.gathering import Told, gather
-from aorta.executors.tree import die_with_parent
+from aorta.executors.process_tree import die_with_parent
 
 _FAILURE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
 _BEHIND_THE_ANSWERS = 10  # how nice a worker is to the process that answers agents

@@ -10,6 +10,7 @@ from aorta.scrub.secrets.vocabulary import (
     ALWAYS_SECRET,
     ALWAYS_SECRET_PAIRS,
     POINTS_AT_A_SECRET,
+    SECRET_ENDINGS,
     SECRET_IF_DENSE,
     SECRET_NAME_TRAILERS,
     TOKEN_OF_A_VOCABULARY,
@@ -33,6 +34,8 @@ def announces_secret(name: str, extra: Iterable[str] = ()) -> bool:
         return False
     if words[-1] == "token" and len(words) > 1 and words[-2] in TOKEN_OF_A_VOCABULARY:
         return False
+    if words[-1].endswith(SECRET_ENDINGS):
+        return True
     return words[-1] in ALWAYS_SECRET or " ".join(words[-2:]) in ALWAYS_SECRET_PAIRS
 
 

@@ -9,8 +9,19 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
 
 ALWAYS_SECRET = words(
     "password passwd passphrase passcode passwords secret secrets credential credentials apikey authtoken "
-    "accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc"
+    "accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc sshpass pgpass dbpass userpass "
+    "mysqlpwd dbpwd"
 )
+SECRET_ENDINGS = (
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "apikey",
+    "authtoken",
+    "secretkey",
+)
+"""Of one written word: PGPASSWORD, MYSQLPASSWD."""
 ALWAYS_SECRET_PAIRS = words(
     "api key,access key,private key,secret key,account key,shared key,signing key,encryption key,client key,"
     "license key,master key,auth key,deploy key,connection string,webhook url,sas url,db pass,user pass,"

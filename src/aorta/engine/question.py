@@ -1,0 +1,64 @@
+"""What a verb asks the engine, and what it gets back: plain data and one protocol."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from aorta.core.oracle import Deciding
+from aorta.core.point import Point
+from aorta.core.signature import Signature
+from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.engine.events import Ending
+from aorta.engine.journal import TrialRecord
+from aorta.engine.judge import Judges
+from aorta.search import Search
+
+Keep = Callable[[TrialRecord, TrialEnd], None]
+"""Writes what a verb wants of a trial; called before the journal, so what the journal counts is always there."""
+
+
+class Experiment(Protocol):
+    """How a point becomes a trial."""
+
+    @property
+    def oracle(self) -> Deciding:
+        """What counts as the failure."""
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        """The trial number `index` of `point`. Files it needs are written into `trial_dir`, which is its own."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend. A point is given up once its errors outnumber its evidence by more than `retries`."""
+
+    max_trials: int | None = None
+    max_seconds: float | None = None
+    retries: int = 2
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: the search, how its points are judged and tried, and what makes it the same question."""
+
+    search: Search
+    judges: Judges
+    experiment: Experiment
+    fingerprint: Mapping[str, object]
+    budget: Budget = field(default_factory=Budget)
+    guard_signature: bool = True
+    expected: Signature | None = None  # of a failure that is known already
+    keep: Keep | None = None
+    private_trials: bool = (
+        False  # trial directories lie in the private state: nothing of them ships
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How the run ended, and every trial of it in order."""
+
+    ending: Ending
+    records: Sequence[TrialRecord]
+    expected: Signature | None

@@ -1,0 +1,139 @@
+"""A process tree under this process, ended for certain.
+
+The supervisor is a sub-reaper: whatever its trial starts, in whatever session, becomes its child when orphaned. So the
+tree is empty exactly when the kernel says there is no child left to wait for.
+"""
+
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def adopt_orphans() -> None:
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Be sent this signal when the process that started this one is gone; end here if it is gone already."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the kernel was told, and no signal will come
+        os._exit(1)
+
+
+def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, stderr: int) -> int:
+    """Fork and execute in a session of its own; dies with this process. Raises the OSError of the child."""
+    supervisor = os.getpid()
+    told, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            die_with_parent(supervisor)
+            _prepare(cwd, stdout, stderr)
+            os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - running the user's command is the product
+        except OSError as wrong:
+            os.write(tell, str(wrong.errno or errno.EIO).encode())
+        finally:
+            os._exit(127)
+    os.close(tell)
+    with os.fdopen(told, "rb") as channel:
+        problem = channel.read()
+    if problem:
+        os.waitpid(pid, 0)
+        raise OSError(int(problem), os.strerror(int(problem)))
+    return pid
+
+
+def _prepare(cwd: str, stdout: int, stderr: int) -> None:
+    for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.chdir(cwd)
+
+
+def reap() -> dict[int, int]:
+    """Wait status of every child that has ended, without blocking."""
+    ended: dict[int, int] = {}
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            ended[pid] = status
+    return ended
+
+
+def alive() -> bool:
+    """Whether any descendant is left."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def descendants(root: int) -> list[int]:
+    """Every living process below `root`, children before grandchildren."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs three times as much over thousands of processes
+        if entry.isdigit():
+            with suppress(OSError), open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123 - likewise
+                state, parent = stat.read().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    children.setdefault(int(parent), []).append(int(entry))
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        below = children.get(queue.pop(0), [])
+        found += below
+        queue += below
+    return found
+
+
+def _never() -> bool:
+    return False
+
+
+def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float = 10.0) -> int:
+    """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
+    reap()
+    signalled: set[int] = set()
+    if grace > 0 and alive():
+        signalled |= _signal(signal.SIGTERM)
+        _wait_until_gone(grace, hurried)
+    deadline = time.monotonic() + patience
+    while alive() and time.monotonic() < deadline:
+        signalled |= _signal(signal.SIGKILL)
+        _wait_until_gone(0.05)
+    return len(signalled)
+
+
+def _signal(number: signal.Signals) -> set[int]:
+    pids = descendants(os.getpid())
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+    return set(pids)
+
+
+def _wait_until_gone(seconds: float, hurried: Callable[[], bool] = _never) -> None:
+    deadline = time.monotonic() + seconds
+    pause = 0.0005
+    while True:
+        reap()
+        if not alive() or time.monotonic() >= deadline or hurried():
+            return
+        time.sleep(pause)
+        pause = min(0.02, pause * 2)

@@ -1,0 +1,238 @@
+"""What a reduction writes to ship: it fails like the original from anywhere, holds its own workload and nobody's secrets."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.aorta_cli import aorta
+from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
+
+FAILS = {"kind": "exit_code"}
+TRAIN = """import os, sys
+if int(os.environ["N"]) >= 5:
+    raise RuntimeError("loss is nan")
+"""
+
+
+def elsewhere(run_dir: Path, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """The reproducer as a stranger gets it: a copy of its files in another place."""
+    there = tmp_path / "there"
+    there.mkdir()
+    archive = tmp_path / "sent.tar"
+    with tarfile.open(archive, "w") as made:
+        for path in sorted((run_dir / "shrunken").rglob("*")):
+            if path.is_file():  # as in a bundle: no folder travels by itself
+                made.add(path, path.relative_to(run_dir))
+    with tarfile.open(archive) as read:
+        read.extractall(there, filter="data")
+    return subprocess.run(
+        ["bash", there / "shrunken" / "run_repro.sh"],
+        cwd="/", env={**os.environ, **env}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def commands(tmp_path: Path) -> dict[str, Any]:
+    """Commands of every shape: with files and without, by absolute and relative names, as text and as a list."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.py").write_text(TRAIN)
+    (work / "check.sh").write_text("#!/bin/bash\nexec python3 train.py\n")
+    (work / "check.sh").chmod(0o755)
+    (work / "pkg").mkdir()
+    (work / "pkg" / "__init__.py").write_text("")
+    (work / "pkg" / "__main__.py").write_text(TRAIN)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "tool").write_text(f"#!/usr/bin/env python3\n{TRAIN}")
+    (tmp_path / "elsewhere" / "tool").chmod(0o755)
+    return {
+        "shell text": f"python3 -c '{TRAIN}'",
+        "bash -c": ["bash", "-c", '[ "$N" -lt 5 ] || { echo "loss is nan" >&2; exit 1; }'],
+        "python -c": [sys.executable, "-c", TRAIN],
+        "absolute inside": [str(work / "check.sh")],
+        "absolute in text": f"{work}/check.sh",
+        "own interpreter": f"{sys.executable} train.py",
+        "python -m": ["python3", "-m", "pkg"],
+        "a tool of its own": [str(tmp_path / "elsewhere" / "tool")],
+    }
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["shell text", "bash -c", "python -c", "absolute inside", "absolute in text", "own interpreter",
+     "python -m", "a tool of its own"],
+)  # fmt: skip
+def test_a_reproducer_of_any_command_fails_the_same_way_elsewhere(
+    shape: str, tmp_path: Path
+) -> None:
+    command = commands(tmp_path)[shape]
+    spec = write_spec(
+        tmp_path / "work", "", [numeric("N", 40, 1)], oracle=FAILS, workload={"command": command},
+    )  # fmt: skip
+    done = reduce_spec(spec)
+    assert done.exit_code == 0, done.stderr
+    report = done.json()
+    assert report["shipped_copy"]["self_contained"] is True, report["shipped_copy"]
+    run_dir = run_dir_of(report, spec.parent)
+    assert "failed the same way" in (run_dir / "SHIP.md").read_text()
+    ran = elsewhere(run_dir, tmp_path)
+    assert ran.returncode == 1
+    assert "loss is nan" in ran.stderr
+    assert str(tmp_path) not in (run_dir / "shrunken" / "run_repro.sh").read_text()
+
+
+def test_files_opened_by_a_computed_name_ship_too(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        (tmp_path / "data" / f"shard_{number}.bin").write_text(f"{number}")
+    (tmp_path / "data" / "not_opened.bin").write_text("private")
+    (tmp_path / "train.py").write_text(
+        "import os\n"
+        "for i in range(3):\n    open(f'data/shard_{i}.bin').read()\n"
+        "assert int(os.environ['N']) < 5, 'the loss is nan'\n"
+    )
+    spec = write_spec(
+        tmp_path, "", [numeric("N", 40, 1)], oracle=FAILS, workload={"command": "python3 train.py"}
+    )
+    report = reduce_spec(spec).json()
+    assert report["shipped_copy"]["self_contained"] is True, report["shipped_copy"]
+    shipped = run_dir_of(report, tmp_path) / "shrunken" / "workload"
+    assert sorted(path.name for path in (shipped / "data").iterdir()) == [
+        "shard_0.bin", "shard_1.bin", "shard_2.bin",
+    ]  # fmt: skip
+
+
+def test_a_copy_that_dies_of_something_else_is_not_called_self_contained(tmp_path: Path) -> None:
+    """With an exit code as the oracle, a missing file looks like the failure to anyone who does not look closer."""
+    outside = tmp_path / "outside.txt"
+    outside.write_text("x")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.py").write_text(
+        "import os, pathlib\n"
+        f"pathlib.Path({str(tmp_path)!r}, 'out' + 'side.txt').read_text()\n"
+        "assert not pathlib.Path.cwd().name == 'workload', 'not here'\n"
+        "assert int(os.environ['N']) < 5, 'the loss is nan'\n"
+    )
+    spec = write_spec(
+        work, "", [numeric("N", 40, 1)], oracle=FAILS, workload={"command": "python3 train.py"}
+    )
+    report = reduce_spec(spec).json()
+    assert report["status"] == "reduced"
+    assert report["shipped_copy"]["self_contained"] is False
+    assert "another failure" in report["shipped_copy"]["why"]
+    ship = (run_dir_of(report, work) / "SHIP.md").read_text()
+    assert "does not fail the same way by itself" in ship
+    assert f"it needs `{work}` (run_repro.sh, line " in ship
+
+
+def test_other_runs_repositories_caches_and_environments_are_no_workload(tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for name in ("secret.txt", "other.txt"):
+        (shards / name).write_text("data of ticket A\n")
+    axis = {"name": "S", "kind": "dir_subset", "initial": "shards"}
+    first = write_spec(tmp_path, 'cat "$S"/secret.txt && echo BOOM', [axis])
+    one = aorta("reduce", "--spec", first, "--output", "reduce/TICKET-A", "--json", cwd=tmp_path)
+    assert one.exit_code == 0, one.stderr
+    [of_a] = run_dir_of(one.json(), tmp_path).rglob("secret.txt")
+    shutil.rmtree(shards)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "env"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    for place in ("env/lib", ".git", "__pycache__", ".cache"):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "secret.txt").write_text("not workload\n")
+    script = f'cat {of_a} */secret.txt .git/secret.txt; [ "$N" -ge 5 ] && echo BOOM'
+    workload = {"command": "bash fails.sh", "files": ["*"]}
+    spec = write_spec(tmp_path, script, [numeric("N", 9, 1)], workload=workload)
+    for output in ("reduce/TICKET-B", "deep/er/TICKET-C"):
+        done = aorta("reduce", "--spec", spec, "--output", output, "--json", cwd=tmp_path)
+        shipped = run_dir_of(done.json(), tmp_path) / "shrunken" / "workload"
+        names = [str(path.relative_to(shipped)) for path in shipped.rglob("*") if path.is_file()]
+        assert names == ["fails.sh"]
+
+
+def test_a_secret_variable_is_asked_for_instead_of_written_down(tmp_path: Path) -> None:
+    token = "hf_" + "q7Zk" * 8
+    spec = write_spec(
+        tmp_path,
+        'echo "with $HF_TOKEN"; [ "$HF_TOKEN" ] && [ "$N" -ge 5 ] && echo BOOM',
+        [numeric("N", 9, 1)],
+        extra_env={"HF_TOKEN": token, "PGPASSWORD": "hunter2-x", "PLAIN": "kept"},
+    )
+    report = reduce_spec(spec).json()
+    assert report["shipped_copy"]["self_contained"] is True, report["shipped_copy"]
+    run_dir = run_dir_of(report, tmp_path)
+    files = [path for path in run_dir.rglob("*") if path.is_file()]
+    assert [path for path in files if token.encode() in path.read_bytes()] == []
+    assert [path for path in files if b"hunter2-x" in path.read_bytes()] == []
+    assert "set `HF_TOKEN` before running it" in (run_dir / "SHIP.md").read_text()
+    assert "PLAIN" in (run_dir / "shrunken" / "aorta.yaml").read_text()
+    unset = dict.fromkeys(("HF_TOKEN", "PGPASSWORD"), "")
+    refused = elsewhere(run_dir, tmp_path, **unset)
+    assert refused.returncode == 127
+    assert "set HF_TOKEN" in refused.stderr
+
+
+@pytest.mark.parametrize("broken", [b'{"a": 1', b"\xff\xfe\x00", b'{"a": 1, "a": 2}', b"a: [b"])
+def test_a_file_that_does_not_parse_is_bytes_and_may_be_the_answer(
+    broken: bytes, tmp_path: Path
+) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for name in ("a.json", "b.yaml", "c.jsonl", "d.json"):
+        (shards / name).write_bytes(b"1\n")
+    (shards / "bad.json").write_bytes(broken)
+    (shards / "bad.yaml").write_bytes(broken)
+    axis = {"name": "S", "kind": "dir_subset", "initial": "shards"}
+    spec = write_spec(tmp_path, '[ -e "$S"/bad.json ] && echo BOOM', [axis])
+    report = reduce_spec(spec, "--scrub", "nothing-of-this").json()
+    shipped = run_dir_of(report, tmp_path) / "shrunken" / "shards"
+    assert [path.name for path in shipped.iterdir()] == ["bad.json"]
+    assert (shipped / "bad.json").read_bytes() == broken
+
+
+def test_a_tar_of_a_scrubbed_run_directory_holds_nothing_of_what_was_scrubbed(
+    tmp_path: Path,
+) -> None:
+    spec = write_spec(
+        tmp_path, 'echo "project zebra-9"; [ "$N" -ge 5 ] && echo BOOM', [numeric("N", 40, 1)]
+    )
+    report = reduce_spec(spec, "--scrub", "zebra-9").json()
+    run_dir = run_dir_of(report, tmp_path)
+    made = tmp_path / "run.tar"
+    subprocess.run(["tar", "-cf", made, "-C", run_dir.parent, run_dir.name], check=True)
+    assert b"zebra-9" not in made.read_bytes()
+    assert (run_dir / ".aorta" / "journal.jsonl").is_file()
+    trials = (run_dir / ".aorta" / "trials").rglob("stdout.log")
+    assert any("zebra-9" in log.read_text() for log in trials)
+    assert "lie outside" in (run_dir / "SHIP.md").read_text()
+    again = reduce_spec(spec, "--scrub", "zebra-9", "--resume", run_dir).json()
+    assert again["resumed_trials"] == again["trials"]
+    moved = run_dir.rename(tmp_path / "moved")
+    lost = reduce_spec(spec, "--resume", moved)
+    assert lost.exit_code == 2
+    assert "move that along" in json.dumps(lost.json())
+
+
+def test_scrubbing_that_breaks_the_reproducer_is_seen_and_said(tmp_path: Path) -> None:
+    spec = write_spec(
+        tmp_path, '[ "$N" -ge 5 ] && [ zebra = "$WHO" ] && echo BOOM',
+        [numeric("N", 40, 1)], extra_env={"WHO": "zebra"}, oracle=dict(BOOM),
+    )  # fmt: skip
+    good = reduce_spec(spec, "--scrub", "zebra").json()
+    assert good["shipped_copy"]["self_contained"] is True  # both sides changed alike
+    spec = write_spec(
+        tmp_path, '[ "$N" -ge 5 ] && [ "${#WHO}" = 5 ] && echo BOOM',
+        [numeric("N", 40, 1)], extra_env={"WHO": "zebra"}, oracle=dict(BOOM),
+    )  # fmt: skip
+    bad = reduce_spec(spec, "--scrub", "zebra").json()
+    assert bad["shipped_copy"]["self_contained"] is False
+    ship = (run_dir_of(bad, tmp_path) / "SHIP.md").read_text()
+    assert "does not fail the same way by itself" in ship

@@ -1,0 +1,71 @@
+"""Runs the command line as a user does: another process, its exit code, its two streams."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-m", "aorta")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How one command line ended."""
+
+    arguments: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def json(self) -> Any:
+        """The one document of `--json`; anything else on stdout is a failure of the test."""
+        assert self.stdout.count("\n") == 1, f"not exactly one line on stdout: {self}"
+        return json.loads(self.stdout)
+
+
+def environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a command line under test: this checkout first on the path, no colours."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", **(extra or {})}
+
+
+def aorta(
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+    timeout: float = 120,
+) -> Finished:
+    """Run `aorta ARGUMENTS...` to its end. Whether it should have succeeded is for the test to say."""
+    words = tuple(str(argument) for argument in arguments)
+    done = subprocess.run(
+        (*COMMAND, *words),
+        cwd=cwd,
+        env=environ(env),
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=timeout,
+        check=False,
+    )
+    return Finished(words, done.returncode, done.stdout, done.stderr)
+
+
+def start_aorta(
+    *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start `aorta ARGUMENTS...` in its own session, for tests that send it signals while it works."""
+    return subprocess.Popen(
+        (*COMMAND, *(str(argument) for argument in arguments)),
+        cwd=cwd,
+        env=environ(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )

@@ -1,0 +1,48 @@
+"""A real attribution service in a process of its own, for tests and benchmarks."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from support.aorta_cli import COMMAND, environ
+
+
+@dataclass
+class Service:
+    url: str
+    process: subprocess.Popen[str]
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=90)
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+
+@contextmanager
+def running_service(
+    root: Path, database: Path | str, *options: str, command: Sequence[str] = COMMAND
+) -> Iterator[Service]:
+    start = [*command, "attrsvc", "--port", "0", "--db", str(database)]
+    start += ["--allowed-root", str(root), *options]
+    process = subprocess.Popen(start, stderr=subprocess.PIPE, text=True, env=environ())
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "attribution service at" in line:
+                yield Service(line.split()[-1], process)
+                return
+        raise AssertionError(f"the service ended with code {process.wait(30)}")
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stderr.close()

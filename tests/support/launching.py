@@ -1,0 +1,224 @@
+"""Real agents for the launch tests: started as users start them, watched from outside, never left behind."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+SOURCE = Path(__file__).parents[2] / "src"
+PATIENCE = 120.0  # other test suites share these cores
+
+
+def environment(**more: str) -> dict[str, str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "TORCH", "AORTA_"))}
+    return {**clean, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", **more}
+
+
+def script(folder: Path, body: str, name: str = "job.py") -> Path:
+    """A training script. It sees its rank as `rank` and how often the job restarted as `attempt`."""
+    head = """
+        import os, sys, time
+        rank = int(os.environ["RANK"])
+        attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    """
+    path = folder / name
+    path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
+    return path
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    def __str__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+class Agent:
+    """One `aorta launch` in a session of its own."""
+
+    def __init__(self, arguments: list[str], cwd: Path, **env: str) -> None:
+        self._out = (cwd / f"agent_{id(self)}.out").open("w+")
+        self._err = (cwd / f"agent_{id(self)}.err").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "aorta", "launch", *arguments],
+            cwd=cwd,
+            env=environment(**env),
+            stdout=self._out,
+            stderr=self._err,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = PATIENCE) -> Ended:
+        code = self.process.wait(timeout)
+        return Ended(code, self._read(self._out), self._read(self._err))
+
+    def err(self) -> str:
+        return self._read(self._err)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._out.close()
+        self._err.close()
+
+    @staticmethod
+    def _read(stream: Any) -> str:
+        return Path(stream.name).read_text(errors="replace")
+
+
+class Site:
+    """A place to run agents in; everything started here is gone afterwards."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.logs = folder / "logs"
+        self.port = free_port()
+        self.source = SOURCE
+        self._agents: list[Agent] = []
+
+    def start(self, *arguments: str, **env: str) -> Agent:
+        agent = Agent(["--log-dir", str(self.logs), *arguments], self.folder, **env)
+        self._agents.append(agent)
+        return agent
+
+    def run(self, *arguments: str, **env: str) -> Ended:
+        return self.start(*arguments, **env).wait()
+
+    def start_node(
+        self, node: int, *arguments: str, nodes: str = "2", conf: str = "", **env: str
+    ) -> Agent:
+        """One of several agents of one job on this machine; node 0 hosts the store."""
+        host = "true" if node == 0 else "false"
+        settings = f"is_host={host},keep_alive_interval=1,keep_alive_max_attempt=3"
+        settings += ",last_call_timeout=2" + (f",{conf}" if conf else "")
+        return self.start(
+            *("--nnodes", nodes, "--rdzv-backend", "c10d", "--rdzv-id", "job7"),
+            *("--rdzv-endpoint", f"127.0.0.1:{self.port}", "--rdzv-conf", settings),
+            *("--local-addr", "127.0.0.1"),
+            *arguments,
+            **env,
+        )
+
+    def run_nodes(self, count: int, *arguments: str, **how: str) -> list[Ended]:
+        agents = [
+            self.start_node(n, *arguments, nodes=how.get("nodes", str(count))) for n in range(count)
+        ]
+        return [agent.wait() for agent in agents]
+
+    def cycle(self, number: int) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(
+            (self.logs / f"cycle_{number}" / "cycle_info.json").read_text()
+        )
+        return content
+
+    def cycles(self) -> list[str]:
+        return sorted(path.name for path in self.logs.glob("cycle_*"))
+
+    def close(self) -> None:
+        for agent in self._agents:
+            agent.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(holds: Callable[[], object], timeout: float = PATIENCE) -> None:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    """A zombie whose parent has not looked yet is dead."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def answer(action: str, reason: str = "because", **finding: object) -> dict[str, Any]:
+    decision = {"action": action, "reason": reason, "rule": "test", "advice": []}
+    return {"status": "decided", "decision": decision, "finding": finding or None}
+
+
+@dataclass
+class Oracle:
+    """An attribution service that answers as the test says, after `delay` seconds, and counts what it is asked."""
+
+    reply: Callable[[str], object]
+    delay: float = 0.0
+    triggers: list[dict[str, Any]] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def heard(self, cycle_id: str) -> int:
+        return sum(trigger["cycle_id"] == cycle_id for trigger in self.triggers)
+
+
+@contextmanager
+def serving(oracle: Oracle) -> Iterator[Oracle]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            oracle.triggers.append(body)
+            self._send(202, {"accepted": True})
+
+        def do_GET(self) -> None:
+            cycle_id = unquote(urlsplit(self.path).path.split("/")[4])
+            oracle.reads.append(cycle_id)
+            time.sleep(oracle.delay)
+            self._send(200, oracle.reply(cycle_id))
+
+        def _send(self, code: int, content: object) -> None:
+            body = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            try:
+                self.wfile.write(body)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the launcher waits no longer
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    oracle.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield oracle
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,98 @@
+"""A whole search on a real executor, small enough to be disturbed on purpose in the middle."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aorta.core.oracle import ExitCodeOracle, Oracle
+from aorta.core.outcome import Verdict
+from aorta.core.point import Point
+from aorta.core.trial import TrialSpec
+from aorta.engine.drive import Engine
+from aorta.engine.events import Ending, Event, TrialEnded
+from aorta.engine.journal import Journal
+from aorta.engine.judge import KOfN, SameJudge
+from aorta.engine.question import Budget
+from aorta.executors import Executor
+from aorta.search.ranked import RankedSearch
+
+
+@dataclass
+class SmallestNumber(RankedSearch):
+    """Bisects 0..top for the smallest reproducing number, and speculates on both halves."""
+
+    top: int
+    told: dict[int, bool] = field(default_factory=dict)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        low = max((n for n, reproduces in self.told.items() if not reproduces), default=-1)
+        high = min((n for n, reproduces in self.told.items() if reproduces), default=self.top)
+        return low, high
+
+    def ranked(self, n: int) -> list[Point]:
+        spans: list[tuple[int, int]] = [self.bounds]
+        found: list[Point] = []
+        while spans and len(found) < n:
+            low, high = spans.pop(0)
+            if high - low > 1:
+                middle = (low + high) // 2
+                found.append(Point.of({"N": middle}))
+                spans += [(low, middle), (middle, high)]
+        return found
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        number = point["N"]
+        assert isinstance(number, int)
+        assert verdict.reproduces is not None, verdict.why
+        self.told[number] = verdict.reproduces
+
+    @property
+    def best(self) -> Point | None:
+        return Point.of({"N": self.bounds[1]})
+
+
+@dataclass(frozen=True)
+class FailsFrom:
+    """The trial of N fails if N is at least the threshold; it says where it runs, and takes its time."""
+
+    threshold: int
+    seconds: float = 0.0
+    oracle: Oracle = field(default_factory=ExitCodeOracle)
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        script = (
+            'echo "$$" > "$AORTA_TRIAL_DIR/pid"; echo "${SLURMD_NODENAME:-$AORTA_TEST_RAY_NODE}" > '
+            f'"$AORTA_TRIAL_DIR/node"; sleep {self.seconds}; exit {int(int(str(point["N"])) >= self.threshold)}'
+        )
+        return TrialSpec(("bash", "-c", script), trial_dir=trial_dir, cwd=trial_dir)
+
+
+@dataclass(frozen=True)
+class Searched:
+    answer: Point | None
+    ending: Ending
+    errors: list[str]
+
+
+def search_on(executor: Executor, where: Path, threshold: int, *, seconds: float = 0.0) -> Searched:
+    """Find the threshold on this executor, which is closed afterwards."""
+    errors: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.record.outcome == "error":
+            errors.append(event.record.why)
+
+    search = SmallestNumber(64)
+    engine = Engine(
+        search,
+        SameJudge(KOfN(1, 1)),
+        FailsFrom(threshold, seconds),
+        executor,
+        Journal.create(where / "journal.jsonl", {}),
+        where,
+        budget=Budget(retries=3),
+        listeners=[listen],
+        guard_signature=False,
+    )
+    ending = engine.run()
+    return Searched(search.best, ending, errors)
