@@ -19,5 +19,12 @@ def main() -> None:
     run(arguments)
 
 
+def ft_launcher() -> None:
+    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, whose flags and file it understands."""
+    from aorta.cli.app import run
+
+    run(["launch", *sys.argv[1:]])
+
+
 if __name__ == "__main__":
     main()

@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from aorta.core.exits import Exit
+from aorta.launch.case_spec import draft_spec
 from aorta.launch.cycle_dir import Ruling
 from aorta.launch.decision import LastWords
-from aorta.launch.draft import draft_spec
 from aorta.launch.options import parse
-from aorta.launch.records import Action, Ending, Evidence, RankEnd, Start, Verdict
-from aorta.launch.sources import FailedCycle
+from aorta.launch.records import Action, Ending, Evidence, FailedCycle, RankEnd, Start, Verdict
 from aorta.reduce.spec import ReduceSpec, read_spec
 from support.launching import PATIENCE, Site, environment, script
 

@@ -4,6 +4,7 @@ import gc
 import logging
 import sys
 import warnings
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,21 @@ def _live_page(log_dir: Path) -> Iterator[str]:
         server.stop()
 
 
+def _help_without_torch() -> str:
+    """Torchrun's own options are the installed torch's to tell; ours are not."""
+    from aorta.launch.config import DESCRIPTION, USAGE, add_flags
+
+    parser = ArgumentParser(
+        "aorta launch",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog="Torchrun's options are taken as they are. They are listed here once torch is installed: "
+        "pip install 'aorta-triage[launch]'",
+    )
+    add_flags(parser)
+    return parser.format_help()
+
+
 class _TorchrunCommand(click.Command):
     """Hands everything over as it stands: torchrun's own parser knows which words are options."""
 
@@ -39,6 +55,9 @@ def command(arguments: tuple[str, ...]) -> None:
     try:
         from aorta.launch.job import launch
     except ModuleNotFoundError as missing:
+        if arguments[:1] in {("--help",), ("-h",)}:
+            click.echo(_help_without_torch())
+            return
         raise InfrastructureError(
             f"aorta launch needs {missing.name}, which is not installed; pip install 'aorta-triage[launch]'"
         ) from None
