@@ -13,7 +13,7 @@ from pathlib import Path
 from aorta.attribution import Evidence, LogSource, attribute
 from aorta.attribution.reading import Source
 from aorta.attribution.registry import built_in
-from aorta.attribution.signs import read_whole
+from aorta.attribution.scanning import read_whole
 from benchmarks import attribution_accuracy, attribution_service
 
 SIZE = 1_000_000_000

@@ -15,6 +15,7 @@ from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec, Watch, WatchedPatte
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.question import Question
 from aorta.executors.local import LocalExecutor
 from aorta.search.repeated import EveryPoint
 
@@ -104,17 +105,11 @@ def _engine_alone(scratch: Path) -> None:
     run_dir = scratch / "engine"
     run_dir.mkdir()
     journal = Journal.create(run_dir / "journal.jsonl", {})
-    engine = Engine(
-        EveryPoint(points),
-        SameJudge(EveryTrial(10)),
-        _Nothing(),
-        _Instant(SIMULATED_SLOTS),
-        journal,
-        run_dir,
-    )
+    question = Question(EveryPoint(points), SameJudge(EveryTrial(10)), _Nothing(), {})
+    engine = Engine(question, _Instant(SIMULATED_SLOTS), journal, run_dir)
     gc.collect()
     began = time.process_time()
-    ending = engine.run()
+    ending = engine.run().ending
     cost = (time.process_time() - began) / ending.trials
     print(
         f"engine, {SIMULATED_SLOTS} slots         {1000 * cost:6.3f} ms CPU a trial over "

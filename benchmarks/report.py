@@ -1,17 +1,17 @@
 """How much processor time a page takes and how large it is, from a short run to one of 5,000 trials."""
 
-import json
 import tempfile
 import time
 from pathlib import Path
 
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
-from aorta.engine.journal import Journal, TrialRecord
+from aorta.engine.journal import Journal, Opened, TrialRecord
 from aorta.engine.rundir import RunDir
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import document
 
+_POINT = Point.of({})
 SIZES = (10, 100, 1000, 5000)
 TARGET_SECONDS, TARGET_BYTES = 2.0, 1_000_000
 
@@ -33,19 +33,19 @@ def _run_directory(path: Path, trials: int) -> Path:
     """A finished run whose every trial failed in words of its own, with a path and an address to scrub in each."""
     run = RunDir(path)
     journal = Journal.create(run.journal, {})
+    journal.append(Opened(_POINT), "main")
+    for number in range(trials):
+        journal.append(_record(number), "main")
     journal.close()
-    with run.journal.open("a") as file:
-        for number in range(trials):
-            file.write(_line(number) + "\n")
     run.describe(verb="run", workload="bench", created="2026-11-15T05:35:08Z", state="done")
     return path
 
 
-def _line(number: int) -> str:
+def _record(number: int) -> TrialRecord:
     why = f"exit 1: cannot read /home/alice/run-{number}/x.bin from 10.1.{number % 250}.7"
-    record = TrialRecord(
+    return TrialRecord(
         seq=number,
-        point=Point.of({}, replica=0),
+        point=_POINT,
         index=number,
         outcome=list(Outcome)[number % 4],
         why=why,
@@ -60,4 +60,3 @@ def _line(number: int) -> str:
         image_digest=None,
         path="",
     )
-    return json.dumps(record.to_json())

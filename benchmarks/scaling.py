@@ -21,6 +21,7 @@ from aorta.core.trial import Resources, TrialSpec
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.question import Question
 from aorta.executors import Executor
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.local import LocalExecutor
@@ -115,15 +116,11 @@ def _searches(scratch: Path) -> None:
 
 def _wall(case: _Case, slots: int, where: Path) -> float:
     where.mkdir(parents=True)
-    engine = Engine(
-        case.search(),
-        SameJudge(EveryTrial(1)),
-        _Sleeping(case),
-        LocalExecutor(slots),
-        Journal.create(where / "journal.jsonl", {}),
-        where,
-        guard_signature=False,
+    question = Question(
+        case.search(), SameJudge(EveryTrial(1)), _Sleeping(case), {}, guard_signature=False
     )
+    journal = Journal.create(where / "journal.jsonl", {})
+    engine = Engine(question, LocalExecutor(slots), journal, where)
     began = time.perf_counter()
     engine.run()
     return time.perf_counter() - began

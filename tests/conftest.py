@@ -1,4 +1,7 @@
-"""Fixtures that any test may ask for: the real services, started once a worker and always stopped."""
+"""Fixtures that any test may ask for: the real services, started once a worker and always stopped.
+
+And what a run needs to be the same wherever it is started: see `support/hermetic.py`.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -6,12 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from support.services import requirements
+from support.services import health, requirements
 from support.services.engines import DockerEngine, PodmanEngine, start_docker, start_podman
 from support.services.images import Rootfs, busybox_rootfs, python_rootfs
 from support.services.ray_cluster import RayCluster, start_ray
 from support.services.registry import Registry, start_registry
 from support.services.slurm import SlurmCluster, start_slurm
+
+pytest_plugins = ["support.hermetic"]
+
+
+@pytest.fixture(autouse=True)
+def _services_that_live(request: pytest.FixtureRequest) -> None:
+    """What an earlier test, or the machine, has killed is there again."""
+    health.revive(request.node.nodeid)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +82,7 @@ def ray_cluster() -> Iterator[RayCluster]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
+    requirements.demand(requirements.MOUNTS)
     place = tmp_path / "small"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True)

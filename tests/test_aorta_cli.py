@@ -4,6 +4,7 @@ import pytest
 
 from aorta.version import __version__
 from support.aorta_cli import Finished, aorta, start_aorta
+from support.waiting import patience
 
 
 def test_the_runner_brings_back_what_the_command_line_said() -> None:
@@ -24,5 +25,5 @@ def test_a_second_document_on_stdout_is_refused() -> None:
 
 def test_a_started_command_line_has_its_own_session() -> None:
     with start_aorta("--version") as process:
-        stdout, _ = process.communicate(timeout=60)
+        stdout, _ = process.communicate(timeout=patience())
     assert stdout == f"aorta {__version__}\n".encode()

@@ -48,15 +48,29 @@ def test_the_contracts_name_these_and_no_others_as_stopping_at_once() -> None:
     assert set(named.split()) == STOPPED_AT_FIRST
 
 
-def test_without_the_stream_that_steps_are_written_to_nothing_counts_as_before_the_first() -> None:
-    blind = replace(finding(FailureClass.DEVICE_OOM, last_step=None), steps_would_show=False)
-    assert decide(blind).action is Action.RESTART
+def test_silence_about_steps_is_not_before_the_first_of_them() -> None:
+    silent = finding(FailureClass.DEVICE_OOM, last_step=None)
+    assert decide(silent).action is Action.RESTART
 
 
-def test_device_memory_stops_before_the_first_step_and_restarts_after_it() -> None:
-    before = finding(FailureClass.DEVICE_OOM, last_step=None)
+def test_device_memory_stops_where_no_step_is_seen_to_be_made_and_restarts_after_one() -> None:
+    before = replace(finding(FailureClass.DEVICE_OOM, last_step=None), before_first_step=True)
     assert decide(before).action is Action.STOP
     assert decide(finding(FailureClass.DEVICE_OOM, last_step=5)).action is Action.RESTART
+
+
+def test_a_mistake_that_shows_after_thousands_of_steps_gets_one_restart() -> None:
+    late = finding(FailureClass.MISSING_FILE, last_step=20_020)
+    assert (decide(late).action, decide(late).rule) == (Action.RESTART, "ran_before")
+    again = PastCycle("a", FailureClass.MISSING_FILE, 20_020)
+    assert decide(late, [again]).rule == "repeated"
+    uncounted = replace(finding(FailureClass.MISSING_FILE, last_step=None), made_steps=True)
+    assert decide(uncounted).action is Action.RESTART
+
+
+def test_cycles_that_tell_of_no_step_and_fail_differently_are_no_ground_to_stop() -> None:
+    past = [PastCycle(name, FailureClass.NETWORK_LOSS, None) for name in "bcdefg"]
+    assert decide(finding(FailureClass.NETWORK_LOSS, last_step=None), past).action is Action.RESTART
 
 
 @given(CLASSES, st.floats(0, SURE - 0.01), STEPS)

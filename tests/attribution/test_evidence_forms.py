@@ -11,7 +11,7 @@ from aorta.attribution import (
     Evidence,
     LogSource,
     LogTail,
-    RankFailure,
+    RankEnd,
     attribute,
 )
 from aorta.attribution.progress import steps_in
@@ -21,7 +21,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 7,
 LOST_PEER = TRACEBACK + "RuntimeError: Connection closed by peer [10.0.0.1]:4000\n"
 
 
-def of_tails(*texts: str, failures: tuple[RankFailure, ...] = ()) -> Attribution:
+def of_tails(*texts: str, failures: tuple[RankEnd, ...] = ()) -> Attribution:
     tails = tuple(LogTail(text, rank) for rank, text in enumerate(texts))
     return attribute(Evidence(tails=tails, failures=failures))
 
@@ -31,6 +31,11 @@ _LINE_BEFORE = {
     "click.error": "Usage: train [OPTIONS]\n",
 }
 _RAISED_IN = {
+    "config.in_config_code": ("/srv/megatron/arguments.py", "validate_args"),
+    "checkpoint.in_loading": ("/srv/engine.py", "load_checkpoint"),
+    "checkpoint.unreadable_in_loading": ("/srv/engine.py", "load_checkpoint"),
+    "data.in_loader": ("/srv/dataset.py", "__getitem__"),
+    "python.launcher": ("/opt/venv/accelerate/commands/launch.py", "simple_launcher"),
     "config.environment": ("os.py", "__getitem__"),
     "checkpoint.unreadable": ("serialization.py", "load"),
     "data.child_lost": ("connection.py", "_recv"),
@@ -59,7 +64,9 @@ def test_every_hit_is_recognised_as_its_class_in_a_log(row: Pattern) -> None:
         text = f'Traceback (most recent call last):\n  File "{file}", line 7, in {function}\n    {shown}\n{text}'
     result = of_tails(text).finding
     seen = {result.failure_class, *(cascade.failure_class for cascade in result.cascade)}
-    if row.role in {"root", "waiting"}:
+    if row.on == "end":
+        assert result.failure_class in {"killed", "segfault", "abort", "unknown"}
+    elif row.role in {"root", "waiting"}:
         assert result.failure_class == row.failure_class
     elif row.role == "cascade":
         assert (
@@ -71,7 +78,7 @@ def test_every_hit_is_recognised_as_its_class_in_a_log(row: Pattern) -> None:
 def test_an_oom_kill_in_the_kernel_log_explains_a_kill(tmp_path: Path) -> None:
     kernel = tmp_path / "dmesg"
     kernel.write_text("[ 99.1] Out of memory: Killed process 4242 (python) total-vm:9000kB\n")
-    failures = (RankFailure(0, exit_code=1), RankFailure(1, signal=9))
+    failures = (RankEnd(0, exit_code=1), RankEnd(1, signal=9))
     tails = (LogTail(LOST_PEER, 0),)
     found = attribute(Evidence(tails=tails, failures=failures, kernel_logs=(LogSource(kernel),)))
     assert (found.finding.failure_class, found.finding.root.rank) == ("host_oom", 1)
@@ -82,7 +89,7 @@ def test_a_hardware_error_outweighs_what_the_program_says_and_names_node_and_dev
 ) -> None:
     kernel = tmp_path / "dmesg"
     kernel.write_text("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n")
-    tails = (LogTail(TRACEBACK + "ModuleNotFoundError: No module named 'x'\n", 0),)
+    tails = (LogTail(TRACEBACK + "RuntimeError: CUDA error: unspecified launch failure\n", 0),)
     found = attribute(Evidence(tails=tails, kernel_logs=(LogSource(kernel, node="n4"),)))
     assert found.decision.action is Action.RESTART
     assert (found.finding.root.node, found.finding.root.device) == ("n4", "PCI:0000:3b:00")
@@ -100,7 +107,7 @@ def test_a_hardware_error_outweighs_what_the_program_says_and_names_node_and_dev
 def test_what_the_scheduler_says_outweighs_how_the_ranks_died(
     line: str, kind: str, action: str
 ) -> None:
-    failures = (RankFailure(0, signal=15), RankFailure(1, signal=9))
+    failures = (RankEnd(0, signal=15), RankEnd(1, signal=9))
     found = of_tails(line + "\n", failures=failures)
     assert (found.finding.failure_class, found.decision.action) == (kind, action)
 
@@ -110,7 +117,7 @@ def test_a_torch_error_file_tells_what_stderr_did_not(tmp_path: Path) -> None:
     trace = TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/data'\n"
     extra = {"py_callstack": trace, "timestamp": "1794723183"}
     report.write_text(json.dumps({"message": {"message": "PermissionError", "extraInfo": extra}}))
-    failures = (RankFailure(0, exit_code=1, error_file=report), RankFailure(1, signal=15))
+    failures = (RankEnd(0, exit_code=1, error_file=report), RankEnd(1, signal=15))
     found = attribute(Evidence(failures=failures))
     assert (found.finding.failure_class, found.finding.root.rank) == ("permission_denied", 0)
 
@@ -121,11 +128,11 @@ def test_a_file_missing_on_one_of_two_nodes_blames_the_node() -> None:
     found = attribute(Evidence(tails=tails))
     assert (found.decision.action, found.decision.rule) == (Action.RESTART, "one_node_only")
     alone = attribute(Evidence(tails=(tails[0], LogTail("", 1, "n1"))))
-    assert alone.decision.action is Action.STOP
+    assert alone.decision.action is Action.RESTART, "an empty log says nothing about its node"
 
 
 def test_the_first_of_two_different_deaths_is_the_cause() -> None:
-    failures = (RankFailure(0, exit_code=1, time=9.0), RankFailure(1, exit_code=1, time=2.0))
+    failures = (RankEnd(0, exit_code=1, time=9.0), RankEnd(1, exit_code=1, time=2.0))
     late = TRACEBACK + "OSError: [Errno 28] No space left on device\n"
     early = TRACEBACK + "ValueError: bad bucket\n"
     found = of_tails(late, early, failures=failures)
@@ -136,7 +143,7 @@ def test_an_error_the_program_survived_is_not_its_death() -> None:
     steps = "".join(f"step {number} loss 0.5\n" for number in range(1, 30))
     survived = TRACEBACK + "FileNotFoundError: [Errno 2] No such file or directory: 'cache'\n"
     text = steps + survived + "".join(f"step {number} loss 0.5\n" for number in range(30, 60))
-    failures = (RankFailure(0, exit_code=1),)
+    failures = (RankEnd(0, exit_code=1),)
     assert of_tails(text, failures=failures).decision.action is not Action.STOP
     ended = text + TRACEBACK + "ValueError: bad bucket\n"
     assert of_tails(ended, failures=failures).finding.failure_class == "user_exception"

@@ -9,7 +9,7 @@ from benchmarks.faults.corpus import Case, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.attribution import Evidence, LogTail, RankFailure, attribute
+from aorta.attribution import Evidence, LogTail, RankEnd, attribute
 
 CASES = cases()
 WORD = st.from_regex(r"[a-z]{3,9}", fullmatch=True)
@@ -76,7 +76,7 @@ def log_of(bug: Bug, here: Occasion) -> str:
 def fingerprint(bug: Bug, here: Occasion) -> str:
     evidence = Evidence(
         tails=(LogTail(log_of(bug, here), here.rank),),
-        failures=(RankFailure(here.rank, exit_code=1),),
+        failures=(RankEnd(here.rank, exit_code=1),),
     )
     return attribute(evidence).finding.fingerprint
 

@@ -12,6 +12,7 @@ import pytest
 
 from aorta.attribution import Evidence, LogTail, attribute
 from aorta.attribution.flight import find_dumps, read_dumps, stragglers
+from support.waiting import patience
 
 RANK = """
 import sys, time, threading, torch, torch.distributed as dist
@@ -39,7 +40,7 @@ def test_the_rank_that_did_not_arrive_is_named_from_real_dumps(tmp_path: Path, f
         subprocess.Popen([sys.executable, str(script), str(rank), str(tmp_path / "store"), str(dumps), form])
         for rank in (0, 1)
     ]  # fmt: skip
-    assert [process.wait(120) for process in ranks] == [0, 0]
+    assert [process.wait(patience()) for process in ranks] == [0, 0]
     blamed = stragglers(read_dumps(find_dumps(dumps)))
     assert blamed.ranks == (1,)
     assert blamed.operation in {"all_reduce", "allreduce"}

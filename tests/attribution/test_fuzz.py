@@ -10,7 +10,7 @@ from benchmarks.faults.corpus import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.attribution import Action, Evidence, LogSource, LogTail, RankFailure, attribute
+from aorta.attribution import Action, Evidence, LogSource, LogTail, RankEnd, attribute
 from aorta.attribution.flight import read_dumps
 from aorta.attribution.registry import built_in
 
@@ -25,7 +25,7 @@ SHREDS = st.sampled_from(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(SHREDS, max_size=40), st.integers(0, 3))
 def test_shreds_of_real_failures_in_any_order_are_answered(shreds: list[str], ranks: int) -> None:
-    failures = tuple(RankFailure(rank, exit_code=rank) for rank in range(ranks))
+    failures = tuple(RankEnd(rank, exit_code=rank) for rank in range(ranks))
     result = attribute(Evidence(tails=(LogTail("\n".join(shreds)),), failures=failures))
     assert 0 <= result.finding.confidence <= 1
     assert result.decision.reason
@@ -35,7 +35,7 @@ def test_shreds_of_real_failures_in_any_order_are_answered(shreds: list[str], ra
 @given(st.binary(max_size=2000))
 def test_noise_is_answered_and_never_stops_a_job(noise: bytes) -> None:
     tail = LogTail(noise.decode("latin-1"), rank=0)
-    result = attribute(Evidence(tails=(tail,), failures=(RankFailure(0, exit_code=1),)))
+    result = attribute(Evidence(tails=(tail,), failures=(RankEnd(0, exit_code=1),)))
     assert result.decision.action is not Action.STOP
 
 

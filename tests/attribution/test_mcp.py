@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from support.aorta_cli import COMMAND, environ
 from support.attribution_service import running_service
+from support.waiting import patience
 
 LOGS = str(CORPUS / "disk_full_write")
 ACCEPTS = {"Accept": "application/json, text/event-stream"}
@@ -155,5 +156,5 @@ async def http_server(*options: str) -> AsyncIterator[str]:
         yield line.split()[-1]
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(patience())
         process.stderr.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.attribution import Action, Evidence, LogTail, RankFailure, attribute
+from aorta.attribution import Action, Evidence, LogTail, RankEnd, attribute
 from aorta.attribution.opinion import Adviser, with_opinion
 from support.aorta_cli import aorta
 
@@ -19,7 +19,7 @@ TEXT = (
     'Traceback (most recent call last):\n  File "/home/alice/train.py", line 7, in main\n'
     f"ValueError: token {SECRET} refused for /home/alice/secret-project at 10.1.2.3\n"
 )
-FOUND = attribute(Evidence(tails=(LogTail(TEXT, 0),), failures=(RankFailure(0, exit_code=1),)))
+FOUND = attribute(Evidence(tails=(LogTail(TEXT, 0),), failures=(RankEnd(0, exit_code=1),)))
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""The principles by which signs become a cause and a decision, each alone, in logs as short as they can be."""
+"""The principles by which events become a cause and a decision, each alone, in logs as short as they can be."""
 
 import json
 
 import pytest
 
-from aorta.attribution import Action, Attribution, Evidence, LogTail, RankFailure, attribute
+from aorta.attribution import Action, Attribution, Evidence, LogTail, RankEnd, attribute
 from aorta.attribution.finding import SURE
 from aorta.attribution.progress import steps_in
 
@@ -21,9 +21,9 @@ def raised(exception: str, source: str = "main()") -> str:
     return f"{HEADER}{OWN.format(source=source)}{exception}\n"
 
 
-def found(*texts: str, ends: tuple[RankFailure, ...] | None = None) -> Attribution:
+def found(*texts: str, ends: tuple[RankEnd, ...] | None = None) -> Attribution:
     """Rank r wrote the r-th text; each left with exit code 1 unless told otherwise."""
-    exits = tuple(RankFailure(rank, exit_code=1) for rank in range(len(texts)))
+    exits = tuple(RankEnd(rank, exit_code=1) for rank in range(len(texts)))
     tails = tuple(LogTail(text, rank) for rank, text in enumerate(texts))
     return attribute(Evidence(tails=tails, failures=exits if ends is None else ends))
 
@@ -40,9 +40,9 @@ def test_a_module_that_every_rank_misses_stops_and_one_that_a_single_rank_misses
 def test_a_rank_that_its_launcher_ended_in_the_same_moment_does_not_speak_against_the_others() -> (
     None
 ):
-    ends = (RankFailure(0, signal=15, time=2.1), RankFailure(1, exit_code=1, time=2.0))
+    ends = (RankEnd(0, signal=15, time=2.1), RankEnd(1, exit_code=1, time=2.0))
     assert found("", raised(NO_MODULE), ends=ends).decision.action is Action.STOP
-    late = (RankFailure(0, signal=15, time=9.0), RankFailure(1, exit_code=1, time=2.0))
+    late = (RankEnd(0, signal=15, time=9.0), RankEnd(1, exit_code=1, time=2.0))
     assert found("", raised(NO_MODULE), ends=late).decision.action is Action.RESTART
 
 
@@ -75,7 +75,7 @@ def test_a_usage_error_ends_a_rank_only_if_nothing_follows_it() -> None:
 
 
 def test_nobody_dies_of_a_signal_for_refusing_its_input() -> None:
-    killed = (RankFailure(0, signal=9),)
+    killed = (RankEnd(0, signal=9),)
     assert found(USAGE, ends=killed).finding.failure_class == "killed"
 
 
@@ -138,7 +138,7 @@ def test_what_is_raised_while_a_record_is_read_is_the_fault_of_the_record() -> N
 
 def test_an_exception_of_native_code_is_told_by_its_message() -> None:
     text = "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: an illegal memory access was encountered\n"
-    result = found(text, ends=(RankFailure(0, signal=6),))
+    result = found(text, ends=(RankEnd(0, signal=6),))
     assert result.finding.failure_class == "illegal_access"
 
 
@@ -181,7 +181,7 @@ def test_the_last_words_of_a_guard_name_the_class_and_never_stop() -> None:
 
 @pytest.mark.parametrize(("code", "expected"), [(127, "missing_file"), (126, "permission_denied")])
 def test_what_a_shell_could_not_start_is_told_by_its_exit_code(code: int, expected: str) -> None:
-    ends = tuple(RankFailure(rank, exit_code=code) for rank in range(2))
+    ends = tuple(RankEnd(rank, exit_code=code) for rank in range(2))
     assert found("", "", ends=ends).finding.failure_class == expected
 
 
@@ -189,7 +189,7 @@ def test_of_ranks_that_hang_the_one_that_stands_outside_a_collective_is_the_root
     stack = "Current thread 0x00007f (most recent call first):\n"
     waiting = stack + '  File "/x/torch/distributed/distributed_c10d.py", line 32 in all_reduce\n'
     locked = stack + '  File "/srv/train.py", line 9 in take_lock\n'
-    ends = tuple(RankFailure(rank, signal=15, hung=True) for rank in range(2))
+    ends = tuple(RankEnd(rank, signal=15, hung=True) for rank in range(2))
     result = found(waiting, locked, ends=ends).finding
     assert (result.failure_class, result.root.rank) == ("hang", 1)
 

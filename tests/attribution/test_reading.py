@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from aorta.attribution import reading
 from aorta.attribution.reading import MARGIN, PIECE, Source, cleaned, line_at, line_numbers, pieces
 from aorta.attribution.registry import built_in
-from aorta.attribution.scanning import HyperscanScanner, PlainScanner, fastest_scanner
-from aorta.attribution.signs import read_ends, read_whole
+from aorta.attribution.scanning import (
+    HyperscanScanner,
+    PlainScanner,
+    fastest_scanner,
+    read_ends,
+    read_whole,
+)
 
 LITERALS = [b"Traceback", b"race", b"NVRM: Xid", b"Error: ", b"a(b)*[c"]
 
@@ -72,12 +77,13 @@ def test_memory_stays_bounded_by_a_line_that_never_ends() -> None:
 def test_the_rank_of_a_line_is_what_its_prefix_says(
     raw: bytes, rank: int | None, text: str
 ) -> None:
-    line = cleaned(raw, Source("job.log"), 0)
+    (line,) = cleaned(raw, Source("job.log"), 0)
     assert (line.rank, line.text) == (rank, text)
 
 
 def test_in_the_file_of_one_rank_a_bare_number_is_no_prefix() -> None:
-    assert cleaned(b"7: hello", Source("rank_2.err", rank=2), 0).text == "7: hello"
+    (line,) = cleaned(b"7: hello", Source("rank_2.err", rank=2), 0)
+    assert line.text == "7: hello"
 
 
 def test_a_carriage_return_ends_a_line_like_a_line_feed() -> None:
@@ -115,18 +121,18 @@ def test_a_failure_far_from_the_end_of_a_large_log_is_still_found(tmp_path: Path
     failure = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
     log.write_bytes(b"quiet line\n" * 1000 + failure + b"quiet line\n" * 5_000_000)
     source = Source("job.log", path=log)
-    assert not read_ends([source], built_in()).signs
-    (sign,) = read_whole([source], built_in()).signs
-    assert (sign.failure_class, sign.text) == ("host_oom", "MemoryError")
+    assert not read_ends([source], built_in()).events
+    (event,) = read_whole([source], built_in()).events
+    assert (event.failure_class, event.text) == ("host_oom", "MemoryError")
 
 
 def test_a_storm_of_the_same_error_keeps_its_first_and_its_last(tmp_path: Path) -> None:
     log = tmp_path / "rank_0.err"
     storm = b"".join(b"RuntimeError: number %d\n" % number for number in range(200_000))
     log.write_bytes(storm)
-    signs = read_whole([Source("rank_0.err", 0, path=log)], built_in()).signs
-    assert len(signs) <= 20
-    assert (signs[0].text, signs[-1].text) == (
+    events = read_whole([Source("rank_0.err", 0, path=log)], built_in()).events
+    assert len(events) <= 20
+    assert (events[0].text, events[-1].text) == (
         "RuntimeError: number 0",
         "RuntimeError: number 199999",
     )

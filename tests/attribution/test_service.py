@@ -15,6 +15,7 @@ from benchmarks.faults.corpus import CORPUS
 
 from support.aorta_cli import aorta
 from support.attribution_service import Service, running_service
+from support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -267,9 +268,4 @@ def children_of(pid: int) -> list[int]:
 
 
 def gone(processes: list[int]) -> bool:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if not any(Path(f"/proc/{pid}/cmdline").exists() for pid in processes):
-            return True
-        time.sleep(0.1)
-    return False
+    return eventually(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in processes))

@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ import pytest
 from benchmarks.faults.corpus import CORPUS
 
 from support.attribution_service import Service, running_service
+from support.waiting import wait_until
 
 SECRET = "No module named 'secret_4711'"
-PATIENCE = 90.0
 
 
 def report(job: str, agent: str, *paths: Path) -> dict[str, Any]:
@@ -42,13 +42,6 @@ def decision(service: Service, job: str, wait: float = 60) -> dict[str, Any]:
 def tell(service: Service, body: dict[str, Any]) -> httpx.Response:
     with service.client() as client:
         return client.post("/v1/cycles", json=body)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +76,7 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             agents = [pool.submit(report_until_refused, number) for number in range(8)]
-            until(lambda: len(acknowledged) > 1500)
+            wait_until(lambda: len(acknowledged) > 1500)
             service.kill()
             for agent in agents:
                 agent.result(60)
@@ -164,7 +157,7 @@ def test_connections_that_never_finish_a_request_do_not_lock_others_out(tmp_path
         for number, connection in enumerate(slow):
             held.enter_context(connection)
             connection.sendall(b"POST /v1/cycles HTTP/1.1\r\nHost: x\r\n"[: number % 40])
-        until(lambda: is_answered(service))  # once those in the way are sent away
+        wait_until(lambda: is_answered(service))  # once those in the way are sent away
         slow[0].settimeout(60)
         assert slow[0].recv(1) == b""  # sent away
 

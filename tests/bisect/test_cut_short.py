@@ -15,6 +15,7 @@ from support.nightly import World, day
 from support.processes import wait_for_file
 from support.services.engines import DockerEngine
 from support.services.registry import Registry
+from support.waiting import patience
 
 pytestmark = pytest.mark.xdist_group("docker")
 
@@ -64,7 +65,7 @@ class CutShort:
             cwd=self.tmp_path,
             env=self.engine.environ,
         )
-        wait_for_file(self.log / "waiting", patience=180)
+        wait_for_file(self.log / "waiting")
         return running
 
     def resume(self) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def test_interrupted_among_containers_it_says_what_it_knows_and_leaves_nothing(
     cut = CutShort(tmp_path, docker_engine, template, wait_at)
     running = cut.start()
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=patience())
     assert running.returncode == 130, err
     assert json.loads(out)["status"] == "partial"
     assert json.loads((cut.out / "result.json").read_text())["status"] == "partial"
@@ -140,7 +141,7 @@ def test_interrupted_in_a_build_it_leaves_neither_container_nor_image(
     cut.words = ["--spec", spec, *cut.words]
     running = cut.start()
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=120)
+    _, err = running.communicate(timeout=patience())
     assert running.returncode == 130, err
     assert cut.left_behind() == []
 

@@ -5,7 +5,6 @@ import math
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from support.aorta_cli import Finished, aorta, start_aorta
 from support.git_repositories import Repository, numbered
 from support.processes import processes_with, wait_for_file
+from support.waiting import patience, wait_until
 
 
 def bisect(repository: Repository, out: Path, *arguments: str | Path, jobs: int = 2) -> Finished:
@@ -230,11 +230,7 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
     running = start_aorta(
         "bisect", "--output-prefix", tmp_path / "out", "--no-cache", *arguments, cwd=repository.path
     )
-    deadline = time.monotonic() + 60
-    while (
-        not log.exists() or len(log.read_text().splitlines()) < 6
-    ) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: log.exists() and len(log.read_text().splitlines()) >= 6, "the sixth trial")
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
     done = aorta(
@@ -300,7 +296,7 @@ def test_interrupted_it_writes_what_it_knows_and_leaves_nothing(tmp_path: Path) 
     )
     wait_for_file(mark)
     running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=60)
+    out, _ = running.communicate(timeout=patience())
     assert running.returncode == 130
     assert json.loads(out)["status"] == "partial"
     assert (tmp_path / "out" / "result.json").exists()

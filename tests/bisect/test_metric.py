@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from support.git_repositories import Repository, numbered
 from support.nightly import World, day
 from support.services.engines import DockerEngine
 from support.services.registry import Registry
+from support.waiting import wait_until
 
 # The sum of eight random bytes, scaled to a mean of 0 and a standard deviation of 1.
 NOISE = "$(od -An -N8 -tu1 /dev/urandom | awk '{for(i=1;i<=8;i++)s+=$i; print (s-1020)/209}')"
@@ -124,9 +124,7 @@ def test_killed_and_resumed_no_measurement_is_made_twice_and_the_next_run_makes_
     running = start_aorta(
         "bisect", "--output-prefix", tmp_path / "out", *options, cwd=repository.path, env=cache
     )
-    deadline = time.monotonic() + 60
-    while (not log.exists() or len(log.read_text()) < 10) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: log.exists() and len(log.read_text()) >= 10, "the tenth measurement")
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
     resumed = ["--resume", tmp_path / "out", "--json", *options]

@@ -12,6 +12,7 @@ from support.nightly import World, day
 from support.processes import wait_for_file
 from support.services.registry import Registry
 from support.services.slurm import SlurmCluster
+from support.waiting import patience
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -99,8 +100,8 @@ def test_interrupted_no_step_and_no_container_is_left(
     running = start_aorta(
         *options(tmp_path / "out", template), *hang, cwd=tmp_path, env=slurm_cluster.environ
     )
-    wait_for_file(mark, patience=180)
+    wait_for_file(mark)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=120)
+    running.communicate(timeout=patience())
     assert running.returncode == 130
     assert left_behind(tmp_path / "out", slurm_cluster) == []

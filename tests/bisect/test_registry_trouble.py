@@ -12,6 +12,7 @@ from support.processes import wait_for_file
 from support.services import requirements
 from support.services.engines import DockerEngine
 from support.services.registry import Registry, start_registry
+from support.waiting import patience
 
 pytestmark = pytest.mark.xdist_group("docker")
 
@@ -52,7 +53,7 @@ def started(tmp_path: Path, engine: DockerEngine, template: str) -> "subprocess.
         script,
     )
     running = start_aorta("bisect", *words, cwd=tmp_path, env=engine.environ)
-    wait_for_file(log / "ran", patience=120)
+    wait_for_file(log / "ran")
     return running
 
 
@@ -96,7 +97,7 @@ def test_images_removed_after_they_were_listed_are_gone_around(
     running = started(tmp_path, docker_engine, template)
     for gone in (day(2), day(4)):
         oci_registry.remove("nightly/removed", f"jax-{gone}")
-    out, err = running.communicate(timeout=240)
+    out, err = running.communicate(timeout=patience())
     assert running.returncode == 0, err
     assert f'"last_good": "{template.format(container="jax", date=day(1))}"' in out.decode()
     assert b"no more" in err
@@ -108,7 +109,7 @@ def test_a_registry_that_goes_away_stops_the_run_and_says_so(
     template = world.publish(frail_registry, "nightly/frail", DAYS, first_bad=FIRST_BAD)
     running = started(tmp_path, docker_engine, template)
     frail_registry.stop()
-    _, err = running.communicate(timeout=240)
+    _, err = running.communicate(timeout=patience())
     assert running.returncode == 5
     assert b"cannot pull it" in err.splitlines()[-1]
     assert b"Traceback" not in err

@@ -9,8 +9,7 @@ import pytest
 
 from support.aorta_cli import aorta, start_aorta
 from support.run_dirs import reduce_dir
-
-PATIENCE = 120
+from support.waiting import patience
 
 
 def big_run(root: Path, megabytes: float, seed: int = 7) -> Path:
@@ -32,7 +31,7 @@ def test_ctrl_c_while_packing_leaves_nothing_and_exits_130(seconds: float, tmp_p
     time.sleep(seconds)
     assert process.poll() is None, "it was over before it could be interrupted"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE)
+    _, said = process.communicate(timeout=patience())
     assert process.returncode == 130, said
     assert b"Traceback" not in said
     assert list(output.iterdir()) == []

@@ -1,21 +1,28 @@
 """The engine: what it runs, what it never runs twice, and how it ends."""
 
+import random
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aorta.core.axis import number, subset
 from aorta.core.errors import InfrastructureError
+from aorta.core.outcome import Verdict
 from aorta.core.point import Point
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, Reason
 from aorta.engine.journal import Journal
-from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
-from aorta.engine.question import Budget
+from aorta.engine.judge import EveryTrial, Judge, Judges, KOfN, SameJudge, SequentialJudges
+from aorta.engine.question import Answer as EngineAnswer
+from aorta.engine.question import Budget, Question
+from aorta.search import Search
+from aorta.search.descent import Descent
 from aorta.search.ranked import RankedSearch
 from aorta.search.repeated import EveryPoint
 from support.searched import SmallestNumber
@@ -42,19 +49,22 @@ def drive(
     budget: Budget | None = None,
 ) -> tuple[Ending, list[Event]]:
     seen: list[Event] = []
-    journal = open_journal(where / "journal.jsonl")
-    engine = Engine(
-        search,
-        SameJudge(judge or KOfN(1, 1)),
-        ValueExperiment(),
-        executor,
-        journal,
-        where,
-        budget=budget,
-        listeners=[seen.append],
-        guard_signature=False,
+    asked = question(search, SameJudge(judge or KOfN(1, 1)), budget)
+    return drive_question(asked, executor, where, seen).ending, seen
+
+
+def question(search: Search, judges: Judges, budget: Budget | None = None) -> Question:
+    return Question(
+        search, judges, ValueExperiment(), PARTS, budget=budget or Budget(), guard_signature=False
     )
-    return engine.run(), seen
+
+
+def drive_question(
+    asked: Question, executor: SimulatedExecutor, where: Path, seen: list[Event] | None = None
+) -> EngineAnswer:
+    journal = open_journal(where / "journal.jsonl")
+    listeners = [] if seen is None else [seen.append]
+    return Engine(asked, executor, journal, where, listeners).run()
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 8])
@@ -177,25 +187,113 @@ def test_trouble_under_the_executor_ends_the_run_with_its_words(tmp_path: Path) 
     assert (ending.reason, ending.detail) == (Reason.INFRASTRUCTURE, "no docker engine")
 
 
-@settings(max_examples=200, deadline=None)
+class Told(Descent):
+    """Remembers what it was told, in order."""
+
+    def __init__(self) -> None:
+        super().__init__([number("N", 200, 1, tolerance=0.1), subset("lines", tuple("abcdefgh"))])
+        self.told: list[tuple[str, Verdict]] = []
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        self.told.append((point.key, verdict))
+        super().tell(point, verdict)
+
+
+def fails_at(rate: float, rng: random.Random) -> Answer:
+    def answer(trial: TrialSpec) -> int:
+        n, kept = trial.argv[0], trial.argv[1]
+        there = int(n.removeprefix("N=")) >= 17 and all(item in kept for item in ("2", "5"))
+        return int(there and rng.random() < rate)
+
+    return answer
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    threshold=st.integers(0, 64),
-    slots=st.integers(1, 6),
-    kills=st.lists(st.integers(0, 6), max_size=6),
-    judge=st.sampled_from([KOfN(1, 1), KOfN(2, 3), KOfN(3, 5), EveryTrial(2)]),
+    rate=st.sampled_from([0.5, 0.8, 1.0]),
+    kills=st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1), st.integers(1, 6)), max_size=5),
+    slots=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    seed=st.integers(0, 10**6),
 )
-def test_a_finished_run_resumed_with_as_many_slots_executes_nothing_however_often_it_was_killed(
-    threshold: int,
-    slots: int,
-    kills: list[int],
-    judge: Judge,
+def test_whatever_slots_and_kills_a_resumed_run_tells_the_search_the_same_and_a_finished_one_runs_nothing(
+    rate: float,
+    kills: list[tuple[int, float, int]],
+    slots: tuple[int, int],
+    seed: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    where = tmp_path_factory.mktemp("run")
-    for attempt, kill in enumerate([*kills, None]):
-        executor = SimulatedExecutor(fails_from(threshold), slots, attempt, die_after=kill)
-        first, _ = drive(SmallestNumber(65), executor, where, judge)
-    again = SimulatedExecutor(fails_from(threshold), slots, len(kills) + 1)
-    second, _ = drive(SmallestNumber(65), again, where, judge)
+    """Each attempt ends after so many trials, loses a part of its last lines, and the next one has other slots."""
+    where, rng = tmp_path_factory.mktemp("run"), random.Random(seed)
+    path, before = where / "journal.jsonl", list[tuple[str, Verdict]]()
+    attempts = [*kills, (None, 0.0, slots[0]), (None, 0.0, slots[1])]
+    for attempt, (die_after, lost, width) in enumerate(attempts):
+        search = Told()
+        executor = ChangingExecutor(fails_at(rate, rng), width, attempt, die_after=die_after)
+        ran = drive_question(question(search, SequentialJudges()), executor, where)
+        assert search.told[: len(before)] == before
+        kept = len({(record.point.key, record.index) for record in ran.records})
+        assert kept == len(ran.records), "no trial is counted twice"
+        before = search.told
+        if die_after is not None:
+            content = path.read_bytes()
+            first = content.index(b"\n") + 1
+            keep = max(first, len(content) - int(lost * 4000))
+            path.write_bytes(content[:keep])
+            before = before[: content[:keep].count(b'"kind":"settled"')]
+    assert ran.ending.reason is Reason.DONE
+    assert executor.started == []
+    assert search.told == before
+    assert ran.ending.resumed_trials == ran.ending.trials
+
+
+@dataclass
+class ChangingExecutor(SimulatedExecutor):
+    """A cluster that gains and loses nodes while trials run; what runs goes on."""
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        ended = super().wait(timeout)
+        self.slots = max(len(self._running), self._random.randint(1, 6))
+        return ended
+
+
+def test_trials_behind_damage_are_used_again_and_not_run_again(tmp_path: Path) -> None:
+    drive(SmallestNumber(64), SimulatedExecutor(fails_from(9)), tmp_path)
+    path = tmp_path / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = b"damaged\n"
+    path.write_bytes(b"".join(lines))
+    Journal.resume(path, PARTS, salvage=True).close()
+    search, again = SmallestNumber(64), SimulatedExecutor(fails_from(9))
+    drive(search, again, tmp_path)
     assert again.started == []
-    assert second.resumed_trials == second.trials == first.trials
+    assert search.best == Point.of({"N": 9})
+
+
+def test_what_a_verb_keeps_of_a_trial_comes_back_and_every_trial_is_learned_in_order(
+    tmp_path: Path,
+) -> None:
+    def once() -> tuple[list[str], list[str]]:
+        learned: list[str] = []
+        asked = replace(
+            question(EveryPoint([Point.of({"N": n}) for n in range(3)]), SameJudge(KOfN(1, 1))),
+            keep=lambda record, _end: {"said": f"kept {record.seq}"},
+            learn=lambda record: learned.append(record.kept["said"]),
+        )
+        answer = drive_question(asked, SimulatedExecutor(fails_from(1)), tmp_path)
+        return learned, [record.kept["said"] for record in answer.records]
+
+    first, again = once(), once()
+    assert first == again == (["kept 0", "kept 1", "kept 2"],) * 2
+
+
+def test_a_cluster_without_a_node_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    class Returning(SimulatedExecutor):
+        def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+            if self.slots == 0:
+                self.slots = 1
+                return []
+            return super().wait(timeout)
+
+    search = SmallestNumber(16)
+    ending, _ = drive(search, Returning(fails_from(5), slots=0), tmp_path)
+    assert (ending.reason, search.best) == (Reason.DONE, Point.of({"N": 5}))

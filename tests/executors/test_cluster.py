@@ -21,6 +21,7 @@ from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_g
 from aorta.executors.worker import CHANNEL_VARIABLE, TICKET_VARIABLE
 from support.executor_contract import Bench, ExecutorContract, pid_in
 from support.processes import wait_until_gone
+from support.waiting import patience
 
 
 @dataclass
@@ -70,7 +71,7 @@ class ByHand:
     def close(self) -> None:
         for worker in self.started.values():
             worker.terminate()
-            worker.wait(30)
+            worker.wait(patience())
 
 
 @pytest.fixture

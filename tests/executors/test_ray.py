@@ -15,10 +15,10 @@ from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.ray import RayTasks
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
-from support.launched import eventually
 from support.processes import wait_until_gone, wait_until_no_process_has
 from support.searched import search_on
 from support.services.ray_cluster import CPUS, RayCluster
+from support.waiting import eventually, patience
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -135,7 +135,7 @@ def test_stdout_is_one_document_though_a_node_dies(cluster: RayCluster, tmp_path
     (tmp_path / "again").touch()
     replacement = cluster.add_node(cpus=2 * CPUS)
     cluster.kill_node(node)
-    out, err = process.communicate(timeout=150)
+    out, err = process.communicate(timeout=patience())
     cluster.remove_node(replacement)
     assert out.count(b"\n") == 1, out
     assert process.returncode == 1, (out, err)

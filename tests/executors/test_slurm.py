@@ -19,10 +19,10 @@ from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.slurm import SlurmJobs, slurm_scheduler
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, pid_in
-from support.launched import eventually
 from support.processes import wait_for_file, wait_until_gone
 from support.searched import search_on
 from support.services.slurm import CPUS, NODES, SlurmCluster
+from support.waiting import eventually, patience
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -71,7 +71,7 @@ class TestSteps(ExecutorContract):
 
 def ends_of(executor: ClusterExecutor, count: int) -> list[TrialEnd]:
     ends: list[TrialEnd] = []
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + patience()
     while len(ends) < count and time.monotonic() < deadline:
         ends += executor.wait(1.0)
     assert len(ends) == count

@@ -14,11 +14,11 @@ from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.slurm import slurm_scheduler
 from aorta.executors.slurm_commands import JobState, states_of
 from support.executor_contract import Bench
-from support.launched import eventually
 from support.searched import search_on
 from support.services.slurm import SlurmCluster
+from support.waiting import eventually
 
-pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(400)]
+pytestmark = pytest.mark.xdist_group("slurm")
 
 
 @pytest.fixture(params=["slurm_cluster", "accounted_cluster"])

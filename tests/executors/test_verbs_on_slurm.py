@@ -9,11 +9,11 @@ import pytest
 
 from support.aorta_cli import Finished, aorta
 from support.git_repositories import numbered
-from support.launched import eventually
 from support.reductions import finals, numeric, reduce_spec, write_spec
 from support.services.slurm import SlurmCluster
+from support.waiting import eventually
 
-pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(400)]
+pytestmark = pytest.mark.xdist_group("slurm")
 ON_SLURM = ("--executor", "slurm", "--jobs", "4")
 WHERE = 'echo "$SLURMD_NODENAME" >> "$NODES"; sleep 0.5; '
 

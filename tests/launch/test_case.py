@@ -14,9 +14,10 @@ from aorta.launch.case_spec import draft_spec
 from aorta.launch.cycle_dir import Ruling
 from aorta.launch.decision import LastWords
 from aorta.launch.options import parse
-from aorta.launch.records import Action, Ending, Evidence, FailedCycle, RankEnd, Start, Verdict
+from aorta.launch.records import Action, Ending, Evidence, FailedCycle, Start, Verdict, WorkerEnd
 from aorta.reduce.spec import ReduceSpec, read_spec
-from support.launching import PATIENCE, Site, environment, script
+from support.launching import Site, environment, script
+from support.waiting import patience
 
 TRAINS = """
     for step in range(1, int(sys.argv[2]) + 1):
@@ -46,7 +47,7 @@ def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert reduced.returncode == 0, reduced.stderr
     result = json.loads(reduced.stdout)
@@ -62,7 +63,7 @@ def drafted(
     ranks: tuple[int, ...] = (0, 1),
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
-    ends = (RankEnd(0, None if signal else 1, signal), RankEnd(1, 0))
+    ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
     start = Start("job", 3, ("here",))
     evidence = Evidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = Ending(Exit.STOP, "no hope", "job:3")

@@ -4,7 +4,8 @@ import re
 import signal
 from pathlib import Path
 
-from support.launching import Oracle, Site, answer, script, serving, wait_until
+from support.launching import Oracle, Site, answer, script, serving
+from support.waiting import wait_until
 
 FAILS = "print('attempt', attempt); sys.exit(3)"
 FAILS_ONCE = "print('attempt', attempt); sys.exit(3 if attempt == 0 and rank == 0 else 0)"

@@ -14,7 +14,8 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from aorta.launch.job import launch_or_raise
 from aorta.launch.torch_elastic import version_warning
-from support.launching import PATIENCE, Site, environment, script
+from support.launching import Site, environment, script
+from support.waiting import patience
 
 EVENTS = """
     import logging, sys
@@ -49,7 +50,7 @@ def test_an_event_handler_hears_of_failed_and_terminated_workers_and_of_the_agen
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert ran.returncode == 1, ran.stderr
     told = [json.loads(line) for line in (site.folder / "events").read_text().splitlines()]
@@ -115,7 +116,7 @@ def test_help_needs_no_torch(tmp_path: Path) -> None:
         env=environment(PYTHONPATH=path),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert ran.returncode == 0, ran.stderr
     assert "--ft-attrsvc-url" in ran.stdout
@@ -153,7 +154,7 @@ def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: 
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert ran.returncode == 0, ran.stderr
     assert Path(f"{prefix}_cycle0.log").read_text() == "0: hello 0\n"
@@ -175,3 +176,19 @@ def test_a_wrong_value_in_its_file_is_refused_like_one_of_ours(
     assert end.code == 2, end
     assert len(end.err.strip().splitlines()[-1]) > 10
     assert "Traceback" not in end.err
+
+
+def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
+    """A job that comes a hundred steps further in every cycle goes on, whatever else counts to its end in each."""
+    job = script(
+        site.folder,
+        """
+        print("\\rMap: 100%|##########| 52002/52002 [00:01<00:00, 40000.00 examples/s]", file=sys.stderr)
+        for step in range(100 * attempt, 100 * attempt + 100):
+            print(f"step {step} loss 0.5", flush=True)
+        sys.exit(3 if attempt < 4 else 0)
+        """,
+    )
+    end = site.run("--max-restarts", "5", "--ft-attribution-dry-run", str(job))
+    assert end.code == 0, end
+    assert len(site.cycles()) == 5

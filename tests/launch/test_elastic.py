@@ -1,6 +1,7 @@
 """Several agents of one job: meeting, growing, shrinking, talking gloo."""
 
-from support.launching import Site, script, wait_until
+from support.launching import Site, script
+from support.waiting import wait_until
 
 NO_OPINION = ("--ft-attribution-dry-run", "--ft-max-no-progress-cycles", "0")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.launching import PATIENCE, Site, environment, script, wait_until
+from support.launching import Site, environment, script
+from support.waiting import patience, wait_until
 
 WAITS_FOR_GO = """
     print("job", sys.argv[1], flush=True)
@@ -67,7 +68,7 @@ def test_a_full_temporary_directory_does_not_end_a_job_that_torchrun_would_run(
         env=environment(TMPDIR=str(full_disk)),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith("done\n")
@@ -83,7 +84,7 @@ def test_attribution_hears_last_words_that_no_disk_could_keep(site: Site, full_d
         env=environment(TMPDIR=str(full_disk)),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert ran.returncode == 93, ran.stderr
     assert "import_error" in ran.stderr
@@ -106,7 +107,7 @@ def test_logs_that_nobody_asked_for_are_bounded_and_keep_the_end(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert ran.returncode == 0, ran.stderr
     (log,) = temporary.glob("aorta_launch_*/cycle_0/rank_0.out")

@@ -5,7 +5,9 @@ import socket
 import time
 from pathlib import Path
 
-from support.launching import Site, alive, script, wait_until
+from support.launching import Site, script
+from support.processes import is_running
+from support.waiting import wait_until
 
 WAITS = """
     open(f"pid_{rank}_{attempt}", "w").write(str(os.getpid()))
@@ -39,7 +41,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_process_even_where_workers_refuse(si
     wait_until(lambda: len(pids(site.folder)) == 4)
     agent.signal(signal.SIGINT)
     assert agent.wait().code == 130
-    wait_until(lambda: not any(map(alive, pids(site.folder))))
+    wait_until(lambda: not any(map(is_running, pids(site.folder))))
 
 
 def test_sigterm_ends_with_143_and_a_second_signal_does_not_leave_workers_behind(
@@ -52,7 +54,7 @@ def test_sigterm_ends_with_143_and_a_second_signal_does_not_leave_workers_behind
     wait_until(lambda: "closing signal" in agent.err())
     agent.signal(signal.SIGTERM)
     assert agent.wait().code == 143
-    wait_until(lambda: not any(map(alive, pids(site.folder))))
+    wait_until(lambda: not any(map(is_running, pids(site.folder))))
 
 
 def test_ctrl_c_while_waiting_for_other_nodes_is_heard_too(site: Site) -> None:
@@ -72,7 +74,7 @@ def test_workers_die_with_an_agent_that_is_killed_outright(site: Site) -> None:
     agent = site.start("--nproc-per-node", "2", str(job))
     wait_until(lambda: len(pids(site.folder)) == 2)
     agent.signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(alive, pids(site.folder))))
+    wait_until(lambda: not any(map(is_running, pids(site.folder))))
 
 
 def test_what_a_failed_rank_started_is_gone_before_the_next_cycle(site: Site) -> None:
@@ -114,7 +116,7 @@ def test_when_a_follower_is_killed_the_others_go_on_without_it(site: Site) -> No
     assert end.code == 0, end
     assert "a node was lost" in end.err
     assert len(site.cycle(1)["nodes"]) == 1
-    assert not any(map(alive, pids(site.folder)))
+    assert not any(map(is_running, pids(site.folder)))
 
 
 def test_when_the_host_of_the_store_is_killed_the_others_end_clearly(site: Site) -> None:
@@ -127,7 +129,7 @@ def test_when_the_host_of_the_store_is_killed_the_others_end_clearly(site: Site)
     assert end.code == 5, end
     assert "rendezvous store" in end.err
     assert "Traceback" not in end.err
-    wait_until(lambda: not any(map(alive, pids(site.folder))))
+    wait_until(lambda: not any(map(is_running, pids(site.folder))))
 
 
 def test_an_agent_that_is_stopped_lets_the_others_restart_at_once(site: Site) -> None:

@@ -20,7 +20,8 @@ import pytest
 from aorta.attribution.http_client import JsonClient
 from aorta.launch.records import Action, Evidence, FailedCycle, Start
 from aorta.launch.sources.http import HttpSource
-from support.launching import Site, answer, environment, script, wait_until
+from support.launching import Site, answer, environment, script
+from support.waiting import wait_until
 
 IMPORTS_NOTHING_THERE = "import surely_not_installed"
 

@@ -12,7 +12,8 @@ from torch.distributed.elastic.multiprocessing import Std
 from aorta.core.errors import UsageError
 from aorta.launch.options import parse as parse_options
 from aorta.launch.output import Shown
-from support.launching import PATIENCE, Site, environment, script
+from support.launching import Site, environment, script
+from support.waiting import patience
 
 TELLS = """
     import json
@@ -32,7 +33,7 @@ def torchrun(folder: Path, *arguments: str) -> dict[str, object]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience(),
     )
     assert ran.returncode == 0, ran.stderr
     return parse(ran.stdout)

@@ -7,8 +7,9 @@ from torch.distributed.run import get_args_parser
 
 from aorta.launch.options import parser
 from support.aorta_cli import start_aorta
-from support.launching import Agent, Site, script, wait_until
+from support.launching import Agent, Site, script
 from support.live_pages import pictures
+from support.waiting import patience, wait_until
 
 RESTARTS_ONCE = """
     print("speaks", rank, flush=True)
@@ -65,7 +66,7 @@ def test_watching_from_outside_begins_before_the_job_and_notices_a_killed_launch
         assert "Its process is gone without a result, in its second cycle" in dead.html
     finally:
         watcher.send_signal(signal.SIGINT)
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=patience())
 
 
 def test_a_launch_stopped_by_ctrl_c_says_so_to_its_viewers_and_leaves(site: Site) -> None:

@@ -1,7 +1,6 @@
 """Vendors' tools that hang, die, lie or never stop talking: each costs a line in the snapshot, and nothing else."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from aorta.probe.collect import collect_env
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
 from aorta.probe.machine import Machine
 from support.fake_tools import put_files, put_tool
+from support.processes import wait_until_gone
 
 HOSTILE = {
     "exits with an error": ("exit 9", "ended with exit code 9"),
@@ -50,18 +50,7 @@ def test_a_tool_that_hangs_is_ended_with_everything_it_started(tmp_path: Path) -
     machine = looking_at(tmp_path, tmp_path / "bin")
     assert machine.ask("nvidia-smi", timeout=1).problem == "nvidia-smi did not answer within 1 s"
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 20
-    while _runs(child):
-        assert time.monotonic() < deadline, "the child of a hung tool was left behind"
-        time.sleep(0.05)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    wait_until_gone(child)
 
 
 def test_a_tool_that_leaves_its_output_open_does_not_hold_us(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from support.aorta_cli import aorta, start_aorta
 from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
+from support.waiting import patience, wait_until
 
 SLOW = 'sleep 0.2; [ "$N" -ge 137 ] && echo BOOM'
 
@@ -90,7 +90,7 @@ def test_stopped_it_writes_partial_results_and_can_be_resumed(
     process = start_aorta("reduce", "--spec", spec, "--output", "out", "--json", cwd=tmp_path)
     _wait_for_lines(tmp_path, 3)
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=patience())
     assert process.returncode == code, err
     report = json.loads(out)
     assert report["status"] == "partial"
@@ -102,13 +102,13 @@ def test_stopped_it_writes_partial_results_and_can_be_resumed(
 
 
 def _wait_for_lines(tmp_path: Path, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for journal in tmp_path.glob("out/*/.aorta/journal.jsonl"):
-            if journal.read_bytes().count(b"\n") > count:
-                return
-        time.sleep(0.02)
-    raise AssertionError("the run did not get that far")
+    wait_until(
+        lambda: any(
+            journal.read_bytes().count(b'"kind":"trial"') >= count
+            for journal in tmp_path.glob("out/*/.aorta/journal.jsonl")
+        ),
+        f"the writing down of {count} trials",
+    )
 
 
 def test_a_dry_run_searches_and_leaves_nothing_not_even_temporary_files(tmp_path: Path) -> None:
@@ -132,12 +132,9 @@ def test_an_interrupted_dry_run_leaves_nothing_either(tmp_path: Path) -> None:
     process = start_aorta(
         "reduce", "--spec", spec, "--dry-run", cwd=tmp_path, env={"TMPDIR": str(tmp_path / "tmp")}
     )
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "tmp").glob("*/*/.aorta/trials/*/*/stdout.log")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: list((tmp_path / "tmp").glob("*/*/.aorta/trials/*/*/stdout.log")), "a trial")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=patience())
     assert process.returncode == 130
     assert _everything(tmp_path) == before
 

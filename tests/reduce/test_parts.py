@@ -7,7 +7,6 @@ from aorta.core.oracle import Classified, HangOracle
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose
 from aorta.core.trial import StreamEnd, TrialEnd
-from aorta.engine.events import TrialEnded
 from aorta.engine.journal import TrialRecord
 from aorta.reduce.experiment import Patience, patience_with
 from aorta.reduce.files import needed_files
@@ -18,35 +17,35 @@ ORIGINAL = Point.of({"N": 9}, Purpose.CALIBRATE)
 CANDIDATE = Point.of({"N": 1})
 
 
-def _ended(seconds: float, outcome: Outcome = Outcome.REPRODUCED) -> TrialEnded:
+def _ended(seconds: float, outcome: Outcome = Outcome.REPRODUCED) -> TrialRecord:
     nothing = StreamEnd(Path("none"))
     end = TrialEnd("t", nothing, nothing, duration=seconds)
     found = Classified(outcome, "")
-    return TrialEnded(TrialRecord.of(ORIGINAL, 0, found, end, seq=0, elapsed=0, path=""), False)
+    return TrialRecord.of(ORIGINAL, 0, found, end, seq=0, elapsed=0, path="")
 
 
 def test_a_candidate_may_take_ten_times_what_the_original_took() -> None:
     patience = Patience()
     assert patience.seconds_for(CANDIDATE) is None
     for seconds in (20.0, 30.0, 25.0):
-        patience(_ended(seconds))
+        patience.learn(_ended(seconds))
     assert patience.seconds_for(CANDIDATE) == 300.0
     assert patience.seconds_for(ORIGINAL) is None
 
 
 def test_it_is_never_less_than_a_minute_and_errors_teach_nothing() -> None:
     patience = Patience()
-    patience(_ended(0.1))
-    patience(_ended(5000.0, Outcome.ERROR))
+    patience.learn(_ended(0.1))
+    patience.learn(_ended(5000.0, Outcome.ERROR))
     assert patience.seconds_for(CANDIDATE) == 60.0
 
 
 def test_the_word_of_the_user_wins_and_a_hang_has_its_time() -> None:
     given = Patience(given=7.0)
-    given(_ended(100.0))
+    given.learn(_ended(100.0))
     assert given.seconds_for(CANDIDATE) == 7.0
     hanging = patience_with(None, HangOracle(silent_for=30.0))
-    hanging(_ended(31.0))
+    hanging.learn(_ended(31.0))
     assert hanging.seconds_for(CANDIDATE) == 340.0
 
 

@@ -32,7 +32,6 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.timeout(600)
 def test_a_gloo_job_of_four_ranks_shrinks_to_the_two_that_the_failure_needs(
     tmp_path: Path,
 ) -> None:
@@ -54,7 +53,6 @@ def test_a_gloo_job_of_four_ranks_shrinks_to_the_two_that_the_failure_needs(
     assert "failed on rank 1 of 2" in trace_of(run_dir)[-1]["trials"][0]["why"]
 
 
-@pytest.mark.timeout(600)
 def test_a_bundled_recipe_asks_the_same_rank_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "import os; print('BOOM' if os.environ['RANK'] == '1' else 'fine', flush=True)"

@@ -16,6 +16,7 @@ from aorta.runtimes.owner import Owner
 from support.aorta_cli import COMMAND, aorta, environ, start_aorta
 from support.report_runs import private, run_dir, trial
 from support.services.chromium import Chromium, tab
+from support.waiting import patience
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def watching(run: Path, *options: str) -> Iterator[str]:
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=patience())
 
 
 def fetch(address: str, **headers: str) -> tuple[int, str]:
@@ -175,7 +176,7 @@ def test_watch_on_a_verb_says_where_and_shows_the_end(tmp_path: Path, browser: C
             page.until("document.body.textContent.includes('2 of 2 trials')")
             page.until("document.getElementById('live').textContent.includes('has ended')")
         document = json.loads(process.stdout.read())
-        assert process.wait(60) == 1
+        assert process.wait(patience()) == 1
     assert document["rate"]["reproduced"] == 2
 
 

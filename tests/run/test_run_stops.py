@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from aorta.engine.journal import read_records
 from support.aorta_cli import aorta, start_aorta
-from support.processes import PATIENCE, processes_with, wait_for_file, wait_until_no_process_has
+from support.processes import (
+    processes_with,
+    wait_for_file,
+    wait_for_trials,
+    wait_until_no_process_has,
+)
+from support.waiting import patience, wait_until
 
 # A tree that resists: a child in its own session, and one that ignores TERM.
 STUBBORN = "setsid sleep 600 & (trap '' TERM; sleep 600) & touch \"$MARKS/$$\"; wait"
@@ -25,11 +32,8 @@ def started(tmp_path: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]",
         "run", *arguments, "--", "bash", "-c", STUBBORN,
         cwd=tmp_path, env={"AORTA_TEST_MARK": str(tmp_path), "MARKS": str(marks)},
     )  # fmt: skip
-    deadline = time.monotonic() + PATIENCE
-    while not list(marks.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert list(marks.iterdir()), "no trial began"
-    assert len(processes_with(mark)) > 2
+    wait_until(lambda: list(marks.iterdir()), "a trial")
+    wait_until(lambda: len(processes_with(mark)) > 2, "a tree of processes")
     return process, mark
 
 
@@ -50,7 +54,7 @@ def test_no_process_outlives(
     for number in signals:
         os.kill(process.pid, number)
         time.sleep(0.3)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=patience())
     wait_until_no_process_has(mark)
     assert process.returncode == code, (out, err)
     if signals == [signal.SIGINT]:
@@ -64,21 +68,21 @@ def test_killed_again_and_again_it_runs_no_trial_twice(tmp_path: Path) -> None:
     words = ["run", "--trials", "12", "--jobs", "2", "--json", "-q"]
     env = {"COUNT": str(count)}
     process = start_aorta(*words, "--", "bash", "-c", script, cwd=tmp_path, env=env)
-    for _ in range(3):
-        wait_for_file(tmp_path / "results/command/.aorta/journal.jsonl")
-        time.sleep(0.5)
+    journal = tmp_path / "results/command/.aorta/journal.jsonl"
+    for kills in range(3):
+        wait_for_trials(journal, 2 * kills + 1)
         process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=patience())
         process = start_aorta(*words, "--resume", "--", "bash", "-c", script, cwd=tmp_path, env=env)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=patience())
     assert process.returncode == 0, err
     report = json.loads(out)
     assert len(report["trials"]) == 12
     assert report["resumed_trials"] > 0
     # A trial that finished in the very moment of the kill may have run and not been written down.
     again = [name for name, runs in Counter(count.read_text().split()).items() if runs > 1]
-    journal = (tmp_path / "results/command/.aorta/journal.jsonl").read_text().splitlines()[1:]
-    assert len({json.loads(line)["index"] for line in journal}) == len(journal) == 12
+    records = read_records(journal)
+    assert len({record.index for record in records}) == len(records) == 12
     assert len(again) <= 6
 
 
@@ -107,7 +111,7 @@ def test_a_run_directory_in_use_is_refused(tmp_path: Path) -> None:
     wait_for_file(tmp_path / "results/command/.aorta/journal.jsonl")
     done = aorta("run", "--resume", "results/command", "--", "sleep", "60", cwd=tmp_path)
     process.terminate()
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=patience())
     assert done.exit_code == 2
     assert f"process {process.pid} on" in done.stderr
     assert "is running this already" in done.stderr
@@ -120,5 +124,5 @@ def test_a_closed_stdout_is_no_traceback(tmp_path: Path) -> None:
     assert process.stderr is not None
     with process.stderr as words:
         err = words.read()
-    process.wait(PATIENCE)
+    process.wait(patience())
     assert b"Traceback" not in err

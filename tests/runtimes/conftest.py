@@ -26,5 +26,4 @@ def engine(
     if engine("image", "inspect", IMAGE, check=False).returncode != 0:
         engine.import_image(busybox, IMAGE)
     yield engine
-    for container in engine.containers():
-        engine("rm", "--force", container)
+    engine.remove_containers()

@@ -10,9 +10,10 @@ import pytest
 from aorta.core.errors import UsageError
 from aorta.core.trial import RuntimeKind
 from aorta.runtimes import launch_for
-from support.launched import eventually, finished, make_trial, started
+from support.launched import finished, make_trial, started
 from support.services.engines import Engine
 from support.services.images import Rootfs
+from support.waiting import eventually, patience
 
 IMAGE = "aorta-test/busybox:1"
 SHOW_ENVIRONMENT = ("/bin/cat", "/proc/self/environ")
@@ -105,7 +106,7 @@ def test_the_file_of_variables_is_private_and_goes_with_the_trial(
     files = [path for path in trial.trial_dir.rglob("*") if path.is_file()]
     assert [path.stat().st_mode & 0o777 for path in files] == [0o600]
     with started(launch) as process:
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     assert not any(path.is_file() for path in trial.trial_dir.rglob("*"))
 
 

@@ -16,10 +16,11 @@ from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import Owner, launch_for, sweep
 from support.aorta_cli import ROOT
-from support.launched import clean_up, eventually, finished, make_trial, started
+from support.launched import clean_up, finished, make_trial, started
 from support.services.engines import DockerEngine, Engine, PodmanEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
+from support.waiting import eventually, patience
 
 IMAGE = "aorta-test/busybox:1"
 
@@ -88,7 +89,7 @@ def test_cleanup_removes_a_container_whose_client_was_killed(
     with started(launch) as process:
         assert eventually(lambda: runs(engine, launch.container))
         process.kill()
-        process.wait(60)
+        process.wait(patience())
         assert runs(engine, launch.container)  # nobody but the cleanup ends it
     assert engine.containers() == []
 
@@ -105,7 +106,7 @@ def test_cleanup_removes_a_container_that_is_only_being_made_when_its_client_is_
         assert eventually(id_file.exists, every=0.0005)
         time.sleep(delay)
         process.send_signal(number)
-        process.wait(60)
+        process.wait(patience())
     assert engine.containers() == []
     assert not id_file.exists()
 
@@ -120,7 +121,7 @@ def test_a_terminated_client_lets_the_command_end_in_its_own_way(
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
-        stdout, _ = process.communicate(timeout=60)
+        stdout, _ = process.communicate(timeout=patience())
     assert (process.returncode, stdout) == (7, b"bye\n")
     assert eventually(lambda: engine.containers() == [])
 
@@ -268,6 +269,6 @@ def test_files_made_in_a_container_belong_to_a_plain_user_who_started_it(
         os.seteuid(0)
         os.setegid(0)
     with started(launch) as process:
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     made = (trial.trial_dir / "made").stat()
     assert (made.st_uid, made.st_gid) == (user, group)

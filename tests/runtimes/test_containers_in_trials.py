@@ -13,8 +13,8 @@ from aorta.executors.local import LocalExecutor
 from aorta.runtimes import containers
 from support.aorta_cli import ROOT
 from support.executor_contract import Bench
-from support.launched import eventually
 from support.services.engines import Engine
+from support.waiting import eventually
 
 IMAGE = "aorta-test/busybox:1"
 

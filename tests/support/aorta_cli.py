@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.waiting import patience
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "aorta")
 
@@ -50,7 +52,7 @@ def aorta(
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        timeout=timeout,
+        timeout=patience(timeout),
         check=False,
     )
     return Finished(words, done.returncode, done.stdout, done.stderr)

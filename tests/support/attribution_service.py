@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 
 from support.aorta_cli import COMMAND, environ
+from support.waiting import patience
 
 
 @dataclass
@@ -20,11 +21,11 @@ class Service:
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=90)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=patience())
 
     def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(patience())
 
 
 @contextmanager
@@ -40,9 +41,9 @@ def running_service(
             if "attribution service at" in line:
                 yield Service(line.split()[-1], process)
                 return
-        raise AssertionError(f"the service ended with code {process.wait(30)}")
+        raise AssertionError(f"the service ended with code {process.wait(patience())}")
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(patience())
         process.stderr.close()

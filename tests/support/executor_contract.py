@@ -10,8 +10,7 @@ import pytest
 from aorta.core.trial import LOCAL, Environment, TrialEnd, TrialSpec, Watch, WatchedPattern
 from aorta.executors import Executor
 from support.processes import wait_until_gone
-
-PATIENCE = 60.0
+from support.waiting import patience, wait_until
 
 
 class Bench:
@@ -47,7 +46,7 @@ class Bench:
         return trial
 
     def end(self) -> TrialEnd:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience()
         while time.monotonic() < deadline:
             ends = self.executor.wait(1.0)
             if ends:
@@ -75,12 +74,8 @@ class Bench:
 
 def pid_in(path: Path) -> int:
     """The pid that a trial's script writes to a file, once it is there."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if path.is_file() and (text := path.read_text().strip()):
-            return int(text)
-        time.sleep(0.02)
-    raise AssertionError(f"{path} was not written")
+    wait_until(lambda: path.is_file() and path.read_text().strip(), f"{path}")
+    return int(path.read_text())
 
 
 def looking_for(pattern: str, *, stop: bool = True, keep_last: bool = False) -> Watch:
@@ -128,7 +123,7 @@ class ExecutorContract:
 
     def test_a_timeout_ends_the_trial_and_its_children(self, bench: Bench, tmp_path: Path) -> None:
         pid_file = tmp_path / "pid"
-        end = bench.shell(f"sleep 300 & echo $! > {pid_file}; wait", timeout=1.0)
+        end = bench.shell(f"sleep 300 & echo $! > {pid_file}; wait", timeout=patience(1.0))
         assert end.timed_out
         assert not end.hung
         wait_until_gone(pid_in(pid_file))
@@ -138,7 +133,7 @@ class ExecutorContract:
             "echo step 1; echo NaN at step 137; sleep 300", watch=looking_for("NaN at")
         )
         assert [m.line for m in end.matches] == ["NaN at step 137"]
-        assert end.duration < PATIENCE
+        assert end.duration < 300
 
     def test_a_match_that_does_not_stop_lets_the_trial_finish(self, bench: Bench) -> None:
         watch = looking_for(r"loss (\d+)", stop=False, keep_last=True)
@@ -181,7 +176,7 @@ class ExecutorContract:
         slots = bench.executor.slots
         started = {bench.start("bash", "-c", f"exit {i + 1}").id: i + 1 for i in range(slots)}
         ended: dict[str, int | None] = {}
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience()
         while len(ended) < slots and time.monotonic() < deadline:
             ended |= {end.trial_id: end.exit_code for end in bench.executor.wait(1.0)}
         assert ended == started

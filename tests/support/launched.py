@@ -2,15 +2,13 @@
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from aorta.core.trial import Environment, TrialSpec
 from aorta.runtimes import Launch, launch_for
-
-PATIENCE = 60.0
+from support.waiting import patience
 
 
 def make_trial(
@@ -47,7 +45,7 @@ def finished(trial: TrialSpec) -> subprocess.CompletedProcess[str]:
     """Run a trial to its end."""
     launch = launch_for(trial)
     with started(launch) as process:
-        stdout, stderr = process.communicate(timeout=PATIENCE)
+        stdout, stderr = process.communicate(timeout=patience())
     return subprocess.CompletedProcess(
         launch.argv, process.returncode, stdout.decode(), stderr.decode()
     )
@@ -55,14 +53,4 @@ def finished(trial: TrialSpec) -> subprocess.CompletedProcess[str]:
 
 def clean_up(launch: Launch) -> None:
     for command in launch.cleanup:
-        subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
-
-
-def eventually(is_true: Callable[[], bool], every: float = 0.05) -> bool:
-    """True as soon as it is; False if it does not become so in a generous time."""
-    deadline = time.monotonic() + PATIENCE
-    while not is_true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(every)
-    return True
+        subprocess.run(command, capture_output=True, timeout=patience(), check=False)

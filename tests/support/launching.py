@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -17,8 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from support.services.ports import free_ports
+from support.waiting import patience
+
 SOURCE = Path(__file__).parents[2] / "src"
-PATIENCE = 120.0  # other test suites share these cores
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -70,8 +71,8 @@ class Agent:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout: float = PATIENCE) -> Ended:
-        code = self.process.wait(timeout)
+    def wait(self) -> Ended:
+        code = self.process.wait(patience())
         return Ended(code, self._read(self._out), self._read(self._err))
 
     def out(self) -> str:
@@ -99,7 +100,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.logs = folder / "logs"
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.source = SOURCE
         self._agents: list[Agent] = []
 
@@ -144,29 +145,6 @@ class Site:
     def close(self) -> None:
         for agent in self._agents:
             agent.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_until(holds: Callable[[], object], timeout: float = PATIENCE) -> None:
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    """A zombie whose parent has not looked yet is dead."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 def answer(action: str, reason: str = "because", **finding: object) -> dict[str, Any]:

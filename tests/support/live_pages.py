@@ -5,7 +5,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_PATIENCE = 60.0
+from support.waiting import patience
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Picture:
 
 def pictures(address: str) -> Iterator[Picture]:
     """Every picture from now on, until the server says that it was the last."""
-    with urllib.request.urlopen(f"{address}events", timeout=_PATIENCE) as stream:
+    with urllib.request.urlopen(f"{address}events", timeout=patience()) as stream:
         kind = ""
         for line in stream:
             name, _, value = line.decode().rstrip("\n").partition(": ")

@@ -1,15 +1,12 @@
 """Looking at processes from outside: are they there, are they gone?"""
 
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
-PATIENCE = 30.0
+from support.waiting import wait_until
 
 
 def is_running(pid: int) -> bool:
+    """A zombie whose parent has not looked yet is dead."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -18,12 +15,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until_gone(*pids: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if not any(is_running(pid) for pid in pids):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"still running: {[pid for pid in pids if is_running(pid)]}")
+    wait_until(lambda: not any(map(is_running, pids)), f"the end of {pids}")
 
 
 def processes_with(variable: str) -> list[int]:
@@ -42,22 +34,17 @@ def processes_with(variable: str) -> list[int]:
 
 
 def wait_until_no_process_has(variable: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if not processes_with(variable):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"processes with {variable} are left: {processes_with(variable)}")
+    wait_until(lambda: not processes_with(variable), f"the end of all processes with {variable}")
 
 
-def wait_for_file(path: Path, patience: float = PATIENCE) -> None:
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if path.exists():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{path} did not appear")
+def wait_for_file(path: Path) -> None:
+    wait_until(path.exists, f"{path}")
 
 
-def interrupt(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    os.kill(process.pid, number)
+def wait_for_trials(journal: Path, count: int) -> None:
+    """Until the journal holds so many trials."""
+    wait_for_file(journal)
+    wait_until(
+        lambda: journal.read_bytes().count(b'"kind":"trial"') >= count,
+        f"{count} trials in {journal}",
+    )

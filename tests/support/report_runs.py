@@ -11,7 +11,7 @@ from typing import Any
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose, Value
 from aorta.core.signature import Signature
-from aorta.engine.journal import TrialRecord
+from aorta.engine.journal import Journal, Opened, TrialRecord
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)> \"quoted\" 'single' & &amp; `tick` "
@@ -59,10 +59,14 @@ def private(run: Path, verb: str, trials: Sequence[TrialRecord] = (), **about: A
     """The private state: what the run says of itself, and its journal."""
     said = {"verb": verb, "created": "2026-11-15T05:35:08Z", "state": "done", **about}
     write(run / ".aorta" / "run.json", said)
-    header = {"kind": "header", "schema": "aorta.journal/1", "fingerprint": {}}
-    lines = [header, *(record.to_json() for record in trials)]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (run / ".aorta" / "journal.jsonl").write_text(text)
+    journal = Journal.create(run / ".aorta" / "journal.jsonl", {})
+    opened: set[Point] = set()
+    for record in trials:
+        if record.point not in opened:
+            journal.append(Opened(record.point), "main")
+            opened.add(record.point)
+        journal.append(record, "main")
+    journal.close()
     return run
 
 

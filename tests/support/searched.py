@@ -11,7 +11,7 @@ from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, TrialEnded
 from aorta.engine.journal import Journal
 from aorta.engine.judge import KOfN, SameJudge
-from aorta.engine.question import Budget
+from aorta.engine.question import Budget, Question
 from aorta.executors import Executor
 from aorta.search.ranked import RankedSearch
 
@@ -83,16 +83,14 @@ def search_on(executor: Executor, where: Path, threshold: int, *, seconds: float
             errors.append(event.record.why)
 
     search = SmallestNumber(64)
-    engine = Engine(
+    question = Question(
         search,
         SameJudge(KOfN(1, 1)),
         FailsFrom(threshold, seconds),
-        executor,
-        Journal.create(where / "journal.jsonl", {}),
-        where,
+        {},
         budget=Budget(retries=3),
-        listeners=[listen],
         guard_signature=False,
     )
-    ending = engine.run()
-    return Searched(search.best, ending, errors)
+    journal = Journal.create(where / "journal.jsonl", {})
+    answer = Engine(question, executor, journal, where, [listen]).run()
+    return Searched(search.best, answer.ending, errors)

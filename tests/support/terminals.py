@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from support.aorta_cli import COMMAND, environ
+from support.waiting import patience
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -29,7 +30,7 @@ def on_terminal(arguments: list[str], cwd: Path, columns: int) -> tuple[str, int
             break
         received += data
     os.close(leader)
-    return received.decode("utf-8", "replace"), process.wait(30)
+    return received.decode("utf-8", "replace"), process.wait(patience())
 
 
 def written_lines(received: str) -> list[str]:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +12,9 @@ import pytest
 from aorta.triage.matrix import Matrix
 from aorta.workloads import slowed
 from support.aorta_cli import ROOT
-from support.processes import PATIENCE, wait_for_file, wait_until_gone
+from support.processes import wait_for_file, wait_until_gone
 from support.triage_runs import BASELINE, cell, loaded, run
+from support.waiting import patience, wait_until
 
 SLOWED = [sys.executable, str(Path(slowed.__file__))]
 
@@ -71,7 +71,7 @@ def test_without_a_control_the_speed_is_flagged_and_the_reader_warned(tmp_path: 
 
 def ended(*command: str, factor: str = "2") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*SLOWED, factor, *command], capture_output=True, text=True, check=False, timeout=PATIENCE
+        [*SLOWED, factor, *command], capture_output=True, text=True, check=False, timeout=patience()
     )
 
 
@@ -107,7 +107,9 @@ def test_a_stopped_command_can_still_be_ended(tmp_path: Path) -> None:
     words: Sequence[str] = [*SLOWED, "50", "sh", "-c", f"echo $$ > {mark}; exec sleep 600"]
     with subprocess.Popen(words) as process:
         wait_for_file(mark)
-        time.sleep(0.2)
+        wait_until(
+            lambda: " T " in Path(f"/proc/{mark.read_text().strip()}/stat").read_text(), "a stop"
+        )
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(PATIENCE) == -signal.SIGTERM
+        assert process.wait(patience()) == -signal.SIGTERM
     wait_until_gone(int(mark.read_text()))

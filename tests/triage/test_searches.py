@@ -11,6 +11,7 @@ from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal
+from aorta.engine.question import Question
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.gone import GoneJudges
@@ -170,7 +171,8 @@ def test_the_search_for_a_cure_replays_from_its_journal(tmp_path: Path) -> None:
         executor = SimulatedExecutor(
             lambda trial: answer(trial.argv), slots=2, seed=1, die_after=die_after
         )
-        Engine(search, GoneJudges(40), ValueExperiment(), executor, journal, folder).run()
+        question = Question(search, GoneJudges(40), ValueExperiment(), {})
+        Engine(question, executor, journal, folder).run()
         return search, executor.started
 
     path = tmp_path / "journal"

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from support.aorta_cli import aorta, start_aorta
-from support.processes import PATIENCE, wait_until_no_process_has
+from support.processes import wait_until_no_process_has
 from support.triage_runs import BASELINE, by_name, cell, document, run, written
 from support.triage_runs import loaded as load
+from support.waiting import patience, wait_until
 
 SLOW = 'sleep 0.1; echo "$AORTA_TRIAL_DIR" >> "$LOG"; test -n "$FIXED"'
 
 
 def wait_for_trials(folder: Path, count: int) -> Path:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        for journal in folder.glob("triage_results/*/*/*/.aorta/journal.jsonl"):
-            if journal.read_bytes().count(b"\n") > count:
-                return journal.parent.parent
-        time.sleep(0.02)
-    raise AssertionError("no trial was written down")
+    def begun() -> list[Path]:
+        journals = folder.glob("triage_results/*/*/*/.aorta/journal.jsonl")
+        return [path for path in journals if path.read_bytes().count(b'"kind":"trial"') >= count]
+
+    wait_until(begun, f"the writing down of {count} trials")
+    return begun()[0].parent.parent
 
 
 def recipe(folder: Path) -> Path:
@@ -41,7 +41,7 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path, jobs: str) ->
     process = start_aorta(*words, cwd=tmp_path, env=env)
     run_dir = wait_for_trials(tmp_path, 4)
     process.kill()
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=patience())
     done = aorta(*words, "--resume", cwd=tmp_path, env=env)
     assert done.exit_code == 0, done.stderr
     matrix = done.json()
@@ -99,7 +99,7 @@ def test_interrupted_it_leaves_a_matrix_and_no_process(tmp_path: Path) -> None:
     run_dir = wait_for_trials(tmp_path, 1)
     time.sleep(0.5)
     os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=patience())
     wait_until_no_process_has(mark)
     assert process.returncode == 130, err
     assert f"go on with: aorta triage run --resume {run_dir.relative_to(tmp_path)}".encode() in err

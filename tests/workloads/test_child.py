@@ -14,9 +14,9 @@ import pytest
 
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import ChildExit, Order
+from support.waiting import patience
 
 ROOT = Path(__file__).resolve().parents[2]
-GENEROUS = 60
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def start(
 
 
 def finish(process: subprocess.Popen[bytes], folder: Path) -> Ended:
-    stdout, stderr = process.communicate(timeout=GENEROUS)
+    stdout, stderr = process.communicate(timeout=patience())
     result = folder / "result.json"
     return Ended(
         process.returncode,
@@ -204,7 +204,7 @@ def test_a_result_that_cannot_be_written_is_no_evidence(tmp_path: Path) -> None:
     (tmp_path / "result.json" / "in the way").touch()
     notes = tmp_path / "notes.txt"
     process = start(tmp_path, "Healthy", {"notes": str(notes)}, {})
-    _, stderr = process.communicate(timeout=GENEROUS)
+    _, stderr = process.communicate(timeout=patience())
     assert process.returncode == ChildExit.NO_EVIDENCE
     assert b"cannot keep the result" in stderr
     assert notes.read_text().split() == ["setup", "run", "cleanup"]
@@ -228,7 +228,7 @@ def test_a_rank_that_gave_its_own_order_finds_the_result_where_it_asked_for_it(
         [sys.executable, "-m", "aorta.workloads.child", str(order)],
         env=_environment({"RANK": "1", "WORLD_SIZE": "2"}),
         check=True,
-        timeout=GENEROUS,
+        timeout=patience(),
     )
     assert json.loads((tmp_path / "result.json").read_text())["rank"] == 1
 
@@ -292,7 +292,7 @@ def test_a_bad_order_is_refused_in_one_line(
         [sys.executable, "-m", "aorta.workloads.child", str(order)],
         capture_output=True,
         env=_environment({}),
-        timeout=GENEROUS,
+        timeout=patience(),
         text=True,
     )
     assert ended.returncode == ChildExit.NO_EVIDENCE

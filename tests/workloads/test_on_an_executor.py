@@ -17,8 +17,8 @@ from aorta.workloads.results import TrialLabel, read_trial, trial_document, writ
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
 from support.services.engines import Engine
 from support.services.images import Rootfs
+from support.waiting import patience
 
-PATIENCE = 120
 IMAGE = "aorta-test/python:workloads"
 
 
@@ -34,7 +34,7 @@ def run(
 ) -> tuple[TrialEnd, Classified]:
     experiment = workload_experiment(request)
     executor.start(experiment.trial(Point.of({}), 0, folder))
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience()
     while time.monotonic() < deadline:
         for end in executor.wait(1.0):
             return end, classify(experiment.oracle, end)

@@ -17,9 +17,9 @@ from aorta.attribution.nouns import (
     LogSource,
     LogTail,
     PastCycle,
-    RankFailure,
     Root,
 )
+from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Action, FailureClass
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "LogSource",
     "LogTail",
     "PastCycle",
-    "RankFailure",
+    "RankEnd",
     "Root",
     "attribute",
 ]

@@ -4,16 +4,23 @@ import time
 from dataclasses import replace
 
 from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
+from aorta.attribution.events import Reading
 from aorta.attribution.facts import Facts
 from aorta.attribution.finding import SURE, conclude
 from aorta.attribution.flight import read_dumps, stragglers
+from aorta.attribution.healthy import without_noise
 from aorta.attribution.last_words import last_words
 from aorta.attribution.nouns import Attribution, Evidence, Finding
 from aorta.attribution.progress import progress_of
 from aorta.attribution.reading import Source
 from aorta.attribution.registry import Registry, built_in
-from aorta.attribution.signs import Reading, read_ends, read_whole
-from aorta.attribution.sources import failures_with_times, kernel_sources, readable_sources
+from aorta.attribution.scanning import read_ends, read_whole
+from aorta.attribution.sources import (
+    earlier_sources,
+    failures_with_times,
+    kernel_sources,
+    readable_sources,
+)
 
 
 def attribute(
@@ -35,17 +42,25 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
     facts = _facts(evidence, logs, reading, registry)
-    finding = conclude(facts)
+    finding = conclude(_without_noise(facts, evidence, registry))
     if reading.complete or finding.confidence >= SURE:
         return finding
-    return conclude(replace(facts, reading=read_whole(everything, registry)))
+    whole = replace(facts, reading=read_whole(everything, registry))
+    return conclude(_without_noise(whole, evidence, registry))
+
+
+def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Facts:
+    """The facts without what the job also wrote while it was healthy."""
+    earlier = read_ends(earlier_sources(evidence), registry).events
+    events = without_noise(facts.reading.events, facts.failures, earlier)
+    return replace(facts, reading=replace(facts.reading, events=events))
 
 
 def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: Registry) -> Facts:
     failures = failures_with_times(evidence)
     ended = {failure.rank for failure in failures}
-    heard = {log.rank for log in logs if log.rank is not None}
-    heard |= {sign.rank for sign in reading.signs if sign.rank is not None}
+    heard = {log.rank for log in logs if log.rank is not None and log.size}
+    heard |= {event.rank for event in reading.events if event.rank is not None}
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
@@ -53,8 +68,9 @@ def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: R
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),
-        ranks=tuple(sorted(ended | heard)),
+        ranks=tuple(sorted(ended | {log.rank for log in logs if log.rank is not None} | heard)),
         heard=None if any(log.rank is None for log in logs) else frozenset(heard),
         nodes=nodes,
         last_words=last_words(logs, registry),
+        began=min((log.began for log in logs if log.began is not None), default=None),
     )

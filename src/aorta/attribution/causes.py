@@ -1,24 +1,34 @@
-"""Signs, exits and dumps -> one cause: what began it, told apart from what merely followed.
+"""Events, ends and dumps -> one cause: what began it, told apart from what merely followed.
 
 The order of the questions is the logic: did something outside end the job? did a rank fail on its own account?
 did ranks wait for one that never came? did they only lose a peer? Whatever is left is unknown, and says so.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution import exits
 from aorta.attribution.endings import is_fatal, is_last_word, went_on
-from aorta.attribution.facts import Cause, Facts, by_rank, of_signs
+from aorta.attribution.events import Event
+from aorta.attribution.facts import Cause, Facts, by_rank, of_events
 from aorta.attribution.followers import lost_peer, never_came
-from aorta.attribution.nouns import RankFailure
-from aorta.attribution.signs import Sign
+from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
+Who = tuple[int | None, str]
+NOBODY: Who = (None, "")
 UNEXPLAINED = 0.2
+_SAME_LINE = 2.0  # seconds: loggers round, and processes write late
 _SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
 _FROM_OUTSIDE = {*_BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
+_MAY_BE_HARDWARE = {
+    *_FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
+    FailureClass.HANG, FailureClass.COLLECTIVE_TIMEOUT, FailureClass.NETWORK_LOSS, FailureClass.UNKNOWN, FailureClass.NAN,
+    FailureClass.RENDEZVOUS_ERROR, FailureClass.DEVICE_ASSERT,
+}  # fmt: skip
+_OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
+_BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 _REFUSALS = {
     FailureClass.BAD_ARGUMENTS,
     FailureClass.BAD_CONFIG,
@@ -27,8 +37,9 @@ _REFUSALS = {
     FailureClass.MISSING_FILE,
     FailureClass.PERMISSION_DENIED,
 }
-_EXPLAINS = {  # what a confirming sign may be the true cause of
-    FailureClass.HOST_OOM: {FailureClass.KILLED, FailureClass.UNKNOWN},
+_EXPLAINS = {  # what a confirming event may be the true cause of
+    FailureClass.HOST_OOM: {FailureClass.KILLED, FailureClass.UNKNOWN, FailureClass.NETWORK_LOSS, FailureClass.COLLECTIVE_TIMEOUT},
+    FailureClass.STORAGE_FAULT: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.HANG, FailureClass.DATA_ERROR},
     FailureClass.DISK_FULL: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ABORT},
     FailureClass.ILLEGAL_ACCESS: {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ABORT},
     FailureClass.SEGFAULT: {FailureClass.UNKNOWN},
@@ -42,16 +53,21 @@ def find_cause(facts: Facts) -> tuple[Cause, int]:
 
 
 def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
-    outside = _from_outside(facts)
+    own = _own_causes(facts)
+    first = _first_of(own) if own else None
+    outside = _from_outside(facts, first[0] if first else None)
     if outside is not None:
         return outside, 0
-    own = _own_causes(facts)
-    if own:
-        return _first_of(own)
+    if first is not None:
+        return first
     waiting = by_rank(facts, Role.WAITING)
     if waiting or facts.stragglers.ranks:
         return never_came(facts, waiting), 0
-    cascades = by_rank(facts, Role.CASCADE)
+    cascades = {
+        rank: event
+        for rank, event in by_rank(facts, Role.CASCADE).items()
+        if event.failure_class is not FailureClass.UNKNOWN
+    }
     if cascades:
         return lost_peer(facts, cascades), 0
     return _silent(facts), 0
@@ -60,28 +76,60 @@ def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
 # ---- did something outside end the job? ----------------------------------------------------------------------
 
 
-def _from_outside(facts: Facts) -> Cause | None:
-    signs = [
-        sign
-        for sign in facts.reading.signs
-        if sign.failure_class in _FROM_OUTSIDE
-        and sign.role is Role.ROOT
-        and sign.certainty is Certainty.CERTAIN
-        and not went_on(sign)
+def _from_outside(facts: Facts, own: Cause | None) -> Cause | None:
+    """An event from outside that names this job or node, fits in time, and explains the end that came first."""
+    events = [
+        event
+        for event in facts.reading.events
+        if event.failure_class in _FROM_OUTSIDE
+        and event.role is Role.ROOT
+        and event.certainty is Certainty.CERTAIN
+        and not went_on(event)
+        and _is_ours(event, facts)
+        and _explains(event, own, facts)
     ]
-    if any(_raised_by_itself(sign) for sign in facts.reading.signs):
-        signs = [sign for sign in signs if sign.failure_class not in _BY_SCHEDULER]
-    if not signs:
+    if not events:
         return None
-    sign = signs[0]
-    victim = sign.rank if sign.rank is not None else _only_rank_on(sign.node, facts)
-    return replace(of_signs([sign], victim), node=sign.node)
+    event = min(events, key=lambda event: event.time if event.time is not None else 0.0)
+    victim = event.rank if event.rank is not None else _only_rank_on(event.node, facts)
+    if victim is None and own is not None and event.failure_class not in _BY_SCHEDULER:
+        victim = own.rank
+    return replace(of_events([event], victim), node=event.node)
 
 
-def _raised_by_itself(sign: Sign) -> bool:
+def _is_ours(event: Event, facts: Facts) -> bool:
+    """Whether it happened on a node of this job, and not before the job began."""
+    nodes = {node.partition(".")[0] for node in facts.nodes.values()}
+    node = event.node.partition(".")[0] if event.node else None
+    if nodes and node is not None and node not in nodes and event.rank is None:
+        return False
+    known = event.time is not None and facts.began is not None
+    return not (known and event.time < facts.began - _BEFORE_IT_BEGAN)  # type: ignore[operator]
+
+
+def _explains(event: Event, own: Cause | None, facts: Facts) -> bool:
+    if event.failure_class in _BY_SCHEDULER:
+        raised = any(_raised_by_itself(other) for other in facts.reading.events)
+        return not raised and not any(_crashed_before(event, end) for end in facts.reading.events)
+    if own is None or own.failure_class in _MAY_BE_HARDWARE:
+        return True
+    return (
+        own.failure_class is FailureClass.USER_EXCEPTION
+        and _OF_A_DEVICE.search(own.words) is not None
+    )
+
+
+def _crashed_before(event: Event, other: Event) -> bool:
+    """Whether a launcher had told of a crash before the scheduler's word: then that is only the tidying up."""
+    if other.source != event.source or other.offset > event.offset:
+        return False
+    return any(end.failed and not end.was_asked_to_stop for end in other.ended)
+
+
+def _raised_by_itself(event: Event) -> bool:
     """Whether a rank left by an exception of its own: whom a scheduler ends does not come to that."""
-    of_an_end = sign.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
-    return sign.is_exception and sign.role is Role.ROOT and not of_an_end and is_fatal(sign)
+    of_an_end = event.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
+    return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 
 
 def _only_rank_on(node: str | None, facts: Facts) -> int | None:
@@ -94,103 +142,110 @@ def _only_rank_on(node: str | None, facts: Facts) -> int | None:
 
 def _own_causes(facts: Facts) -> list[Cause]:
     causes = []
-    for rank in _ranks_with_signs(facts):
-        cause = _own_cause(rank, facts)
+    for who in _who_shows_events(facts):
+        cause = _own_cause(who, facts)
         if cause is not None:
             causes.append(cause)
     return causes
 
 
-def _own_cause(rank: int | None, facts: Facts) -> Cause | None:
+def _own_cause(who: Who, facts: Facts) -> Cause | None:
     """What this rank died of, if it did not merely follow others."""
+    rank = who[0]
     failure = next((f for f in facts.failures if f.rank == rank), None)
-    if failure is not None and not exits.failed(failure):
+    if failure is not None and not failure.failed:
         return None
-    signs = [sign for sign in facts.reading.signs if sign.rank == rank]
-    if failure is not None and not exits.exception_fits(failure):
-        signs = [sign for sign in signs if not sign.is_exception]
-    followed = _is_follower([sign for sign in signs if not sign.survived or is_last_word(sign)])
-    roots = [] if followed else _credible(signs, failure)
-    told = _most_telling(roots) or (None if followed else _only_explanation(signs, failure))
+    events = [event for event in facts.reading.events if event.who == who]
+    if failure is not None and not failure.fits_an_exception:
+        events = [event for event in events if not event.is_exception]
+    spoken = [event for event in events if not event.survived or is_last_word(event)]
+    followed = _is_follower(spoken, who)
+    roots = [] if followed else _credible(events, failure)
+    told = _most_telling(roots) or (None if followed else _only_explanation(events, failure))
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
     if told is None and not followed and _left_by_itself(failure):
-        told = facts.last_words.get(rank)
+        told = facts.last_words.get(who)
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
         return from_exit
     moment = None if failure is None else failure.time
-    return replace(of_signs([told], rank), moment=moment)
+    return replace(of_events([told], rank), moment=moment, said=told.time)
 
 
-def _left_by_itself(failure: RankFailure | None) -> bool:
-    return failure is not None and exits.signal_of(failure) is None and not failure.hung
+def _left_by_itself(failure: RankEnd | None) -> bool:
+    return failure is None or (failure.died_of is None and not failure.hung)
 
 
-def _is_follower(signs: Sequence[Sign]) -> bool:
-    """Whether the last exception of a rank says that it waited for, or lost, somebody else."""
-    fatal = [sign for sign in signs if sign.is_exception]
+def _is_follower(events: Sequence[Event], who: Who) -> bool:
+    """Whether the last exception of a rank says that it waited for, or lost, somebody else.
+
+    Where the lines of several ranks cannot be told apart, who failed by himself is looked for first.
+    """
+    fatal = [event for event in events if event.is_exception]
+    if who == NOBODY and any(event.role is Role.ROOT for event in fatal):
+        return False
     if fatal:
-        return max(fatal, key=lambda sign: sign.offset).role in {Role.CASCADE, Role.WAITING}
+        return max(fatal, key=lambda event: event.offset).role in {Role.CASCADE, Role.WAITING}
     others = [
-        sign
-        for sign in signs
-        if sign.role is Role.ROOT and sign.failure_class is not FailureClass.ABORT
+        event
+        for event in events
+        if event.role is Role.ROOT and event.failure_class is not FailureClass.ABORT
     ]
-    return not others and any(sign.role in {Role.CASCADE, Role.WAITING} for sign in signs)
+    return not others and any(event.role in {Role.CASCADE, Role.WAITING} for event in events)
 
 
-def _credible(signs: Sequence[Sign], failure: RankFailure | None) -> list[Sign]:
-    """Signs that can have been the end of a rank: the last uncaught exception, and lines that name a death."""
-    roots = [sign for sign in signs if sign.role is Role.ROOT]
-    lines = [sign for sign in roots if not sign.is_exception and _may_end(sign, failure)]
-    if failure is not None and not exits.exception_fits(failure):
+def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
+    """Events that can have been the end of a rank: the last uncaught exception, and lines that name a death."""
+    roots = [event for event in events if event.role is Role.ROOT]
+    lines = [event for event in roots if not event.is_exception and _may_end(event, failure)]
+    if failure is not None and not failure.fits_an_exception:
         return lines
-    fatal = [sign for sign in roots if sign.is_exception and is_fatal(sign)]
-    last = max(fatal, key=lambda sign: sign.offset, default=None)
+    fatal = [event for event in roots if event.is_exception and is_fatal(event)]
+    last = max(fatal, key=lambda event: event.offset, default=None)
     if last is None:
         return lines
-    return [*(sign for sign in lines if _says_more(sign, last)), last]
+    return [*(event for event in lines if _says_more(event, last)), last]
 
 
-def _only_explanation(signs: Sequence[Sign], failure: RankFailure | None) -> Sign | None:
+def _only_explanation(events: Sequence[Event], failure: RankEnd | None) -> Event | None:
     """The last exception a rank seems to have survived, where nothing else says why it left.
 
     Output that was held back and written late can make the end look like the middle.
     """
-    if failure is not None and (failure.hung or not exits.exception_fits(failure)):
+    if failure is not None and (failure.hung or not failure.fits_an_exception):
         return None
-    raised = [sign for sign in signs if sign.is_exception and sign.role is Role.ROOT]
-    last = max(raised, key=lambda sign: sign.offset, default=None)
+    raised = [event for event in events if event.is_exception and event.role is Role.ROOT]
+    last = max(raised, key=lambda event: event.offset, default=None)
     if last is None or last.survived or not went_on(last):
         return None
     certainty = min(last.certainty, Certainty.LIKELY, key=lambda each: each.weight)
     return replace(last, survived=True, certainty=certainty)
 
 
-def _says_more(line: Sign, last: Sign) -> bool:
+def _says_more(line: Event, last: Event) -> bool:
     return line.certainty.weight > last.certainty.weight and line.failure_class not in _BY_SCHEDULER
 
 
-def _may_end(line: Sign, failure: RankFailure | None) -> bool:
+def _may_end(line: Event, failure: RankEnd | None) -> bool:
     """Whether a rank can have ended with this line: it did not go on, and who refuses its input falls silent."""
-    if failure is not None and not exits.line_fits(failure, line.failure_class):
+    if failure is not None and not failure.fits(line.failure_class):
         return False
     if went_on(line):
         return False
     return line.failure_class not in _REFUSALS or is_last_word(line)
 
 
-def _most_telling(signs: Sequence[Sign]) -> Sign | None:
-    return max(signs, key=lambda sign: (sign.certainty.weight, sign.offset), default=None)
+def _most_telling(events: Sequence[Event]) -> Event | None:
+    return max(events, key=lambda event: (event.certainty.weight, event.offset), default=None)
 
 
-def _from_exit(failure: RankFailure, facts: Facts) -> Cause | None:
+def _from_exit(failure: RankEnd, facts: Facts) -> Cause | None:
     """A cause told by an exit status alone; none where a launcher was only tidying up."""
     if _tidied_up(failure, facts) or (failure.hung and _stood_waiting(failure.rank, facts)):
         return None
-    failure_class, certainty = exits.class_of_exit(failure)
-    words = exits.words(failure)
+    failure_class, certainty = failure.meaning
+    words = failure.words
     return Cause(
         failure_class,
         certainty,
@@ -202,27 +257,27 @@ def _from_exit(failure: RankFailure, facts: Facts) -> Cause | None:
     )
 
 
-def _stack_of(failure: RankFailure, facts: Facts) -> str:
+def _stack_of(failure: RankEnd, facts: Facts) -> str:
     """Where a rank that hung stood, if its stack was shown: two hangs are the same bug if they stood in the same place."""
     stacks = [
-        sign.signature
-        for sign in facts.reading.signs
-        if failure.hung and sign.rank == failure.rank and sign.role is Role.STANDING
+        event.signature
+        for event in facts.reading.events
+        if failure.hung and event.rank == failure.rank and event.role is Role.STANDING
     ]
     return f" > {max(stacks, key=len)}" if stacks else ""
 
 
-def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
+def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
     """Ended by its launcher because of others: politely, or by force well after they had failed."""
-    others = [f for f in facts.failures if f.rank != failure.rank and exits.failed(f)]
-    on_their_own = [f for f in others if not exits.asked_to_stop(f) and not f.hung]
+    others = [f for f in facts.failures if f.rank != failure.rank and f.failed]
+    on_their_own = [f for f in others if not f.was_asked_to_stop and not f.hung]
     if failure.hung:
         return False
-    if exits.asked_to_stop(failure):
+    if failure.was_asked_to_stop:
         earlier = [f for f in others if _before(f, failure)]
         return bool(on_their_own) and (failure.time is None or bool(earlier))
-    killed = exits.class_of_exit(failure)[0] is FailureClass.KILLED
-    waited = any(sign.role is Role.WAITING for sign in facts.reading.signs)
+    killed = failure.meaning[0] is FailureClass.KILLED
+    waited = any(event.role is Role.WAITING for event in facts.reading.events)
     return (
         killed and waited and any(failure.time is None or _before(f, failure) for f in on_their_own)
     )
@@ -230,18 +285,18 @@ def _tidied_up(failure: RankFailure, facts: Facts) -> bool:
 
 def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     """Whether its stack shows this rank in a collective while another that hung with it was elsewhere."""
-    signs = facts.reading.signs
+    events = facts.reading.events
     waiting = {
-        sign.rank
-        for sign in signs
-        if sign.role is Role.STANDING and sign.failure_class is FailureClass.COLLECTIVE_TIMEOUT
+        event.rank
+        for event in events
+        if event.role is Role.STANDING and event.failure_class is FailureClass.COLLECTIVE_TIMEOUT
     }
-    hung = {sign.rank for sign in signs if sign.role is Role.ROOT and sign.failure_class is FailureClass.HANG}  # fmt: skip
+    hung = {event.rank for event in events if event.role is Role.ROOT and event.failure_class is FailureClass.HANG}  # fmt: skip
     hung |= {failure.rank for failure in facts.failures if failure.hung}
     return rank in waiting and bool(hung - waiting)
 
 
-def _before(earlier: RankFailure, later: RankFailure) -> bool:
+def _before(earlier: RankEnd, later: RankEnd) -> bool:
     return (
         earlier.time is not None
         and later.time is not None
@@ -249,7 +304,7 @@ def _before(earlier: RankFailure, later: RankFailure) -> bool:
     )
 
 
-def _outranks(from_exit: Cause, told: Sign) -> bool:
+def _outranks(from_exit: Cause, told: Event) -> bool:
     """A crash by signal is certain; only an equally certain line of its own says more about it."""
     if from_exit.failure_class is FailureClass.UNKNOWN:
         return False
@@ -258,22 +313,27 @@ def _outranks(from_exit: Cause, told: Sign) -> bool:
 
 def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     """The earliest; of those in the same moment the most certain. All ranks of its class share the blame."""
-    moments = [cause.moment for cause in causes if cause.moment is not None]
-    earliest = min(moments, default=None)
-    first = [
-        cause
-        for cause in causes
-        if earliest is None or cause.moment is None or cause.moment - earliest <= _SAME_MOMENT
-    ]
+    first = _earliest(causes)
     chosen = max(first, key=lambda cause: (cause.certainty.weight, -_order(cause)))
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
     ranks = tuple(cause.rank for cause in same if cause.rank is not None)
     return replace(chosen, ranks=ranks), len(causes) - len(same)
 
 
+def _earliest(causes: Sequence[Cause]) -> list[Cause]:
+    """Those that nothing says came later: by the launcher's clock, or by the times of their lines."""
+    moments = [cause.moment for cause in causes if cause.moment is not None]
+    if moments:
+        latest = min(moments) + _SAME_MOMENT
+        return [cause for cause in causes if cause.moment is None or cause.moment <= latest]
+    said = [cause.said for cause in causes if cause.said is not None]
+    latest = min(said, default=0.0) + _SAME_LINE
+    return [cause for cause in causes if cause.said is None or cause.said <= latest]
+
+
 def _order(cause: Cause) -> float:
     """Where the rank stands among causes that nothing else orders."""
-    offset = cause.signs[0].offset if cause.signs and cause.signs[0].source.rank is None else 0
+    offset = cause.events[0].offset if cause.events and cause.events[0].source.rank is None else 0
     return offset * 1e6 + (cause.rank if cause.rank is not None else 0)
 
 
@@ -282,44 +342,38 @@ def _order(cause: Cause) -> float:
 
 def _silent(facts: Facts) -> Cause:
     """No rank failed on its own: all were ended from outside, or nothing at all is known."""
-    ended = [failure for failure in facts.failures if exits.failed(failure)]
+    ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
         words = "nothing in the evidence says why it ended"
         return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, confidence=UNEXPLAINED)
     first = min(ended, key=lambda f: (f.time if f.time is not None else 0.0, f.rank))
-    failure_class, certainty = exits.class_of_exit(first)
-    words = exits.words(first)
+    failure_class, certainty = first.meaning
+    words = first.words
     return Cause(failure_class, certainty, "ended from outside", words, first.rank)
 
 
 def _confirmed(cause: Cause, facts: Facts) -> Cause:
-    """The cause, or what a confirming sign says was behind it."""
-    for sign in facts.reading.signs:
-        explains = _EXPLAINS.get(sign.failure_class, set())
-        if sign.role is not Role.CONFIRM or cause.failure_class not in explains:
+    """The cause, or what a confirming event says was behind it."""
+    for event in facts.reading.events:
+        explains = _EXPLAINS.get(event.failure_class, set())
+        if event.role is not Role.CONFIRM or cause.failure_class not in explains:
             continue
-        if sign.rank in {None, cause.rank} and not went_on(sign):
-            told = replace(of_signs([sign, *cause.signs], cause.rank), ranks=cause.ranks)
-            return replace(told, signature=sign.pattern, moment=cause.moment)
+        if event.rank in {None, cause.rank} and not went_on(event):
+            told = replace(of_events([event, *cause.events], cause.rank), ranks=cause.ranks)
+            return replace(told, signature=event.pattern, moment=cause.moment)
     return cause
 
 
-def _ranks_with_signs(facts: Facts) -> list[int | None]:
-    ranks: set[int | None] = {sign.rank for sign in facts.reading.signs}
-    ranks |= {failure.rank for failure in facts.failures}
-    return sorted(ranks, key=lambda rank: -1 if rank is None else rank)
+def _who_shows_events(facts: Facts) -> list[Who]:
+    shown: set[Who] = {event.who for event in facts.reading.events}
+    shown |= {(failure.rank, "") for failure in facts.failures} | set(facts.last_words)
+    return sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
 
 
-def with_summaries(facts: Facts) -> tuple[RankFailure, ...]:
-    """The launcher's failures, completed by what torchrun wrote into the log."""
-    known = {failure.rank for failure in facts.failures}
-    told = {}
-    for summary in facts.reading.summaries:
-        if summary.rank not in known:
-            code = summary.exit_code
-            told[summary.rank] = RankFailure(
-                summary.rank,
-                exit_code=code if code >= 0 else None,
-                signal=-code if code < 0 else None,
-            )
-    return (*facts.failures, *told.values())
+def with_told_ends(facts: Facts) -> tuple[RankEnd, ...]:
+    """The launcher's ends, completed by what launchers and schedulers wrote into the logs."""
+    ends = {end.rank: end for end in facts.failures}
+    for told in facts.reading.ends:
+        known = ends.get(told.rank)
+        ends[told.rank] = told if known is None else known.completed_by(told)
+    return tuple(ends.values())

@@ -2,7 +2,8 @@
 
 A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up. So STOP needs a class that
 a restart cannot heal and a confidence of at least `SURE`, or the same failure again without progress in between. What has
-run for some steps was not wrong from the start: after the first step a STOP needs `SURE_LATER`.
+run for some steps was not wrong from the start: after the first step a STOP needs `SURE_LATER`, and after `FEW_STEPS` a mistake
+gets one restart first, as a mount or a record may have gone bad. Neither silence nor a lone number ever stops a job.
 """
 
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ RULES: dict[FailureClass, Rule] = {
     _C.MISSING_FILE: Rule(Policy.STOP, "the file will be missing again"),
     _C.PERMISSION_DENIED: Rule(Policy.STOP, "permission will be denied again"),
     _C.DISK_FULL: Rule(Policy.STOP, "the disk will be full again"),
+    _C.STORAGE_FAULT: Rule(Policy.RESTART, "storage usually comes back"),
     _C.TIME_LIMIT: Rule(Policy.STOP, "the allocation is used up"),
     _C.CANCELLED: Rule(Policy.STOP, "a person cancelled it"),
     _C.DEVICE_OOM: Rule(Policy.STARTUP, "it does not fit the device memory"),
@@ -70,14 +72,13 @@ RULES: dict[FailureClass, Rule] = {
     _C.PREEMPTED: Rule(Policy.FREE, "the scheduler took the nodes and will give others"),
     _C.UNKNOWN: Rule(Policy.UNKNOWN, "the evidence does not say what happened"),
 }
-_NODE_MAY_DIFFER = {
-    _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.DISK_FULL, _C.BAD_CONFIG,
-    _C.CHECKPOINT_CORRUPT, _C.DEVICE_OOM,
-}  # fmt: skip
-_RANK_MAY_DIFFER = {
+_MISTAKES = {
     _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
-    _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR,
+    _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR, _C.SHAPE_MISMATCH,
 }  # fmt: skip
+_NODE_MAY_DIFFER = {*_MISTAKES, _C.DISK_FULL, _C.DEVICE_OOM}
+_RANK_MAY_DIFFER = _MISTAKES - {_C.SHAPE_MISMATCH}
+FEW_STEPS = 50
 _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
 
 
@@ -107,20 +108,29 @@ def decide(
 
 
 def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
-    no_step = finding.last_step is None and finding.steps_would_show
-    before_first_step = rule.policy is Policy.STARTUP and no_step
+    before_first_step = rule.policy is Policy.STARTUP and finding.before_first_step
     if rule.policy is not Policy.STOP and not before_first_step:
         return None
-    if finding.confidence < _needed(finding) or _is_odd_one_out(finding):
+    if finding.confidence < _needed(finding) or _is_odd_one_out(finding) or _came_far(finding):
         return None
     more = " before the first step" if before_first_step else ""
     return _because(finding, rule.why + more)
 
 
+def _came_far(finding: Finding) -> bool:
+    """Whether it ran so long that a mistake would have shown before: something around it has changed."""
+    if finding.failure_class not in _MISTAKES:
+        return False
+    if finding.last_step is None:
+        return finding.made_steps
+    return finding.last_step > FEW_STEPS
+
+
 def _needed(finding: Finding) -> float:
     """How sure a STOP at the first failure must be."""
     told_from_outside = finding.failure_class in {_C.TIME_LIMIT, _C.CANCELLED}
-    return SURE if told_from_outside or finding.last_step is None else SURE_LATER
+    has_run = finding.last_step is not None or finding.made_steps
+    return SURE_LATER if has_run and not told_from_outside else SURE
 
 
 def _is_one_node_only(finding: Finding) -> bool:
@@ -154,12 +164,16 @@ def _repeats(
             break
         same += 1
     progress_is_told = finding.last_step is not None
-    once = rule.policy in {Policy.ONCE, Policy.STARTUP} or _is_odd_one_out(finding)
-    one_chance = once and progress_is_told
-    if one_chance and same >= 1:
+    once = (
+        rule.policy in {Policy.ONCE, Policy.STARTUP}
+        or _is_odd_one_out(finding)
+        or (rule.policy is Policy.STOP and _came_far(finding))
+    )
+    if once and progress_is_told and same >= 1:
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
-    if limit > 0 and len(streak) + 1 >= limit:
-        times = f"{len(streak) + 1} cycles in a row ended without progress"
+    counted = len(streak) if progress_is_told else same  # silence alone is no ground to stop
+    if limit > 0 and counted + 1 >= limit:
+        times = f"{counted + 1} cycles in a row ended without progress"
         return _because(finding, f"{times} (limit {limit})"), "no_progress"
     return None
 
@@ -191,6 +205,8 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
     if _is_of_some_ranks_only(finding):
         alone = f"not all of the {finding.some_ranks_of} ranks show it"
         return _because(finding, f"{alone}; the same again will stop it")
+    if rule.policy is Policy.STOP and _came_far(finding):
+        return _because(finding, "it had run well before; the same again will stop it")
     if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < _needed(finding):
         return _because(finding, "the evidence is not clear enough to stop for")
     again = "; the same again without progress will stop it" if rule.policy is Policy.ONCE else ""
@@ -203,7 +219,7 @@ def _restart_rule(finding: Finding, rule: Rule) -> str:
     if _is_of_some_ranks_only(finding):
         return "some_ranks_only"
     if rule.policy is Policy.STOP:
-        return "uncertain"
+        return "ran_before" if _came_far(finding) else "uncertain"
     return "restart_once" if rule.policy is not Policy.RESTART else "transient"
 
 

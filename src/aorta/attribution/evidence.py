@@ -32,29 +32,34 @@ def collect(
     ended = read_failures(failures) if failures else ()
     nodes = {failure.rank: failure.node for failure in ended}
     sources = tuple(_placed(source, nodes) for source in find_logs(logs))
+    earlier = _earlier_cycles(history, logs) if history else []
     return Evidence(
         logs=sources,
         failures=ended,
         kernel_logs=tuple(LogSource(path) for path in kernel_logs),
         flight_recorder=find_dumps(flight_recorder) if flight_recorder else (),
-        history=read_history(history, before=cycle) if history else (),
+        history=tuple(cycle for cycle in map(_read_cycle, earlier) if cycle is not None),
+        earlier_logs=_logs_of(earlier[-1]) if earlier else (),
     )
 
 
-def read_history(directory: Path, before: Path | None = None) -> tuple[PastCycle, ...]:
-    """The earlier cycles under `directory`, oldest first: by what they were found to be, or read again."""
+def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
+    """The cycles under `directory` before the one these logs are of, oldest first: no cycle is its own history."""
     cycles = sorted(
         (int(found[1]), path)
         for path in directory.iterdir()
         if path.is_dir() and (found := _CYCLE.search(path.name))
     )
-    own = _CYCLE.search(before.resolve().name) if before else None
-    limit = (
-        int(own[1]) if own and before and before.resolve().parent == directory.resolve() else None
-    )
-    earlier = [path for number, path in cycles if limit is None or number < limit]
-    read = (_read_cycle(path) for path in earlier)
-    return tuple(cycle for cycle in read if cycle is not None)
+    own = {place for log in logs for place in (log.resolve(), *log.resolve().parents)}
+    limit = min((number for number, path in cycles if path.resolve() in own), default=None)
+    return [path for number, path in cycles if limit is None or number < limit]
+
+
+def _logs_of(cycle: Path) -> tuple[LogSource, ...]:
+    try:
+        return find_logs([cycle])
+    except UsageError:
+        return ()
 
 
 def _read_cycle(path: Path) -> PastCycle | None:

@@ -3,28 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from aorta.attribution.events import Event, Reading
 from aorta.attribution.flight import Stragglers
-from aorta.attribution.nouns import RankFailure
 from aorta.attribution.progress import Progress
-from aorta.attribution.signs import Reading, Sign
+from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A candidate for what began it. `signs` are its own lines; `rank` None: nobody in particular."""
+    """A candidate for what began it. `events` are its own lines; `rank` None: nobody in particular."""
 
     failure_class: FailureClass
     certainty: Certainty
     signature: str
     words: str
     rank: int | None
-    signs: tuple[Sign, ...] = ()
+    events: tuple[Event, ...] = ()
     ranks: tuple[int, ...] = ()
     node: str | None = None
     device: str | None = None
     confidence: float | None = None
-    moment: float | None = None
+    moment: float | None = None  # when the launcher saw the end
+    said: float | None = None  # when the line was written
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Facts:
     """All that was read about one cycle."""
 
     reading: Reading
-    failures: tuple[RankFailure, ...]
+    failures: tuple[RankEnd, ...]
     progress: Progress
     stragglers: Stragglers
     ranks: tuple[int, ...]  # every rank anything is known about
@@ -40,23 +41,24 @@ class Facts:
     heard: frozenset[int] | None = (
         None  # ranks whose output is known; None: all of them share a log
     )
-    last_words: dict[int | None, Sign] = field(default_factory=dict)  # of ranks that raised nothing
+    last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
+    began: float | None = None  # when the first line of any log was written
 
 
-def of_signs(signs: Sequence[Sign], rank: int | None) -> Cause:
-    first = signs[0]
+def of_events(events: Sequence[Event], rank: int | None) -> Cause:
+    first = events[0]
     return Cause(
         first.failure_class,
         first.certainty,
         first.signature,
         first.text,
         rank,
-        tuple(signs),
+        tuple(events),
         node=first.node,
         device=first.device,
     )
 
 
-def by_rank(facts: Facts, role: Role) -> dict[int | None, Sign]:
-    """The last sign of a role that each rank shows."""
-    return {sign.rank: sign for sign in facts.reading.signs if sign.role is role}
+def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
+    """The last event of a role that each rank shows."""
+    return {event.rank: event for event in facts.reading.events if event.role is role}

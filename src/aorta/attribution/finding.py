@@ -1,26 +1,40 @@
 """From a cause to the finding: how sure it is, who shares it, who followed, and the lines that show it."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from aorta.attribution import exits
-from aorta.attribution.causes import find_cause, with_summaries
+from aorta.attribution.causes import find_cause, with_told_ends
+from aorta.attribution.events import Event
 from aorta.attribution.facts import Cause, Facts
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
+from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.reading import Source, line_numbers
-from aorta.attribution.signs import Sign
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.signature import Signature
 
 # How often such findings were right at the first look at failures no rule had seen (`python -m benchmarks attribution`).
 CONFIDENCE = {Certainty.CERTAIN: 0.9, Certainty.LIKELY: 0.75, Certainty.WEAK: 0.45}
 SURE = 0.75  # what a STOP at the first failure needs
+_DEMAND = re.compile(
+    r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B).*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
+)
+_FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
+_BUILDING = re.compile(
+    r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|_wrap_model|prepare_model|"
+    r"_move_model_to_device|to_empty|_load_pretrained_model|initialize_model|load_model|_configure_distributed_model|"
+    r"profile_run|determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
+)
+_STEPPING = re.compile(
+    r":(?:train_step|training_step|_training_step|train_one_epoch|backward|forward_backward_func|_inner_training_loop|optimizer_step|"
+    r"train_batch|train_epoch|run_step)(?: > |$)"
+)
 OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
 SURE_LATER = 0.88  # the same once steps have been made
 
 
 def conclude(facts: Facts) -> Finding:
-    facts = replace(facts, failures=with_summaries(facts))
+    facts = replace(facts, failures=with_told_ends(facts))
     cause, rivals = find_cause(facts)
     confidence = _confidence(cause, rivals, facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
@@ -39,8 +53,27 @@ def conclude(facts: Facts) -> Finding:
         advice=_advice(cause),
         one_node_of=_one_node_of(suspects, facts),
         some_ranks_of=_some_ranks_of(suspects, facts),
-        steps_would_show=facts.progress.would_show,
+        before_first_step=_is_before_first_step(cause, facts),
+        made_steps=facts.progress.made,
     )
+
+
+def _is_before_first_step(cause: Cause, facts: Facts) -> bool:
+    """Whether it is seen that no step had been made: by a count at zero, by what was being built, or by a demand that can never be met."""
+    if facts.progress.made or not cause.events:
+        return False
+    event = cause.events[0]
+    if facts.progress.at_zero or _FIRST_USE.search(event.text):
+        return True
+    demand = _DEMAND.search(event.text)
+    if demand is not None and _bytes(demand["wanted"]) > _bytes(demand["total"]):
+        return True
+    return bool(_BUILDING.search(event.stack)) and not _STEPPING.search(event.stack)
+
+
+def _bytes(told: str) -> float:
+    number, unit = told.split()
+    return float(number) * 1024.0 ** "BKMGTP".index(unit[0])
 
 
 def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
@@ -48,11 +81,11 @@ def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
         return cause.confidence
     confidence = CONFIDENCE[cause.certainty]
     failure = next((f for f in facts.failures if f.rank == cause.rank), None)
-    if failure is not None and cause.signs:
+    if failure is not None and cause.events:
         confidence += 0.03
     if rivals:
         confidence -= 0.1
-    if cause.signs and cause.signs[0].survived:
+    if cause.events and cause.events[0].survived:
         confidence -= 0.1 if failure is not None and failure.exit_code else 0.2
     return min(0.99, confidence)
 
@@ -63,52 +96,50 @@ def _summary(cause: Cause) -> str:
 
 
 def _evidence(cause: Cause, facts: Facts) -> tuple[EvidenceLine, ...]:
-    followers = [s for s in facts.reading.signs if s.role in {Role.CASCADE, Role.WAITING}]
-    chosen: dict[tuple[str, int], Sign] = {}
-    for sign in [*cause.signs[:4], *followers[:3]]:
-        chosen.setdefault((sign.source.name, sign.offset), sign)
+    followers = [s for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}]
+    chosen: dict[tuple[str, int], Event] = {}
+    for event in [*cause.events[:4], *followers[:3]]:
+        chosen.setdefault((event.source.name, event.offset), event)
     offsets: dict[Source, set[int]] = {}
-    for sign in chosen.values():
-        offsets.setdefault(sign.source, set()).add(sign.offset)
+    for event in chosen.values():
+        offsets.setdefault(event.source, set()).add(event.offset)
     numbers = {source: line_numbers(source, own) for source, own in offsets.items()}
     return tuple(
-        EvidenceLine(sign.source.name, numbers[sign.source][sign.offset], sign.text)
-        for sign in chosen.values()
+        EvidenceLine(event.source.name, numbers[event.source][event.offset], event.text)
+        for event in chosen.values()
     )
 
 
 def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
     followers: dict[FailureClass, set[int]] = {}
-    for sign in facts.reading.signs:
+    for event in facts.reading.events:
         if (
-            sign.role in {Role.CASCADE, Role.WAITING}
-            and sign.rank is not None
-            and sign.rank not in suspects
+            event.role in {Role.CASCADE, Role.WAITING}
+            and event.rank is not None
+            and event.rank not in suspects
         ):
-            followers.setdefault(sign.failure_class, set()).add(sign.rank)
+            followers.setdefault(event.failure_class, set()).add(event.rank)
     for failure in facts.failures:
         told = any(failure.rank in ranks for ranks in followers.values())
-        if exits.asked_to_stop(failure) and failure.rank not in suspects and not told:
+        if failure.was_asked_to_stop and failure.rank not in suspects and not told:
             followers.setdefault(FailureClass.KILLED, set()).add(failure.rank)
     return tuple(Cascade(kind, tuple(sorted(ranks))) for kind, ranks in followers.items())
 
 
 def _advice(cause: Cause) -> tuple[Advice, ...]:
-    told = next((sign.advice for sign in cause.signs if sign.advice), None)
+    told = next((event.advice for event in cause.events if event.advice), None)
     return (Advice(*told),) if told else ()
 
 
 def _one_node_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
-    """How many nodes there are, if one alone shows the failure and another is known to have come past it."""
+    """How many nodes there are, if one alone shows the failure and another came past it or was never heard."""
     nodes = set(facts.nodes.values())
-    guilty = {facts.nodes[rank] for rank in suspects if rank is not None and rank in facts.nodes}
-    came_past = {
-        facts.nodes.get(sign.rank)
-        for sign in facts.reading.signs
-        if sign.rank is not None and sign.role in {Role.CASCADE, Role.WAITING}
-    }
-    alone = len(guilty) == 1 and bool(came_past - guilty - {None})
-    return len(nodes) if alone else None
+    guilty_ranks = {rank for rank in suspects if rank is not None}
+    guilty = {facts.nodes[rank] for rank in guilty_ranks if rank in facts.nodes}
+    if len(guilty) != 1 or len(nodes) < 2:
+        return None
+    elsewhere = {facts.nodes.get(rank) for rank in _elsewhere(guilty_ranks, facts)}
+    return len(nodes) if elsewhere - guilty - {None} else None
 
 
 def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
@@ -126,16 +157,27 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
 
     A rank that its launcher ended in the same moment is not among them: it had no time to show the same.
     """
-    followers = {s.rank for s in facts.reading.signs if s.role in {Role.CASCADE, Role.WAITING}}
+    followers = {s.rank for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}}
     ended = {failure.rank: failure for failure in facts.failures}
     unheard = {
         other
         for other in range(max([*guilty, *facts.ranks]) + 1)
-        if facts.heard is not None and other not in facts.heard
+        if facts.heard is not None
+        and other not in facts.heard
+        and not _had_no_time(ended.get(other), guilty, ended)
     }
     finished = {other for other, failure in ended.items() if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
     return {other for other in past if other is not None}
+
+
+def _had_no_time(end: RankEnd | None, guilty: set[int], ended: dict[int, RankEnd]) -> bool:
+    """Whether its launcher ended it in the moment the others failed, or it failed with them in silence."""
+    if end is None or not end.failed:
+        return False
+    times = [ended[rank].time for rank in guilty if rank in ended]
+    first = min((time for time in times if time is not None), default=None)
+    return end.time is None or first is None or end.time - first <= OUTLIVED
 
 
 def _outlived(guilty: set[int], facts: Facts) -> set[int]:

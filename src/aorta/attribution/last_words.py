@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from aorta.attribution.events import Event, event_of
 from aorta.attribution.reading import Source, cleaned, ends_of
 from aorta.attribution.registry import Registry
-from aorta.attribution.signs import Sign, sign_of
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 _TAIL = 4 << 10
@@ -18,28 +18,30 @@ _STATEMENT = re.compile(
 )
 
 
-def last_words(sources: Iterable[Source], registry: Registry) -> dict[int | None, Sign]:
+def last_words(
+    sources: Iterable[Source], registry: Registry
+) -> dict[tuple[int | None, str], Event]:
     """For each rank the last statement of a failure among its last few lines, where a pattern knows it."""
-    told: dict[int | None, Sign] = {}
+    told: dict[tuple[int | None, str], Event] = {}
     for source in sources:
-        sign = _told_by(source, registry) if source.size else None
-        if sign is not None:
-            told.setdefault(sign.rank, sign)
+        event = _told_by(source, registry) if source.size else None
+        if event is not None:
+            told.setdefault(event.who, event)
     return told
 
 
-def _told_by(source: Source, registry: Registry) -> Sign | None:
+def _told_by(source: Source, registry: Registry) -> Event | None:
     text = ends_of(source, 0, _TAIL)[1]
     end = source.size
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-_LINES:]
     for raw in reversed(lines):
-        line = cleaned(raw.encode(), source, max(0, end - len(raw.encode()) - 1))
+        line = cleaned(raw.encode(), source, max(0, end - len(raw.encode()) - 1))[-1]
         known = registry.exception(line.text) if _STATEMENT.search(line.text) else None
         if known is None or not _is_a_class_of_its_own(known[0].failure_class):
             continue
-        sign = sign_of(known[0], known[1], line.text, source, line.rank, line.offset)
-        if sign.role is Role.ROOT:
-            return replace(sign, certainty=Certainty.WEAK, survived=True)
+        event = event_of(known[0], known[1], line, source)
+        if event is not None and event.role is Role.ROOT:
+            return replace(event, certainty=Certainty.WEAK, survived=True)
     return None
 
 

@@ -3,21 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Action, FailureClass
-
-
-@dataclass(frozen=True)
-class RankFailure:
-    """How one rank ended, as its launcher saw it."""
-
-    rank: int
-    exit_code: int | None = None
-    signal: int | None = None
-    error_file: Path | None = None  # what torch's `record` wrote
-    time: float | None = None  # seconds on any clock shared by the ranks of this cycle
-    node: str | None = None
-    device: str | None = None
-    hung: bool = False  # the launcher stopped it because it was silent too long
 
 
 @dataclass(frozen=True)
@@ -55,10 +42,11 @@ class Evidence:
 
     logs: tuple[LogSource, ...] = ()
     tails: tuple[LogTail, ...] = ()
-    failures: tuple[RankFailure, ...] = ()
+    failures: tuple[RankEnd, ...] = ()
     kernel_logs: tuple[LogSource, ...] = ()
     flight_recorder: tuple[Path, ...] = ()  # dump files, one a rank
     history: tuple[PastCycle, ...] = ()
+    earlier_logs: tuple[LogSource, ...] = ()  # of the cycle before: what it outlived is noise
     follow_links: bool = True  # False: others named the paths, and a link among them is not opened
 
 
@@ -105,7 +93,8 @@ class Finding:
     advice: tuple[Advice, ...] = ()
     one_node_of: int | None = None  # of how many nodes only one shows this failure
     some_ranks_of: int | None = None  # of how many ranks only some show this failure
-    steps_would_show: bool = True  # False: only error streams were read, which do not tell of steps
+    before_first_step: bool = False  # seen to be so; silence about steps says nothing
+    made_steps: bool = False  # whether steps were seen, counted or not
 
 
 @dataclass(frozen=True)

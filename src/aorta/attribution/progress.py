@@ -1,91 +1,204 @@
-"""How far a job came: steps in the dialects people log them, or else the number that only grows."""
+"""How far a job came: steps in the forms people log them, and only where they are seen.
+
+A number is a step if its line also tells of a loss, a rate or the like, or if it grows from line to line. Being before the first step must be
+seen too: silence says nothing.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from aorta.attribution.reading import Source, ends_of
 
 HEAD = 64 << 10
 TAIL = 192 << 10
-_STEP = re.compile(
-    r"(?:iteration|iter|step|update)s?[\"']?[ \t]*[:=#]?[ \t]*\[?[ \t]*(?P<step>\d{1,12})(?![\d.]*%)"
-    r"|\|[ \t]*(?P<bar>\d{1,12})/\d{1,12}[ \t]*\[\d",
+_METRIC = re.compile(
+    r"loss|\blr\b|learning_rate|grad|\bppl\b|perplexity|\bacc\b|accuracy|throughput|tok(?:en)?s?[/_ ]|tflop|elapsed|consumed|samples|sec\b|"
+    r"s/it|it/s|\bmfu\b|\bmae\b|reward|\bms\b|seconds|complet|finish|\bdone\b|\bok\b",
     re.IGNORECASE,
 )
+_COUNTER = re.compile(
+    r"(?<![\w./-])(?P<word>global[_ ]?step|num_updates|training_iteration|step|iteration|iter|update|batch)(?P<many>s?)[\"']?"
+    r"[ \t]*(?:\(train\))?[:=#]?[ \t]*\[?[ \t]*[\"']?(?P<step>\d{1,12})(?![\d.]*%|\.\d|\w)",
+    re.IGNORECASE,
+)
+_EPOCH = re.compile(
+    r"\b(?:epoch|train)\w*(?:\(train\))?:?\s*\[?(?P<epoch>\d+)(?:/\d+)?\]?\s*\[\s*(?P<at>\d+)\s*/\s*(?P<of>\d+)"
+    r"|\bepoch\s*\[?(?P<epoch2>\d+)\]?(?:/\d+)?\]?:?\s[^\n]{0,120}?\|\s*(?P<at2>\d+)/(?P<of2>\d+)\s*\["
+    r"|\bepoch (?P<epoch3>\d+):\s+(?P<at3>\d+) / (?P<of3>\d+)"
+    r"|^\s+(?P<epoch4>\d+)/\d+\s+[\d.]+G\s[^\n]{0,160}?\|\s*(?P<at4>\d+)/(?P<of4>\d+)\s*\[",
+    re.IGNORECASE,
+)
+_BAR = re.compile(
+    r"(?P<what>[^|\r\n]{0,80}?)\d{1,3}%\|[^|]{0,200}\|\s*(?P<at>\d{1,12})/(?P<of>\d{1,12})\s*\[(?P<rest>[^\]]*)"
+    r"|^\s*(?P<keras>\d{1,9})/(?P<kof>\d{1,9}) \[[=>.]+\]"
+)
+_HF = re.compile(r"^\{'(?:loss|train_loss|grad_norm)': ")
+_SAVED = re.compile(
+    r"\bsav(?:ed|ing)\b[^\n]{0,120}?(?:checkpoint|step|iter(?:ation)?|global_step)[-_ =:/]*(?P<step>\d{1,12})\b",
+    re.IGNORECASE,
+)
+_COLLECTIVE = re.compile(
+    r"(?:SeqNum=|last enqueued (?:NCCL )?work: |SequenceNumber=)(?P<number>\d{1,12})"
+)
+_MANY_COLLECTIVES = 1000  # building and loading a model takes some hundreds
 _BEFORE = 40  # characters before a step that may say it is something else
-_LINE = 300  # as much of a line as may show that it belongs to a stack
-_INSIDE_A_WORD = re.compile(r"[A-Za-z0-9-]$")
 _NOT_PROGRESS = re.compile(
     r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|for|at|skip\w*|in)"
     r"[ _=:]*\(?$",
     re.IGNORECASE,
 )
-_RESUMING = re.compile(r"load|resum|restor|checkpoint found|max_|total", re.IGNORECASE)
+_ELSEWHERE = re.compile(
+    r"load|resum|restor|checkpoint found|max_|total|CANCELLED|srun|StepId", re.IGNORECASE
+)
+_OTHER_WORK = re.compile(
+    r"load|shard|\bmap\b|map:|num_proc|token|download|fetch|filter|generat|\bsav|eval|valid|\btest|predict|sanity|check|extract|index|cach|"
+    r"pack|process|read|warm|captur|compil|prompt|resolv|upload|convert|quant|calibrat|build|split|copy|hash|scan|infer|sampling|dequant|"
+    r"flatten|group|channel|nccl|worker|init|graph|attempt|retr",
+    re.IGNORECASE,
+)
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?|0x[0-9a-fA-F]+|\d+\.\d+\S*")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,12}(?![\w.])")
 _OF_A_STACK = re.compile(
-    r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ '
+    r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO'
 )  # frames, and variables drawn beside them
 _ENOUGH_LINES = 5
-_ERROR_STREAMS = (".err", ".err.gz", "stderr.log")
+_LONGEST = 1000
+_LOOKED_AT = 300  # lines
 
 
 @dataclass(frozen=True)
 class Progress:
     first: int | None = None
     last: int | None = None
-    would_show: bool = True  # whether any log was one that steps are written to
+    made: bool = False  # whether a step was seen, counted or not
+    at_zero: bool = False  # whether a count was seen before its first step, and nothing after it
     ranks: frozenset[int] = frozenset()  # those known to have made a step
+
+
+@dataclass
+class _Seen:
+    """What the lines of one text tell of steps, by the way they are worded."""
+
+    by_wording: dict[str, list[int]] = field(default_factory=dict)
+    sure: set[str] = field(default_factory=set)
+    made: bool = False
+    zero: bool = False
+
+    def count(self, wording: str, step: int, sure: bool) -> None:
+        self.by_wording.setdefault(wording, []).append(step)
+        if sure:
+            self.sure.add(wording)
+
+    def steps(self) -> list[int]:
+        """The steps of the wording used most often among those that are steps."""
+        true = [
+            steps
+            for wording, steps in self.by_wording.items()
+            if wording in self.sure or any(later > earlier for earlier, later in pairwise(steps))
+        ]
+        return max(true, key=len, default=[])
 
 
 def progress_of(sources: Iterable[Source]) -> Progress:
     """The first and the furthest step any of these logs tells of."""
-    firsts, lasts, would_show = [], [], False
+    firsts, lasts = [], []
+    made = zero = False
     ranks: set[int] = set()
     for source in sources:
-        would_show |= not source.name.endswith(_ERROR_STREAMS)
-        if source.size:
-            head, tail = ends_of(source, HEAD, TAIL)
-            begun, ended = steps_in(head), steps_in(tail)
-            if source.rank is not None and (begun or ended):
-                ranks.add(source.rank)
-            firsts += begun[:1] or ended[:1]
-            lasts += [max(ended)] if ended else begun[-1:]
+        if not source.size:
+            continue
+        head, tail = ends_of(source, HEAD, TAIL)
+        begun = _seen(head)
+        ended = begun if tail == head else _seen(tail)
+        first = _steps(begun, head)
+        last = first if tail == head else _steps(ended, tail)
+        here = any(step > 0 for step in (*first, *last)) or begun.made or ended.made
+        if source.rank is not None and here:
+            ranks.add(source.rank)
+        made |= here
+        zero |= ended.zero and not here
+        firsts += first[:1] or last[:1]
+        lasts += [max(last)] if last else first[-1:]
     return Progress(
-        min(firsts, default=None), max(lasts, default=None), would_show, frozenset(ranks)
+        min(firsts, default=None),
+        max(lasts, default=None),
+        made,
+        zero and not made,
+        frozenset(ranks),
     )
 
 
 def steps_in(text: str) -> list[int]:
     """The steps reported in `text`, in order: of the wording used most often."""
-    by_wording: dict[str, list[int]] = {}
-    for found in _STEP.finditer(text):
-        line = text[max(0, found.start() - _LINE) : found.start()].rpartition("\n")[2]
-        if _OF_A_STACK.search(line) or (found["step"] and not _is_progress(line[-_BEFORE:])):
+    return _steps(_seen(text), text)
+
+
+def _steps(seen: _Seen, text: str) -> list[int]:
+    return seen.steps() or growing_number(text)
+
+
+def _seen(text: str) -> _Seen:
+    seen = _Seen()
+    for line in re.split(r"[\r\n]+", text):
+        if line and not _OF_A_STACK.search(line[:_LONGEST]):
+            _look_at(line[:_LONGEST], seen)
+    numbers = [int(found["number"]) for found in _COLLECTIVE.finditer(text)]
+    seen.made |= max(numbers, default=0) > _MANY_COLLECTIVES
+    return seen
+
+
+def _look_at(line: str, seen: _Seen) -> None:
+    if _HF.match(line):
+        seen.made = True
+    epoch = _EPOCH.search(line) if "/" in line else None
+    if epoch is not None and not _OTHER_WORK.search(line[: epoch.start()]):
+        told = [int(value) for value in epoch.groups() if value is not None]
+        seen.count("epoch", told[0] * told[2] + told[1], sure=True)
+        return
+    bar = _BAR.search(line) if "/" in line else None
+    if bar is not None:
+        _look_at_bar(bar, seen)
+        return
+    for found in _COUNTER.finditer(line):
+        before = line[max(0, found.start() - _BEFORE) : found.start()]
+        metric = _METRIC.search(line) is not None
+        if _NOT_PROGRESS.search(before.rstrip()) or _ELSEWHERE.search(before):
             continue
-        wording = "bar" if found["bar"] else text[found.start() : found.start("step")].lower()
-        by_wording.setdefault(wording.strip(), []).append(int(found["step"] or found["bar"]))
-    if by_wording:
-        return max(by_wording.values(), key=len)
-    return growing_number(text)
+        if (found["many"] or found["word"].lower() == "batch") and not metric:
+            continue
+        seen.count(
+            line[found.start() : found.start("step")].lower().strip(), int(found["step"]), metric
+        )
+        return
+    saved = _SAVED.search(line)
+    if saved is not None:
+        seen.made = True
 
 
-def _is_progress(before: str) -> bool:
-    return not (
-        _INSIDE_A_WORD.search(before)
-        or _NOT_PROGRESS.search(before.rstrip())
-        or _RESUMING.search(before)
-    )
+def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:
+    what = bar["what"] or ""
+    if _OTHER_WORK.search(what):
+        return
+    at = int(bar["at"] or bar["keras"])
+    if at == 0:
+        seen.zero = True
+    else:
+        sure = bool(
+            bar["keras"] or (_METRIC.search(bar["rest"] or "") and "loss" in (bar["rest"] or ""))
+        )
+        seen.count(
+            "bar", at, sure or re.search(r"train|epoch|step|iter", what, re.IGNORECASE) is not None
+        )
 
 
 def growing_number(text: str) -> list[int]:
     """The values of the one number that grows from line to line in lines that are otherwise alike."""
     columns: dict[str, list[tuple[int, ...]]] = {}
-    for line in re.split(r"[\r\n]+", text):
-        if _OF_A_STACK.search(line):
+    for line in re.split(r"[\r\n]+", text)[-_LOOKED_AT:]:
+        if _OF_A_STACK.search(line) or _OTHER_WORK.search(line) or _ELSEWHERE.search(line):
             continue
         plain = _CLOCK.sub("~", line)
         numbers = tuple(int(number) for number in _NUMBER.findall(plain))

@@ -1,32 +1,34 @@
 """Logs as bounded pieces: plain, gzipped or sent as text, of any size, read once and never held whole.
 
-Knows bytes, lines, colours, carriage returns and rank prefixes; knows nothing about failures.
+Knows bytes and lines; what stands before a line's own text is taken off by `prefix`. Knows nothing about failures.
 """
 
 import io
+import os
 import re
 import sys
+import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from aorta.attribution.jail import open_straight
+from aorta.attribution.prefix import LineFormat, learn
 
 PIECE = 1 << 20
 MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
 LONGEST_LINE = 4000
-_PACKED = 64 << 10
+_SAMPLE = 24 << 10
+_SAMPLED_LINE = 600
+_MOST_SAMPLED = 240  # lines
+_MOST_INFLATED = 16 << 30  # a packed file may hold any number of zeros
 
 _GZIP = b"\x1f\x8b"
-_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-_PREFIX = re.compile(r"\s*\[[A-Za-z_]+?[ _]?(\d{1,6})\]:? ?")
-_BARE_PREFIX = re.compile(r"\s*(\d{1,6}): ")
-_BAR = re.compile(
-    r"^[^|]{0,80}\|[^|]{0,200}\|\s*\d+/\d+ \[[^\]]{0,80}\](?=\S)"
-)  # it leaves the line open
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
 _LINE_FEED = ord("\n")
@@ -52,24 +54,51 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes; 0 for a file that is gone."""
+        """Bytes, of a gzipped file those that were packed; 0 for a file that is gone."""
         if self.path is None:
             return len(self.text)
+        if self._inflated is not None:
+            return os.fstat(self._inflated.descriptor).st_size
         try:
             return self.path.stat().st_size
         except OSError:
             return 0
 
-    @property
-    def is_compressed(self) -> bool:
-        with self._file() as file:
-            return self.path is not None and file.read(2) == _GZIP
+    @cached_property
+    def format(self) -> LineFormat:
+        """What stands before the lines of this log, learned from both its ends."""
+        head, tail = ends_of(self, _SAMPLE, 2 * _SAMPLE)
+        text = head if self.size <= _SAMPLE else f"{head}\n{tail}"
+        lines = [line[:_SAMPLED_LINE] for line in re.split(r"[\r\n]+", text) if line.strip()]
+        half = _MOST_SAMPLED // 2
+        sample = lines if len(lines) <= _MOST_SAMPLED else [*lines[:half], *lines[-half:]]
+        return learn(sample, of_one_rank=self.rank is not None)
+
+    @cached_property
+    def began(self) -> float | None:
+        """When its first line was written, where its lines tell a time."""
+        head = ends_of(self, _SAMPLE, 0)[0].split("\n")[:40]
+        times = (self.format.read(line[:LONGEST_LINE]).time for line in head)
+        return next((time for time in times if time is not None), None)
 
     @contextmanager
     def opened(self) -> Iterator[Readable]:
-        packed = self.is_compressed
+        if self._inflated is not None:
+            yield _Reader(self._inflated.descriptor)
+            return
         with self._file() as file:
-            yield _Unpacked(file) if packed else file
+            yield file
+
+    @cached_property
+    def _inflated(self) -> "_Inflated | None":
+        """A gzipped file, inflated once; None where it is not packed."""
+        if self.path is None:
+            return None
+        with self._file() as file:
+            if file.read(2) != _GZIP:
+                return None
+            file.seek(0)
+            return _Inflated(file)
 
     def _file(self) -> BinaryIO:
         """Empty where the file is gone or closed to us: what the other ranks wrote is worth reading all the same."""
@@ -81,43 +110,51 @@ class Source:
             return io.BytesIO()
 
 
-class _Unpacked:
-    """The bytes of a gzip file up to where it ends or is damaged: a crashed job rarely closes its log."""
+class _Inflated:
+    """What a gzip file holds, in a file without a name that goes when nobody reads it any more."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        self._packed = b""
+    def __init__(self, packed: BinaryIO) -> None:
+        with tempfile.TemporaryFile() as plain:
+            for block in _inflated_blocks(packed):
+                plain.write(block)
+            plain.flush()
+            self.descriptor = os.dup(plain.fileno())
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+class _Reader:
+    """A position of its own in a file that several readers share."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._at = 0
 
     def read(self, size: int, /) -> bytes:
-        out = bytearray()
-        while len(out) < size and (more := self._some(size - len(out))):
-            out += more
-        return bytes(out)
+        found = os.pread(self._descriptor, size, self._at)
+        self._at += len(found)
+        return found
 
     def seek(self, offset: int, /) -> int:
-        """From the beginning, which is the only place it is ever called at."""
-        at = 0
-        while at < offset and (passed := self.read(min(PIECE, offset - at))):
-            at += len(passed)
-        return at
+        self._at = offset
+        return offset
 
-    def _some(self, size: int) -> bytes:
-        while True:
-            if self._inflate.eof:  # another member may follow: logs are appended to
-                self._packed = self._inflate.unused_data
-                self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-            self._packed = self._packed or self._file.read(_PACKED)
-            if not self._packed:
-                return b""
-            try:
-                more = self._inflate.decompress(self._packed, size)
-            except zlib.error:
-                self._packed = b""
-                return b""
-            self._packed = self._inflate.unconsumed_tail
-            if more:
-                return more
+
+def _inflated_blocks(file: BinaryIO) -> Iterator[bytes]:
+    """What a gzip file holds up to where it ends or is damaged: a crashed job rarely closes its log."""
+    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    packed, left = file.read(PIECE), _MOST_INFLATED
+    while packed and left > 0:
+        try:
+            block = inflate.decompress(packed, PIECE)
+        except zlib.error:
+            return
+        yield block
+        left -= len(block)
+        packed = inflate.unconsumed_tail
+        if inflate.eof:  # another member may follow: logs are appended to
+            packed = inflate.unused_data
+            inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        packed = packed or file.read(PIECE)
 
 
 @dataclass(frozen=True)
@@ -132,9 +169,19 @@ class Piece:
 
 @dataclass(frozen=True)
 class Line:
+    """One line without its prefix, and what the prefix told."""
+
     text: str
     rank: int | None
     offset: int
+    node: str | None = None
+    time: float | None = None
+    level: str = ""
+    stream: str = ""  # tells the lines of processes apart whose rank is not known
+
+    @property
+    def who(self) -> tuple[int | None, str]:
+        return (self.rank, "") if self.rank is not None else (None, self.stream)
 
 
 def pieces(source: Source, begin: int = 0, stop: int | None = None) -> Iterator[Piece]:
@@ -166,19 +213,27 @@ def _cut(data: bytes, start: int) -> int:
     return at + 1 if at >= 0 else (latest if latest - start >= PIECE // 2 else start)
 
 
-def line_at(data: bytes, position: int, source: Source, offset: int = 0) -> Line:
-    """The whole line around `position`, cleaned; a very long one is cut around it."""
+def line_at(data: bytes, position: int, source: Source, offset: int = 0, holding: str = "") -> Line:
+    """The whole line around `position`, cleaned; a very long one is cut around it.
+
+    Where a logger folded several lines into one, that of them which is `holding` the text looked for.
+    """
     low, high = max(0, position - LONGEST_LINE), min(len(data), position + LONGEST_LINE)
     begin = max(data.rfind(end, low, position) for end in _LINE_ENDS)
-    stops = [at for at in (data.find(end, position, high) for end in _LINE_ENDS) if at >= 0]
     begin = low if begin < 0 else begin + 1
-    return cleaned(data[begin : min(stops, default=high)], source, offset + begin)
+    if data.startswith(b"{", begin):
+        high = min(len(data), begin + MARGIN)
+    stops = [at for at in (data.find(end, position, high) for end in _LINE_ENDS) if at >= 0]
+    lines = cleaned(data[begin : min(stops, default=high)], source, offset + begin)
+    return next((line for line in lines if holding and holding in line.text), lines[0])
 
 
 def lines_after(data: bytes, position: int, source: Source, offset: int = 0) -> Iterator[Line]:
     """The lines from `position` on, which must be a line's beginning; at most one margin of them."""
     for raw in re.split(rb"(?<=[\r\n])", data[position : position + MARGIN]):
-        yield cleaned(raw.rstrip(b"\r\n")[:LONGEST_LINE], source, offset + position)
+        own = raw.rstrip(b"\r\n")
+        longest = MARGIN if own.startswith(b"{") else LONGEST_LINE
+        yield from cleaned(own[:longest], source, offset + position)
         position += len(raw)
 
 
@@ -186,19 +241,16 @@ def line_start(data: bytes, position: int) -> int:
     return max(data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
 
 
-def cleaned(raw: bytes, source: Source, offset: int) -> Line:
-    text = raw.decode("utf-8", errors="replace")
-    if "\x1b" in text:
-        text = _COLOUR.sub("", text)
-    if "it/s]" in text or "s/it]" in text:
-        text = _BAR.sub("", text)
-    rank = source.rank
-    if rank is None and (bare := _BARE_PREFIX.match(text)) is not None:
-        rank, text = int(bare[1]), text[bare.end() :]  # torch's own prefix may follow a launcher's
-    while (prefix := _PREFIX.match(text)) is not None:
-        rank = int(prefix[1]) if rank is None else rank
-        text = text[prefix.end() :]
-    return Line(text.rstrip(), rank, offset)
+def cleaned(raw: bytes, source: Source, offset: int) -> list[Line]:
+    """The line without its prefix; several where a logger folded them into one."""
+    spoken = source.format.read(raw.decode("utf-8", errors="replace"))
+    rank = source.rank if source.rank is not None else spoken.rank
+    node = source.node or spoken.node
+    level = "" if source.format.loud_throughout else spoken.level
+    return [
+        Line(text.rstrip(), rank, offset, node, spoken.time, level, spoken.who)
+        for text in spoken.text.split("\n")
+    ]
 
 
 def rank_in_name(path: Path) -> int | None:
@@ -237,14 +289,8 @@ def _line_end_counter(far: bool) -> Callable[[bytes], int]:
 def ends_of(source: Source, head: int, tail: int) -> tuple[str, str]:
     """The first `head` and last `tail` bytes as text; the same text twice where the source is short."""
     with source.opened() as stream:
-        if source.is_compressed:
-            first, last = stream.read(head), b""
-            while block := stream.read(PIECE):
-                last = (last + block)[-tail:]
-            last = last or first
-        else:
-            size = source.size
-            first = stream.read(min(head, size))
-            stream.seek(max(0, size - tail))
-            last = stream.read(tail)
+        size = source.size
+        first = stream.read(min(head, size))
+        stream.seek(max(0, size - tail))
+        last = stream.read(tail)
     return first.decode("utf-8", "replace"), last.decode("utf-8", "replace")

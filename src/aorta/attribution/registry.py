@@ -1,4 +1,22 @@
-"""The pattern registry: rows of data, validated, extensible by a user's own file of the same form."""
+"""The dialects: what failures look like in the words of each system, as rows of data that a user's own file may extend.
+
+A dialect is one file in `dialects/`. Each row carries lines it must read (`hits`) and must not (`misses`), which tests run.
+
+on         "exception": the last line of a Python traceback and what follows it ("Type: message"), or the message of a C++ one
+           "line": any line of any log; `triggers` are literals, one of which such a line must hold
+           "end": the sentence of a launcher, shell or scheduler on how a process ended; its groups rank or ranks, code, signal,
+           node tell the rest
+role       root: this can kill a job          cascade: only follows from another rank's failure
+           waiting: this rank waited in vain; the blame is on a rank that does not say so (or on the group `blamed`)
+           confirm: names the cause of a death that another fact reports
+certainty  certain: says this class and nothing else    likely: nearly always    weak: only if nothing better is known
+frame, stack, source   what the innermost frame, all frames, and the program's own source line must match: whose fault it is is told
+           by who reads
+before     what one of the lines just before must match
+whole_message  true: later lines of an exception's message count too; without it only the first, as hints may name other failures
+regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over where they match
+origin     "injected": seen in a failure that was really made; otherwise the public page that shows the line
+"""
 
 import re
 import tomllib
@@ -15,7 +33,9 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
 
-BUILT_IN = "patterns.toml"
+DIALECTS = (  # in this order: of rows that are as sure, the first wins
+    "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes", "shell", "python",
+)  # fmt: skip
 _SHORTEST_TRIGGER = 4  # shorter literals would be found everywhere and make the fast pass slow
 
 
@@ -34,6 +54,7 @@ class Raised:
 
     frame: str | None = None  # innermost `file.py:function`
     source: str = ""  # the program's own innermost source line
+    stack: str = ""  # all frames, outermost first: `train.py:main > loader.py:read`
 
 
 class Pattern(StrictModel):
@@ -41,12 +62,13 @@ class Pattern(StrictModel):
 
     id: str = Field(min_length=1)
     failure_class: FailureClass = Field(alias="class", strict=False)
-    on: Literal["exception", "line"]
+    on: Literal["exception", "line", "end"]
     regex: str
     role: Role = Field(default=Role.ROOT, strict=False)
     certainty: Certainty = Field(strict=False)
     triggers: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
     frame: str | None = None  # must match the innermost `file.py:function` of the traceback
+    stack: str | None = None  # must match somewhere in the frames, outermost first
     source: str | None = None  # must match the program's own source line in the traceback
     before: str | None = None  # must match one of the lines just before; for rows on `line`
     whole_message: bool = False  # whether more than an exception's first line is its own word
@@ -57,19 +79,26 @@ class Pattern(StrictModel):
 
     @model_validator(mode="after")
     def _usable(self) -> "Pattern":
-        for expression in (self.regex, self.frame, self.source, self.before):
+        for expression in (self.regex, self.frame, self.stack, self.source, self.before):
             try:
                 re.compile(expression or "")
             except re.error as wrong:
                 raise UsageError(f"{expression!r} is not a regular expression: {wrong}") from None
-        if (self.on == "line") != bool(self.triggers):
-            raise UsageError("a row on `line` needs triggers; a row on `exception` has none")
+        if (self.on == "exception") == bool(self.triggers):
+            raise UsageError(
+                "a row on `line` or `end` needs triggers; a row on `exception` has none"
+            )
         short = next((t for t in self.triggers if len(t) < _SHORTEST_TRIGGER), None)
         if short is not None:
             raise UsageError(
                 f"the trigger {short!r} is too short; expected {_SHORTEST_TRIGGER} characters or more"
             )
         return self
+
+    @property
+    def says(self) -> tuple[int, bool]:
+        """How much it says: of rows that are as sure, one that also knows the place says more."""
+        return self.certainty.weight, any((self.frame, self.stack, self.source))
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -79,9 +108,14 @@ class Pattern(StrictModel):
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
         spoken = text if self.whole_message else text.split("\n", 1)[0]
         found = self.compiled.search(spoken)
-        for wanted, place in ((self.frame, raised and raised.frame), (self.source, raised and raised.source)):  # fmt: skip
-            if wanted is not None and not (place and re.search(wanted, place)):
-                return None
+        raised = raised or Raised()
+        places = (
+            (self.frame, raised.frame),
+            (self.source, raised.source),
+            (self.stack, raised.stack),
+        )
+        if any(w is not None and not (place and re.search(w, place)) for w, place in places):
+            return None
         return found
 
     def fits_after(self, lines: Iterable[str]) -> bool:
@@ -126,7 +160,7 @@ class Registry:
         """The row that says most about an exception."""
         best: tuple[Pattern, re.Match[str]] | None = None
         for row in self.on_exception:
-            if best is not None and row.certainty.weight <= best[0].certainty.weight:
+            if best is not None and row.says <= best[0].says:
                 continue
             found = row.match(text, raised)
             if found is not None:
@@ -136,8 +170,10 @@ class Registry:
 
 @cache
 def built_in() -> Registry:
-    text = resources.files("aorta.attribution").joinpath(BUILT_IN).read_text(encoding="utf-8")
-    return Registry(_rows(text, BUILT_IN))
+    folder = resources.files("aorta.attribution").joinpath("dialects")
+    names = [f"{dialect}.toml" for dialect in DIALECTS]
+    texts = [(folder.joinpath(name).read_text(encoding="utf-8"), name) for name in names]
+    return Registry([row for text, name in texts for row in _rows(text, name)])
 
 
 def with_user_file(path: Path) -> Registry:

@@ -1,13 +1,32 @@
-"""One pass over the bytes for all literals at once: which of them occur in this piece of a log?
+"""One pass over the logs of a cycle: every event that a dialect or an exception shows in them.
 
-That question is all an engine answers, so that every engine gives the same findings. Over 54 MB of training log with
-98 literals: hyperscan 6,300 MB/s, an RE2 set 670 MB/s, an alternation of the standard library 20 to 130 MB/s. Hyperscan is used
-where it is installed (extra `scan`), the standard library otherwise; RE2 would be a third engine between the two.
+All literals are looked for at once: which of them occur in this piece of a log? That question is all an engine answers, so that every
+engine gives the same findings. Over 54 MB of training log with 98 literals: hyperscan 6,300 MB/s, an RE2 set 670 MB/s, an
+alternation of the standard library 20 to 130 MB/s. Hyperscan is used where it is installed (extra `scan`), the standard
+library otherwise; RE2 would be a third engine between the two.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
+
+from aorta.attribution.events import BLOCK, Event, Reading, event_of, occurrences
+from aorta.attribution.exceptions import LITERALS, chained, exceptions
+from aorta.attribution.rank_end import RankEnd
+from aorta.attribution.reading import Line, Piece, Source, line_at, line_start, lines_after, pieces
+from aorta.attribution.registry import Pattern, Registry
+from aorta.attribution.taxonomy import FailureClass, Role
+from aorta.attribution.tracebacks import crash_frames
+
+TAIL_FIRST = 50 << 20
+_KEPT_AT_EACH_END = 3  # events of one pattern, rank and source
+_SHOW_A_STACK = {FailureClass.SEGFAULT, FailureClass.ABORT, FailureClass.HANG}
+_TORCHRUN_FAILURE = b"exitcode  : "
+_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
+_TORCHRUN_EXIT = re.compile(r"exitcode\s*: (-?\d+)")
+_TORCHRUN_HOST = re.compile(r"host\s*: (\S+)")
 
 
 class Scanner(Protocol):
@@ -61,3 +80,121 @@ def fastest_scanner(literals: Sequence[bytes]) -> Scanner:
         return HyperscanScanner(literals)
     except ImportError:
         return PlainScanner(literals)
+
+
+def read_ends(sources: Iterable[Source], registry: Registry) -> Reading:
+    """What the last `TAIL_FIRST` bytes of all sources together show."""
+    sources = [source for source in sources if source.size]
+    share = TAIL_FIRST // max(1, len(sources))
+    total = Reading()
+    for source in sources:
+        begin = max(0, source.size - share)
+        total += replace(_read(source, registry, begin, None), complete=begin == 0)
+    return total
+
+
+def read_whole(sources: Iterable[Source], registry: Registry) -> Reading:
+    total = Reading()
+    for source in sources:
+        if source.size:
+            total += _read(source, registry, 0, None)
+    return total
+
+
+def _read(source: Source, registry: Registry, begin: int, stop: int | None) -> Reading:
+    literals, scanner = _scanner_for(registry)
+    kept: _Kept = {}
+    for piece in pieces(source, begin, stop):
+        present = scanner.present(piece.data)
+        if not present:
+            continue
+        found = [literals[index] for index in sorted(present)]
+        shown = _events(piece, found, source, registry)
+        for event in sorted(shown, key=lambda event: event.offset):
+            _keep(kept, event)
+    events = sorted((event for group in kept.values() for event in group), key=lambda s: s.offset)
+    return Reading(chained(events))
+
+
+@lru_cache(maxsize=8)
+def _scanner_for(registry: Registry) -> tuple[tuple[bytes, ...], Scanner]:
+    triggers = (trigger.encode() for trigger in registry.by_trigger)
+    literals = tuple(dict.fromkeys((*LITERALS, _TORCHRUN_FAILURE, *triggers)))
+    return literals, fastest_scanner(literals)
+
+
+_Kept = dict[tuple[str, tuple[int | None, str], str], list[Event]]
+
+
+def _keep(kept: _Kept, event: Event) -> None:
+    """Bounded memory: the first and the last few of a kind say all that a thousand between them would."""
+    group = kept.setdefault((event.pattern, event.who, event.signature[:80]), [])
+    if any(event.offset == other.offset for other in group):
+        return
+    if len(group) >= 2 * _KEPT_AT_EACH_END:
+        del group[_KEPT_AT_EACH_END]
+    group.append(event)
+
+
+def _events(
+    piece: Piece, literals: list[bytes], source: Source, registry: Registry
+) -> Iterator[Event]:
+    told = exceptions(piece, literals, source, registry)
+    yield from told.events
+    for literal in literals:
+        rows = registry.by_trigger.get(literal.decode(), ())
+        if not rows:
+            continue
+        for position in occurrences(piece, literal):
+            line = line_at(piece.data, position, source, piece.offset, literal.decode())
+            for row in rows:
+                match = None if told.covers(line.offset) else row.match(line.text)
+                if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
+                    event = event_of(row, match, line, source)
+                    if event is not None:
+                        yield _with_crash_frames(event, piece, source)
+    if _TORCHRUN_FAILURE in literals:
+        yield from _torchrun_failures(piece, source)
+
+
+def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Iterator[str]:
+    """What the same rank wrote just before, where a row asks for it."""
+    if row.before is None:
+        return
+    end = line.offset - piece.offset
+    begin = line_start(piece.data, max(0, end - BLOCK))
+    for earlier in lines_after(piece.data[:end], begin, source, piece.offset):
+        if earlier.who == line.who:
+            yield earlier.text
+
+
+def _with_crash_frames(event: Event, piece: Piece, source: Source) -> Event:
+    """Two crashes or hangs are the same bug if they happened in the same place."""
+    if event.failure_class not in _SHOW_A_STACK:
+        return event
+    under = lines_after(piece.data, event.offset - piece.offset, source, piece.offset)
+    frames = crash_frames(line for line in under if line.who == event.who)
+    return replace(event, signature=" > ".join([event.signature, *frames]))
+
+
+def _torchrun_failures(piece: Piece, source: Source) -> Iterator[Event]:
+    """torchrun's table of who failed, with host, code and time of each."""
+    for position in occurrences(piece, _TORCHRUN_FAILURE):
+        begin = line_start(piece.data, max(0, position - 300))
+        above = lines_after(piece.data[: position + 80], begin, source, piece.offset)
+        block = [line for line in above if line.text.strip()]
+        text = "\n".join(line.text for line in block)
+        ranks, codes = _TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
+        if not ranks or not codes:
+            continue
+        host = _TORCHRUN_HOST.findall(text)
+        number = int(codes[-1])
+        end = RankEnd(
+            int(ranks[-1]),
+            exit_code=number if number >= 0 else None,
+            signal=-number if number < 0 else None,
+            node=host[-1] if host else None,
+        )
+        kind, certainty = end.meaning
+        yield Event(kind, Role.END, certainty, "elastic.table", block[-1].text, end.words, end.rank,
+                    source, piece.offset + position, ended=(end,))  # fmt: skip

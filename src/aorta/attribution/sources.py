@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution.nouns import Evidence, LogSource, RankFailure
+from aorta.attribution.nouns import Evidence, LogSource
+from aorta.attribution.rank_end import RankEnd, signal_number
 from aorta.attribution.reading import Source, rank_in_name
 from aorta.core.errors import SpecError, UsageError
 
@@ -34,11 +35,15 @@ def kernel_sources(evidence: Evidence) -> list[Source]:
     ]
 
 
+def earlier_sources(evidence: Evidence) -> list[Source]:
+    return [_of_file(log, evidence.follow_links) for log in evidence.earlier_logs]
+
+
 def _of_file(log: LogSource, follow_links: bool) -> Source:
     return Source(str(log.path), log.rank, log.node, log.path, follow_links=follow_links)
 
 
-def failures_with_times(evidence: Evidence) -> tuple[RankFailure, ...]:
+def failures_with_times(evidence: Evidence) -> tuple[RankEnd, ...]:
     """Failures with the moment their error file tells, where the launcher did not know it."""
     return tuple(
         failure
@@ -59,7 +64,7 @@ def find_logs(paths: Sequence[Path]) -> tuple[LogSource, ...]:
     return tuple(found.values())
 
 
-def read_failures(path: Path) -> tuple[RankFailure, ...]:
+def read_failures(path: Path) -> tuple[RankEnd, ...]:
     """`[{"rank", "exit_code", "signal", ...}]`, or the `ranks` of a cycle_info.json."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -73,22 +78,28 @@ def read_failures(path: Path) -> tuple[RankFailure, ...]:
     return failures_of(rows, str(path))
 
 
-def failures_of(rows: Sequence[Any], where: str) -> tuple[RankFailure, ...]:
+def failures_of(rows: Sequence[Any], where: str) -> tuple[RankEnd, ...]:
     return tuple(_failure(row, f"{where}: [{index}]") for index, row in enumerate(rows))
 
 
-def _failure(row: Any, where: str) -> RankFailure:
+def _failure(row: Any, where: str) -> RankEnd:
     if not isinstance(row, dict) or type(row.get("rank")) is not int:
         raise SpecError('expected an object with an integer "rank"', where=where)
-    for key in ("exit_code", "signal"):
-        if row.get(key) is not None and type(row[key]) is not int:
-            raise SpecError(f"{key!r} is {row[key]!r}; expected an integer or null", where=where)
+    code, told = row.get("exit_code"), row.get("signal")
+    if code is not None and type(code) is not int:
+        raise SpecError(f"'exit_code' is {code!r}; expected an integer or null", where=where)
+    number = signal_number(told) if isinstance(told, (int, str)) and told is not True else None
+    if told is not None and number is None:
+        raise SpecError(
+            f"'signal' is {told!r}; expected a number or a name such as SIGKILL, or null",
+            where=where,
+        )
     moment = row.get("time")
     error_file = row.get("error_file")
-    return RankFailure(
+    return RankEnd(
         rank=row["rank"],
         exit_code=row.get("exit_code"),
-        signal=row.get("signal"),
+        signal=number,
         error_file=Path(error_file) if isinstance(error_file, str) and error_file else None,
         time=float(moment) if isinstance(moment, (int, float)) else None,
         node=_text(row.get("node")),
@@ -112,7 +123,7 @@ def _logs_in(directory: Path) -> list[Path]:
     return [path for path in chosen if path.suffix in _LOG_NAMES and path.name != "kernel.log"]
 
 
-def _error_report(failure: RankFailure, follow_links: bool) -> list[Source]:
+def _error_report(failure: RankEnd, follow_links: bool) -> list[Source]:
     """The traceback torch's `record` decorator saved: there even where stderr was lost."""
     trace = _error_info(failure, follow_links).get("py_callstack")
     if not isinstance(trace, str):
@@ -124,7 +135,7 @@ def _error_report(failure: RankFailure, follow_links: bool) -> list[Source]:
     ]
 
 
-def _reported_time(failure: RankFailure, follow_links: bool) -> float | None:
+def _reported_time(failure: RankEnd, follow_links: bool) -> float | None:
     told = _error_info(failure, follow_links).get("timestamp")
     try:
         return None if told is None else float(told)
@@ -132,7 +143,7 @@ def _reported_time(failure: RankFailure, follow_links: bool) -> float | None:
         return None
 
 
-def _error_info(failure: RankFailure, follow_links: bool) -> dict[str, Any]:
+def _error_info(failure: RankEnd, follow_links: bool) -> dict[str, Any]:
     """`message.extraInfo` of the error file; empty where there is none, or something else."""
     path = failure.error_file
     if path is None:

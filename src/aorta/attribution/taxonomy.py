@@ -14,6 +14,7 @@ class FailureClass(StrEnum):
     MISSING_FILE = "missing_file"
     PERMISSION_DENIED = "permission_denied"
     DISK_FULL = "disk_full"
+    STORAGE_FAULT = "storage_fault"
     DEVICE_OOM = "device_oom"
     HOST_OOM = "host_oom"
     DEVICE_ASSERT = "device_assert"
@@ -45,13 +46,14 @@ class Action(StrEnum):
 
 
 class Role(StrEnum):
-    """What a sign says about the rank that shows it."""
+    """What a event says about the rank that shows it."""
 
     ROOT = "root"  # this can kill a job
     CASCADE = "cascade"  # only follows from another rank's failure
     WAITING = "waiting"  # waited in vain; the blame is on a rank that does not say so
     CONFIRM = "confirm"  # names the cause of a death that another fact reports
     STANDING = "standing"  # where a rank stood when its stack was asked for
+    END = "end"  # how a process ended, in the words of whoever watched it
 
 
 class Certainty(StrEnum):

@@ -1,7 +1,7 @@
 """Python tracebacks as they stand in logs: prefixed, interleaved, coloured, boxed, chained, or merely logged."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -16,6 +16,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
 _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{4} ")
+_LOUD = {"WARN", "WARNING", "ERR", "ERROR", "CRITICAL", "FATAL", "EXCEPTION"}
 _IGNORED = re.compile(r"^Exception (?:in thread|ignored in|in callback)|^Error in atexit")
 _CRASH_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib/python\d|^<frozen ")
@@ -60,8 +61,13 @@ class Traceback:
     rank: int | None
     offset: int  # of the exception line
     begins: int  # of the header
+    until: int = 0  # of the last line of its message
     link: Link | None = None
     survived: bool = False
+    ignored: bool = False  # it ended nothing but a thread or a destructor
+    node: str | None = None
+    stream: str = ""
+    time: float | None = None
 
     @property
     def innermost(self) -> str | None:
@@ -89,12 +95,15 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
     """The traceback whose header is the first of `lines`; lines of other ranks in between are passed over."""
     reader = iter(lines)
     header = next(reader, None)
-    if header is None or _HEADER not in header.text or _is_ignored(before):
+    while header is not None and _HEADER not in header.text:  # a logger folded them into one
+        before = header
+        header = next(reader, None)
+        if header is not None and header.offset != before.offset:
+            return None
+    if header is None:
         return None
     margin = len(header.text) - len(header.text.lstrip(" "))
-    own = (
-        _without(margin, line) for line in islice(reader, _MOST_LINES) if line.rank == header.rank
-    )
+    own = (_without(margin, line) for line in _spoken_by(header, islice(reader, _MOST_LINES)))
     frames: list[Frame] = []
     for line in own:
         text = _GROUP_MARGIN.sub("", line.text)
@@ -105,19 +114,34 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
         elif _HEADER in text:
             return None  # cut off: another traceback begins before this one has ended
         elif text and not _BOX.match(text) and _EXCEPTION.match(text):
-            rest, link = _after(own)
+            rest, until, link = _after(own, line.offset)
             return Traceback(
                 exception="\n".join([text, *rest]),
                 frames=tuple(frames),
                 rank=header.rank,
                 offset=line.offset,
                 begins=header.offset,
+                until=until,
+                node=header.node,
+                stream=header.stream,
+                time=line.time if line.time is not None else header.time,
                 link=link,
                 survived=_survived(header, before),
+                ignored=_is_ignored(before),
             )
         elif frames:
             frames[-1] = _with_source(frames[-1], text)
     return None
+
+
+def _spoken_by(header: Line, lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines of the process that wrote `header`; a line without any mark belongs to who spoke last."""
+    is_own = True
+    for line in lines:
+        if line.who != (None, ""):
+            is_own = line.who == header.who
+        if is_own:
+            yield line
 
 
 def unfolded(text: str, rank: int | None, offset: int) -> list[Line]:
@@ -147,6 +171,23 @@ def _with_source(frame: Frame, text: str) -> Frame:
     return replace(frame, text=shown)
 
 
+def frames_above(lines: list[Line], who: tuple[int | None, str]) -> tuple[Frame, ...]:
+    """The frames that stand right above an exception line whose traceback has lost its head."""
+    kept: list[Line] = []
+    for line in reversed([line for line in lines if line.who == who]):
+        if not (_FRAME.match(line.text) or line.text.startswith("  ") or _CARETS.match(line.text)):
+            break
+        kept.append(line)
+    frames: list[Frame] = []
+    for line in reversed(kept):
+        frame = _FRAME.match(line.text)
+        if frame:
+            frames.append(Frame(frame["file"], int(frame["line"]), frame["function"] or "<module>"))
+        elif frames:
+            frames[-1] = _with_source(frames[-1], line.text)
+    return tuple(frames)
+
+
 def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
     """The innermost frames under a "Fatal Python error", which prints the most recent call first."""
     frames: list[str] = []
@@ -159,27 +200,31 @@ def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
     return tuple(frames[:_CRASH_FRAMES])
 
 
-def _after(lines: Iterable[Line]) -> tuple[list[str], Link | None]:
-    """What belongs to the message, and whether another traceback follows from this one."""
+def _after(lines: Iterable[Line], until: int) -> tuple[list[str], int, Link | None]:
+    """What belongs to the message, where that ends, and whether another traceback follows from this one."""
     message: list[str] = []
     blank = 0
     for line in islice(lines, 40):
         text = _GROUP_MARGIN.sub("", line.text)
         link = next((link for link in Link if text.strip() == link.value), None)
         if link is not None or _HEADER in text:
-            return message, link
+            return message, until, link
         blank += not text.strip()
         if blank > 1:
             break
         if not blank and len(message) < _CONTINUATION:
             message.append(text)
-    return message, None
+            until = line.offset
+    return message, until, None
 
 
 def _survived(header: Line, before: Line | None) -> bool:
-    if before is None or before.rank != header.rank:
+    """Whether the program's own logger wrote it: who does that has caught it."""
+    if header.level:
+        return True
+    if before is None or before.who != header.who:
         return False
-    return _LOGGED.search(before.text) is not None
+    return before.level in _LOUD or _LOGGED.search(before.text) is not None
 
 
 def _is_ignored(before: Line | None) -> bool:

@@ -13,11 +13,10 @@ from aorta.bisect.meaning import OneTrial
 from aorta.core.errors import UsageError
 from aorta.core.signature import Signature
 from aorta.engine.events import Listener, Reason
-from aorta.engine.journal import Journal
 from aorta.engine.judge import Judges, SameJudge
 from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import RunDir
-from aorta.engine.session import Session
+from aorta.engine.session import Resume, Session
 from aorta.executors import Executor
 from aorta.search import Search
 
@@ -101,21 +100,19 @@ class Stages:
 
     def check_question(self) -> None:
         """Refuse to go on with another question, before anything is run; from here on the run can be resumed."""
-        journal, parts = self.session.run.journal, {**self._fingerprint, "stage": MAIN}
-        found = Journal.resume if journal.exists() else Journal.create
-        found(journal, parts).close()
+        self.session.open_journal({**self._fingerprint, "stage": MAIN}).close()
 
     def _side_stage(self, path: Path) -> Session:
         run = RunDir(path)
         if not run.journal.exists():
             run.describe(verb=_VERB, stage=path.name)
-        return Session(run, resumed=run.journal.exists())
+        return Session(run, resumed=run.journal.exists(), salvage=self.session.salvage)
 
 
-def open_session(prefix: Path, *, resume: bool) -> Session:
+def open_session(prefix: Path, resume: Resume | None) -> Session:
     """The run directory `prefix`, new or gone on with. An empty directory of that name counts as new."""
-    if resume:
-        return Session.resuming(prefix.parent, _VERB, prefix)
+    if resume is not None:
+        return Session.resuming(prefix.parent, _VERB, replace(resume, run=prefix))
     if prefix.is_dir() and not any(prefix.iterdir()):
         prefix.rmdir()
     if prefix.exists():

@@ -27,6 +27,7 @@ from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.rundir import PRIVATE, write_atomically, write_json
+from aorta.engine.session import Resume
 from aorta.executors import Executor
 from aorta.search.belief import Weights
 from aorta.search.bisection import TimelineBisection
@@ -44,7 +45,7 @@ class Request:
     executor: Callable[[], Executor]
     listeners: Callable[[], Sequence[Listener]] = tuple
     say: Say = lambda _: None
-    resume: bool = False
+    resume: Resume | None = None
     cache: Path | None = None
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
@@ -136,7 +137,7 @@ class Run:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.session = open_session(request.prefix, resume=request.resume)
+        self.session = open_session(request.prefix, request.resume)
         self.logs = LogFiles(self.session.path)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())
         oracle = request.spec.oracle

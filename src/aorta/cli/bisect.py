@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
     from aorta.bisect.spec import BisectSpec
     from aorta.bisect.verb import Request
+    from aorta.engine.session import Resume
 
 _SCHEMA = "aorta.bisect/1"
 
@@ -113,12 +114,12 @@ def _request(given: dict[str, Any]) -> "Request":
     from aorta.engine.question import Budget
     from aorta.views.pictures import BeliefPicture
 
-    prefix, resume = _prefix(given)
+    resume = options.resume_from(given)
     picture = BeliefPicture()
     return Request(
         spec=_spec(given),
         directory=_directory(given),
-        prefix=prefix,
+        prefix=_prefix(given, resume),
         executor=lambda: options.executor_from(given),
         listeners=lambda: options.views(given, picture, describe=short, each=a_line_a_trial),
         say=(lambda _: None) if given["quiet"] else stderr_say,
@@ -135,22 +136,20 @@ def _directory(given: dict[str, Any]) -> Path:
     return given["spec_file"].resolve().parent if given["spec_file"] else Path.cwd()
 
 
-def _prefix(given: dict[str, Any]) -> tuple[Path, bool]:
+def _prefix(given: dict[str, Any], resume: "Resume | None") -> Path:
     from datetime import datetime
 
     from aorta.engine.rundir import find_resumable
 
     prefix: Path | None = given["output_prefix"]
-    if given["resume"] is None:
+    if resume is None:
         stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
-        return (prefix or Path(f"bisect-{stamp}")).absolute(), False
-    if given["resume"]:
-        return Path(given["resume"]).absolute(), True
-    if prefix is not None:
-        return prefix.absolute(), True
-    found = find_resumable(Path.cwd(), "bisect").path
-    say(f"going on with {found}")
-    return found.absolute(), True
+        return (prefix or Path(f"bisect-{stamp}")).absolute()
+    found = resume.run or prefix
+    if found is None:
+        found = find_resumable(Path.cwd(), "bisect").path
+        say(f"going on with {found}")
+    return found.absolute()
 
 
 def _spec(given: dict[str, Any]) -> "BisectSpec":

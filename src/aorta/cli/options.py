@@ -12,6 +12,7 @@ from aorta.core.errors import AortaError, UsageError
 if TYPE_CHECKING:  # pydantic costs more than all of click: not for a help text
     from aorta.core.oracle import Oracle
     from aorta.engine.events import Listener
+    from aorta.engine.session import Resume
     from aorta.executors import Executor
     from aorta.views.lines import Describe
     from aorta.views.pictures import Picture
@@ -110,13 +111,32 @@ def views(
 
 
 def resumable(command: Command) -> Command:
-    return click.option(
-        "--resume",
-        is_flag=False,
-        flag_value="",
-        metavar="[RUN_DIR]",
-        help="Go on with a run; without a value, the newest unfinished one.",
+    return _stacked(
+        click.option(
+            "--resume",
+            is_flag=False,
+            flag_value="",
+            metavar="[RUN_DIR]",
+            help="Go on with a run; without a value, the newest unfinished one.",
+        ),
+        click.option(
+            "--salvage",
+            is_flag=True,
+            help="With --resume: go on with what can be read of a damaged journal.",
+        ),
     )(command)
+
+
+def resume_from(given: dict[str, Any]) -> "Resume | None":
+    """What the options of `resumable` ask for; None for a run that begins."""
+    from aorta.engine.session import Resume
+
+    resume = given["resume"]
+    if resume is None:
+        if given["salvage"]:
+            raise UsageError("--salvage is for a run that is gone on with; give --resume too")
+        return None
+    return Resume(Path(resume) if resume else None, given["salvage"])
 
 
 def environment_layers(command: Command) -> Command:

@@ -100,8 +100,7 @@ def _take_up(given: dict[str, Any]) -> None:
     if given["spec"] is None and given["workload"] is None and begun:
         name = begun.removeprefix("workload ")
         given["workload" if name != begun else "spec"] = name if name != begun else Path(begun)
-    # With other slots the search asks in another order; what is finished stays as it is.
-    if given["jobs"] is None or about.get("state") == "done":
+    if given["jobs"] is None:
         given["jobs"] = about.get("jobs")
 
 
@@ -136,14 +135,13 @@ def _run(plan: "ReducePlan", given: dict[str, Any]) -> "ReduceReport":
     from aorta.views.pictures import AxesPicture
 
     listeners = options.views(given, AxesPicture())
-    resume = given["resume"]
+    resume = options.resume_from(given)
     if given["dry_run"]:
         return rehearse(plan, lambda: options.executor_from(given), listeners)
     place = Place(
         given["output"] or _DEFAULT_OUTPUT,
         jobs=given["jobs"] or 1,
-        resuming=resume is not None,
-        resume=Path(resume) if resume else None,
+        resume=resume,
     )
     return reduce_workload(plan, place, lambda: options.executor_from(given), listeners)
 

@@ -83,13 +83,11 @@ def _run(plan: "RunPlan", given: dict[str, Any]) -> "RunReport":
     from aorta.run.running import run_trials
     from aorta.views.pictures import TrialsPicture
 
-    resume = given["resume"]
     return run_trials(
         plan,
         lambda: options.executor_from(given),
         options.views(given, TrialsPicture()),
-        resuming=resume is not None,
-        resume=Path(resume) if resume else None,
+        resume=options.resume_from(given),
     )
 
 

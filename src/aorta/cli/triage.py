@@ -83,8 +83,7 @@ def run(**given: Any) -> None:
     settings = RunSettings(
         output_dir=given["output_dir"],
         timeout=given["timeout"],
-        resuming=given["resume"] is not None,
-        resume=Path(given["resume"]) if given["resume"] else None,
+        resume=options.resume_from(given),
     )
     if given["mode"] == "optimize":
         from aorta.cli import triage_optimize

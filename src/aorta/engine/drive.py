@@ -2,7 +2,7 @@
 
 With W slots it first runs the trials that are certain to be used, then points the search asks for beside them, then
 further trials of open points on slots that would idle. It cancels what no longer matters, and uses one finished
-trial at a time, so that a replay of the journal walks through exactly the same states.
+trial at a time. Every decision is written to the journal in its order, and a resume only does again what stands there.
 """
 
 import statistics
@@ -10,88 +10,82 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError, Terminated
 from aorta.core.oracle import classify
 from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point
-from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import Journal, TrialRecord
-from aorta.engine.judge import Judge, Judges
-from aorta.engine.question import Budget, Experiment, Keep
+from aorta.engine.journal import Dropped, Entry, Journal, Opened, Settled, TrialRecord
+from aorta.engine.judge import Judge
+from aorta.engine.question import Answer, Question
 from aorta.engine.rundir import fresh_dir
 from aorta.executors import Executor
-from aorta.search import Search
 
 _HEARTBEAT = 0.5
 
 
 @dataclass
 class _OpenPoint:
+    """A point that is being judged, and what is known of it."""
+
     point: Point
     judge: Judge
     tally: Tally = field(default_factory=Tally)
-    started: int = 0
+    indexes: set[int] = field(default_factory=set)  # of its finished trials
     running: dict[str, int] = field(default_factory=dict)  # trial id -> index
     durations: list[float] = field(default_factory=list)
     last_error: str = ""
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """A trial that the executor has; a cancelled one has its slot until its end comes back."""
+
+    point: Point
+    index: int
+    path: str  # relative to the run directory
+
+
 class Engine:
-    """Drives one search to its end. Everything it knows is in the journal; everything it does is an event."""
+    """Drives one question to its answer. Everything it knows is in the journal; everything it does is an event."""
 
     def __init__(
         self,
-        search: Search,
-        judges: Judges,
-        experiment: Experiment,
+        question: Question,
         executor: Executor,
         journal: Journal,
         run_dir: Path,
-        *,
-        budget: Budget | None = None,
         listeners: Sequence[Listener] = (),
-        expected: Signature | None = None,
-        guard_signature: bool = True,
-        keep: Keep | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.search = search
-        self.judges = judges
-        self.experiment = experiment
-        self.executor = executor
-        self.journal = journal
-        self.run_dir = run_dir
-        self.budget = budget or Budget()
-        self.listeners = listeners
-        self.expected = expected
-        self.records: list[TrialRecord] = []
-        self._guard = guard_signature
-        self._keep = keep
+        self._question = question
+        self._search = question.search
+        self._executor = executor
+        self._journal = journal
+        self._run_dir = run_dir
+        self._listeners = listeners
         self._clock = clock
+        self._began = clock()
+        self._expected = question.expected
+        self._records: list[TrialRecord] = []
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
-        self._trial_points: dict[str, tuple[Point, int, str]] = {}
-        self._unplayed = {record.key: record for record in journal.played}
-        self._replaying: list[tuple[int, str]] = []
-        self._held: dict[str, bool] = {}  # not started while replaying -> whether cancelled since
-        self._live = not journal.played and not journal.unused
+        self._trials: dict[str, _Trial] = {}
         self._ended: deque[TrialEnd] = deque()
-        self._resumed = 0
 
-    def run(self) -> Ending:
+    def run(self) -> Answer:
         """Until the search is done, a budget is spent, or the run is stopped. The executor is closed afterwards."""
-        spent_before = self.journal.played[-1].elapsed if self.journal.played else 0.0
-        self._began = self._clock() - spent_before
-        self._emit(events.RunStarted(self.run_dir))
-        for note in self.journal.notes:
+        resumed = 0
+        self._emit(events.RunStarted(self._run_dir))
+        for note in self._journal.notes:
             self._emit(events.Note(note))
         try:
+            self._replay()
+            resumed = len(self._records)
             reason, detail = self._loop()
         except InfrastructureError as wrong:
             reason, detail = Reason.INFRASTRUCTURE, str(wrong)
@@ -100,52 +94,83 @@ class Engine:
         except Terminated:
             reason, detail = Reason.TERMINATED, "terminated"
         finally:
-            self.executor.close()
-            self.journal.close()
-        ending = Ending(reason, detail, len(self.records), self._resumed, self._elapsed())
+            self._executor.close()
+            self._journal.close()
+        ending = Ending(reason, detail, len(self._records), resumed, self._elapsed())
         self._emit(events.RunEnded(ending))
-        return ending
+        return Answer(ending, self._records, self._expected)
+
+    def _replay(self) -> None:
+        """What earlier processes did, in their order. Nothing is asked, run or written."""
+        for entry in self._journal.entries(self._question.name):
+            match entry:
+                case Opened(point):
+                    self._open_point(point)
+                case TrialRecord():
+                    self._use(entry, replayed=True)
+                case Settled(point, verdict):
+                    self._tell(point, verdict)
+                case Dropped(point):
+                    self._dropped[point] = self._open.pop(point)
+        if self._records:
+            self._began = self._clock() - self._records[-1].elapsed
 
     def _loop(self) -> tuple[Reason, str]:
-        while not self.search.done:
+        self._catch_up()
+        while self._goes_on():
             self._fill()
-            if not self._live and not self._replaying:
-                self._go_live()
-                continue
+            if not self._goes_on():
+                break
             spent = self._budget_spent()
-            if spent and not self._replaying:
+            if spent:
                 return Reason.BUDGET, spent
-            if not self._trial_points and not self._replaying:
+            if not self._trials and self._executor.slots > 0:
                 return Reason.DONE, "the search has no further question"
             self._use_next_end()
         return Reason.DONE, ""
 
+    def _goes_on(self) -> bool:
+        return not self._search.done
+
+    def _catch_up(self) -> None:
+        """A process that is killed between two lines leaves a decision that follows from the line before."""
+        for point in list(self._open):
+            if point in self._open:  # settling one may have dropped another
+                self._settle_if_sure(self._open[point])
+        self._drop_unwanted()
+
     # -- choosing what runs ------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        if self._free_slots() <= 0 or (self._budget_spent() and not self._unplayed):
+        if self._free_slots() <= 0 or self._budget_spent():
             return
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
-        while self._free_slots() > 0:
-            asked = self.search.ask(self._free_slots(), tuple(self._open))
+        while self._free_slots() > 0 and not self._trials_spent():
+            asked = self._search.ask(self._free_slots(), tuple(self._open))
             if not asked:
                 break
+            self._write(Opened(asked[0]))
             state = self._open_point(asked[0])
-            verdict = self._verdict(state)
-            if verdict is None:
+            self._use_spare_trials(state)
+            if not self._settle_if_sure(state):
                 self._start_trials(state, state.judge.needs(state.tally))
-            else:
-                self._settle(state, verdict)
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.at_most(state.tally))
 
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
-        state = self._dropped.pop(point, None) or _OpenPoint(point, self.judges.judge_for(point))
+        state = self._dropped.pop(point, None)
+        state = state or _OpenPoint(point, self._question.judges.judge_for(point))
         self._open[point] = state
         self._emit(events.PointOpened(point))
         return state
+
+    def _use_spare_trials(self, state: _OpenPoint) -> None:
+        for record in self._journal.spare_trials(self._question.name, state.point):
+            if record.index not in state.indexes and self._verdict(state) is None:
+                self._write(record)
+                self._use(record, replayed=True)
 
     def _start_trials(self, state: _OpenPoint, useful: int) -> None:
         """Start trials until `useful` are under way, as far as slots and the trial budget reach."""
@@ -153,131 +178,83 @@ class Engine:
             self._start_trial(state)
 
     def _start_trial(self, state: _OpenPoint) -> None:
-        index = state.started
-        state.started += 1
-        point = state.point
+        point, index = state.point, 0
+        while index in state.indexes or f"{point.key}.{index}" in self._trials:
+            index += 1
         trial_id = f"{point.key}.{index}"
-        relative = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
+        path = f"trials/{point.config_key}/{point.purpose.value}{point.replica}-{index:03d}"
         state.running[trial_id] = index
-        self._trial_points[trial_id] = (point, index, relative)
-        played = self._unplayed.get((point.key, index))
-        if played is not None:
-            heappush(self._replaying, (played.seq, trial_id))
-            return
-        if not self._live:
-            self._held[trial_id] = False
-            return
-        self._launch(trial_id)
-
-    def _launch(self, trial_id: str) -> None:
-        point, index, relative = self._trial_points[trial_id]
-        trial_dir = fresh_dir(self.run_dir / relative)
-        trial = self.experiment.trial(point, index, trial_dir)
+        self._trials[trial_id] = _Trial(point, index, path)
+        trial_dir = fresh_dir(self._run_dir / path)
+        trial = self._question.experiment.trial(point, index, trial_dir)
         self._emit(events.TrialStarted(point, index))
-        self.executor.start(replace(trial, id=trial_id))
-
-    def _go_live(self) -> None:
-        """The journal is played: what was running when it ends is started, what was being cancelled is gone.
-
-        That a cancelled trial gave its slot back here is written down, so that the next replay frees it here too.
-        """
-        self._live = True
-        for trial_id, cancelled in self._held.items():
-            if cancelled:
-                point, index, _ = self._trial_points[trial_id]
-                heappush(self._replaying, (self.journal.written, trial_id))
-                self.journal.append_unused(point.key, index)
-            else:
-                self._launch(trial_id)
-        self._held.clear()
+        self._executor.start(replace(trial, id=trial_id))
 
     def _free_slots(self) -> int:
-        return self.executor.slots - len(self._trial_points)
+        return self._executor.slots - len(self._trials)
 
     def _drop_unwanted(self) -> None:
-        for point in [p for p in self._open if not self.search.wants(p)]:
-            state = self._open.pop(point)
+        for point in [p for p in self._open if not self._search.wants(p)]:
+            self._write(Dropped(point))
+            state = self._dropped[point] = self._open.pop(point)
             self._cancel_running(state)
-            self._dropped[point] = state
 
     def _cancel_running(self, state: _OpenPoint) -> None:
+        """Their slots come back with their ends."""
         for trial_id, index in state.running.items():
-            self._cancel(trial_id, state.point, index)
+            self._executor.cancel(trial_id)
+            self._emit(events.TrialCancelled(state.point, index))
         state.running.clear()
-
-    def _cancel(self, trial_id: str, point: Point, index: int) -> None:
-        """A replayed trial simply is not used; a running one is stopped and its slot comes back with its end."""
-        key = (point.key, index)
-        if key in self._unplayed:
-            self._replaying = [
-                (seq, waiting) for seq, waiting in self._replaying if waiting != trial_id
-            ]
-            del self._trial_points[trial_id]
-        elif trial_id in self._held and key in self.journal.unused:
-            del self._held[trial_id]
-            heappush(self._replaying, (self.journal.unused[key], trial_id))
-        elif trial_id in self._held:
-            self._held[trial_id] = True
-        else:
-            self.executor.cancel(trial_id)
-        self._emit(events.TrialCancelled(point, index))
 
     # -- using what ended --------------------------------------------------------------------------
 
     def _use_next_end(self) -> None:
-        if self._replaying:
-            _, trial_id = heappop(self._replaying)
-            point, index, _ = self._trial_points.pop(trial_id)
-            if (point.key, index) not in self._unplayed:
-                return  # a cancelled trial gave its slot back here
-            self._resumed += 1
-            self._use(self._unplayed.pop((point.key, index)), trial_id, replayed=True)
-            return
         if not self._ended:
-            self._ended.extend(self.executor.wait(self._until_budget()))
+            self._ended.extend(self._executor.wait(self._until_budget()))
         if self._ended:
             self._take(self._ended.popleft())
 
     def _take(self, end: TrialEnd) -> None:
-        point, index, relative = self._trial_points.pop(end.trial_id)
-        state = self._open.get(point)
+        trial = self._trials.pop(end.trial_id)
+        state = self._open.get(trial.point)
         if end.cancelled or state is None or end.trial_id not in state.running:
-            self.journal.append_unused(point.key, index)
             return
-        found = classify(self.experiment.oracle, end, self.expected if self._guard else None)
+        del state.running[end.trial_id]
+        question = self._question
+        expected = self._expected if question.guard_signature else None
         record = TrialRecord.of(
-            point,
-            index,
-            found,
+            trial.point,
+            trial.index,
+            classify(question.experiment.oracle, end, expected),
             end,
-            seq=self.journal.written,
+            seq=self._journal.trials,
             elapsed=self._elapsed(),
-            path=relative,
+            path=trial.path,
         )
-        if self._keep is not None:
-            self._keep(record, end)
-        self.journal.append(record)
-        self._use(record, end.trial_id, replayed=False)
+        if question.keep is not None:
+            record = replace(record, kept=question.keep(record, end) or {})
+        self._write(record)
+        self._use(record, replayed=False)
+        self._settle_if_sure(state)
 
-    def _use(self, record: TrialRecord, trial_id: str, *, replayed: bool) -> None:
-        self.records.append(record)
-        if record.outcome is Outcome.REPRODUCED and self.expected is None:
-            self.expected = record.signature
+    def _use(self, record: TrialRecord, *, replayed: bool) -> None:
+        self._records.append(record)
+        if record.outcome is Outcome.REPRODUCED and self._expected is None:
+            self._expected = record.signature
         state = self._open[record.point]
-        del state.running[trial_id]
+        state.indexes.add(record.index)
         state.tally += record.outcome
         if record.outcome is Outcome.ERROR:
             state.last_error = record.why
         else:
             state.durations.append(record.duration)
+        if self._question.learn is not None:
+            self._question.learn(record)
         self._emit(events.TrialEnded(record, replayed))
-        verdict = self._verdict(state)
-        if verdict is not None:
-            self._settle(state, verdict)
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
         found = state.judge.verdict(state.tally)
-        hopeless = state.tally.error > self.budget.retries + state.tally.evidence
+        hopeless = state.tally.error > self._question.budget.retries + state.tally.evidence
         if found is None and hopeless:
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
         if found is None:
@@ -285,14 +262,21 @@ class Engine:
         seconds = statistics.median(state.durations) if state.durations else None
         return Verdict(found.reproduces, state.tally, found.why, seconds)
 
-    def _settle(self, state: _OpenPoint, verdict: Verdict) -> None:
-        point = state.point
-        del self._open[point]
+    def _settle_if_sure(self, state: _OpenPoint) -> bool:
+        verdict = self._verdict(state)
+        if verdict is None:
+            return False
+        self._write(Settled(state.point, verdict))
         self._cancel_running(state)
-        self.judges.learn(point, verdict)
-        self.search.tell(point, verdict)
-        self._emit(events.PointSettled(point, verdict, self.search.best))
+        self._tell(state.point, verdict)
         self._drop_unwanted()
+        return True
+
+    def _tell(self, point: Point, verdict: Verdict) -> None:
+        del self._open[point]
+        self._question.judges.learn(point, verdict)
+        self._search.tell(point, verdict)
+        self._emit(events.PointSettled(point, verdict, self._search.best))
 
     # -- limits ------------------------------------------------------------------------------------
 
@@ -300,22 +284,26 @@ class Engine:
         return self._clock() - self._began
 
     def _trials_spent(self) -> bool:
-        most = self.budget.max_trials
-        return most is not None and len(self.records) + len(self._trial_points) >= most
+        most = self._question.budget.max_trials
+        return most is not None and len(self._records) + len(self._trials) >= most
 
     def _budget_spent(self) -> str:
-        most, seconds = self.budget.max_trials, self.budget.max_seconds
-        if most is not None and len(self.records) >= most:
+        most, seconds = self._question.budget.max_trials, self._question.budget.max_seconds
+        if most is not None and len(self._records) >= most:
             return f"{most} trials are spent"
         if seconds is not None and self._elapsed() >= seconds:
             return f"{seconds:g} s are spent"
         return ""
 
     def _until_budget(self) -> float:
-        if self.budget.max_seconds is None:
+        seconds = self._question.budget.max_seconds
+        if seconds is None:
             return _HEARTBEAT
-        return max(0.0, min(_HEARTBEAT, self.budget.max_seconds - self._elapsed()))
+        return max(0.0, min(_HEARTBEAT, seconds - self._elapsed()))
+
+    def _write(self, entry: Entry) -> None:
+        self._journal.append(entry, self._question.name)
 
     def _emit(self, event: Event) -> None:
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener(event)

@@ -1,29 +1,40 @@
-"""The journal: an append-only file of JSON lines, one a trial, on disk before its outcome is used.
+"""The journal: an append-only file of JSON lines that holds every trial and every decision, in order.
 
-Killed at any byte, it loses at most the line being written: a torn last line is dropped with a note. Its first line
-carries a fingerprint of everything that decides what a trial means, so that a resume never mixes two questions.
+A line says that a point was opened, that a trial of it ended, that the point was settled and its verdict told to the
+search, or that it was dropped. A resume reads these lines and does again what they say: it needs to know neither how
+many trials ran side by side nor on which machine. A trial is on disk before its outcome is used. Killed at any byte,
+the file loses at most the line being written: a torn end is dropped with a note. Damage before the end is another
+matter: it is said, the file is kept, and nothing goes on unless the user says so.
+Its first line carries a fingerprint of everything that decides what a trial means, so that a resume never mixes two questions.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.oracle import Classified
-from aorta.core.outcome import Outcome
+from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose, Value
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd
+from aorta.engine.atomic import write_whole
 from aorta.version import __version__
+
+_SCHEMA = "aorta.journal/2"
+_HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
+_SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
 
 
 @dataclass(frozen=True)
 class TrialRecord:
+    """A finished trial, with what it was asked for and what became of it."""
+
     seq: int
     point: Point
     index: int  # the how-manieth trial of this point
@@ -40,10 +51,7 @@ class TrialRecord:
     image_digest: str | None
     path: str  # the trial's directory, relative to the run directory
     value: float | None = None  # what was measured, where a number decides
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.point.key, self.index
+    kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
 
     @classmethod
     def of(
@@ -76,32 +84,30 @@ class TrialRecord:
             value=found.value,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        line = dict(vars(self))
-        line["point"] = {
-            "values": dict(self.point.values),
-            "purpose": self.point.purpose.value,
-            "replica": self.point.replica,
-        }
-        line["signature"] = self.signature.text if self.signature else None
-        return {"kind": "trial", **line}
 
-    @classmethod
-    def from_json(cls, line: Mapping[str, Any]) -> "TrialRecord":
-        fields = {name: line[name] for name in cls.__dataclass_fields__ if name in line}
-        point = line["point"]
-        values: dict[str, Value] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in point["values"].items()
-        }
-        fields["point"] = Point.of(values, Purpose(point["purpose"]), point["replica"])
-        fields["outcome"] = Outcome(line["outcome"])
-        fields["signature"] = Signature(line["signature"]) if line["signature"] else None
-        return cls(**fields)
+@dataclass(frozen=True)
+class Opened:
+    """From here on the point is being judged."""
+
+    point: Point
 
 
-_SCHEMA = "aorta.journal/1"
-_UNUSED = "unused"
+@dataclass(frozen=True)
+class Settled:
+    """The judge was sure, and the search was told."""
+
+    point: Point
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The search no longer wanted the point. Its evidence counts if it is opened again."""
+
+    point: Point
+
+
+Entry = Opened | TrialRecord | Settled | Dropped
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
@@ -115,81 +121,75 @@ def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
 
 
 class Journal:
-    """Open with `create` or `resume`; then `append`. `played` and `unused` hold what earlier processes wrote.
+    """Open with `create` or `resume`. A run may ask several questions one after the other; each has entries of its own."""
 
-    A trial that was cancelled is a line too: not for its outcome, but because its slot was taken up to there, and a replay
-    must hand out slots in the same order. `unused` maps such a trial to the number of its line.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        played: list[TrialRecord],
-        notes: list[str],
-        unused: Mapping[tuple[str, int], int] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, read: "_Reading") -> None:
         self.path = path
-        self.played = played
-        self.unused = dict(unused or {})
-        self.notes = notes
-        self.written = len(played) + len(self.unused)
+        self.notes = read.notes
+        self.trials = read.trials
+        self._read = read
+        self._lines = read.lines
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     @classmethod
     def create(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
-        header = {"kind": "header", "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
+        header = {"kind": _HEADER, "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            os.write(fresh, _line(header))
+            os.write(fresh, _line(0, header))
             os.fsync(fresh)
             os.close(fresh)
-        return cls(path, [], [])
+        return cls(path, _Reading(lines=1))
 
     @classmethod
-    def resume(cls, path: Path, parts: Mapping[str, object]) -> "Journal":
+    def resume(cls, path: Path, parts: Mapping[str, object], *, salvage: bool = False) -> "Journal":
+        """`salvage`: go on with what can be read of a damaged journal, which is kept beside it."""
         with _disk_errors(path):
             content = path.read_bytes()
-        lines, torn = _whole_lines(content)
-        if not lines:
-            raise ResumeError(
-                "the journal holds no header, so nothing was run yet", where=str(path)
-            )
-        _check_fingerprint(lines[0], fingerprint(parts), path)
-        notes = []
-        if torn:
+        read = _read(content)
+        if read.header is None:
+            raise ResumeError(_headless_words(read), where=str(path))
+        _check_header(read.header, fingerprint(parts), path)
+        if read.damage is not None:
+            if not salvage:
+                raise ResumeError(_damage_words(read.damage), where=str(path))
+            read = _salvaged(path, content, read.damage)
+        elif read.torn:
             with _disk_errors(path):
-                os.truncate(path, len(content) - torn)
-            notes.append(f"dropped a torn last line of {torn} bytes from {path.name}")
-        unused = {
-            (line["key"], line["index"]): line["seq"]
-            for line in lines[1:]
-            if line["kind"] == _UNUSED
-        }
-        return cls(path, _records_in(lines), notes, unused)
+                os.truncate(path, len(content) - read.torn)
+            read.notes.append(f"dropped a torn last line of {read.torn} bytes from {path.name}")
+        return cls(path, read)
 
-    def append(self, record: TrialRecord) -> None:
-        self._append(record.to_json())
+    def entries(self, question: str) -> Sequence[Entry]:
+        """What earlier processes wrote about this question, in order."""
+        return self._read.entries.get(question, ())
 
-    def append_unused(self, key: str, index: int) -> None:
-        """A cancelled trial has ended."""
-        self._append({"kind": _UNUSED, "seq": self.written, "key": key, "index": index})
+    def spare_trials(self, question: str, point: Point) -> Sequence[TrialRecord]:
+        """Trials of this point that stood behind damage and were not used since."""
+        lines = self._read.spares.get((question, point.key), ())
+        return [_record_in(line, point) for line in lines]
 
-    def _append(self, content: Mapping[str, Any]) -> None:
-        """On disk when this returns; never half a line."""
-        data = _line(content)
+    def append(self, entry: Entry, question: str) -> None:
+        """Written when this returns, and never half a line; a trial is on the disk, which a power cut leaves too.
+
+        A decision that a power cut takes is taken again from the trials before it.
+        """
+        data = _line(self._lines, {**_content(entry), "question": question})
         with _disk_errors(self.path):
             size = os.lseek(self._file, 0, os.SEEK_END)
             try:
                 written = os.write(self._file, data)
                 if written < len(data):
                     os.write(self._file, data[written:])
-                os.fdatasync(self._file)
+                if isinstance(entry, TrialRecord):
+                    os.fdatasync(self._file)
             except OSError:
                 with suppress(OSError):
                     os.ftruncate(self._file, size)
                 raise
-        self.written += 1
+        self._lines += 1
+        self.trials += isinstance(entry, TrialRecord)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -198,53 +198,233 @@ class Journal:
 
 
 def read_records(path: Path) -> list[TrialRecord]:
-    """The trials of a journal, also while another process is writing it."""
-    lines, _ = _whole_lines(path.read_bytes())
-    return _records_in(lines)
+    """Every trial that can be read, also while another process is writing, or around damage."""
+    points: dict[str, Point] = {}
+    records: list[TrialRecord] = []
+    for line in _parsed(path.read_bytes()):
+        if line is None:
+            continue
+        with suppress(KeyError, ValueError, TypeError, AttributeError):
+            if line["kind"] == _OPENED:
+                points[line["key"]] = _point_in(line["point"])
+            elif line["kind"] in {_TRIAL, _SPARE}:
+                point = _point_in(line["point"]) if "point" in line else points[line["key"]]
+                records.append(_record_in(line, point))
+    return records
 
 
-class _disk_errors:  # noqa: N801 - reads as a statement where it is used
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, wrong: BaseException | None, _trace: object) -> None:
-        if isinstance(wrong, OSError):
-            raise InfrastructureError(
-                f"cannot write or read the journal: {wrong.strerror}; mend that and resume",
-                where=str(self._path),
-            ) from None
+# -- reading a whole file --------------------------------------------------------------------------
 
 
-def _records_in(lines: Sequence[Mapping[str, Any]]) -> list[TrialRecord]:
-    return [TrialRecord.from_json(line) for line in lines[1:] if line["kind"] != _UNUSED]
+@dataclass
+class _Damage:
+    """What is wrong with a journal: from which line on, and what stands behind it."""
+
+    line: int  # the first that cannot be used, counted from 1
+    lines: int  # of the whole file
+    why: str
+    spares: list[dict[str, Any]] = field(default_factory=list)  # whole trials behind it
+    before: bytes = b""
 
 
-def _line(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+@dataclass
+class _Reading:
+    """What a journal holds. `entries` make sense in their order; `torn` bytes at its end do not."""
+
+    lines: int = 0
+    header: dict[str, Any] | None = None
+    entries: dict[str, list[Entry]] = field(default_factory=dict)
+    spares: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    trials: int = 0
+    torn: int = 0
+    damage: _Damage | None = None
+    notes: list[str] = field(default_factory=list)
+    _points: dict[tuple[str, str], Point] = field(default_factory=dict)
+    _open: set[tuple[str, str]] = field(default_factory=set)
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Raises what a line that does not fit raises: ValueError, KeyError, TypeError or AttributeError."""
+        if self.lines == 0:
+            self.header = {"fingerprint": {}, "schema": None, **line}
+        elif line["n"] != self.lines:
+            raise ValueError("its number does not follow the one before")
+        else:
+            self._take_entry(line["kind"], line)
+        self.lines += 1
+
+    def _take_entry(self, kind: str, line: Mapping[str, Any]) -> None:
+        question, place = line["question"], (line["question"], line["key"])
+        if kind == _SPARE:
+            self.spares.setdefault(place, []).append(dict(line))
+            return
+        if kind == _OPENED:
+            self._points[place] = _point_in(line["point"])
+        elif place not in self._open:
+            raise ValueError("it is about a point that is not open")
+        point = self._points[place]
+        entry: Entry
+        if kind == _OPENED:
+            self._open.add(place)
+            entry = Opened(point)
+        elif kind == _TRIAL:
+            entry = _record_in(line, point)
+            self.trials += 1
+            self._forget_spare(place, entry.index)
+        elif kind == _SETTLED:
+            self._open.remove(place)
+            entry = Settled(point, _verdict_in(line))
+        elif kind == _DROPPED:
+            self._open.remove(place)
+            entry = Dropped(point)
+        else:
+            raise ValueError(f"it is of no known kind: {kind!r}")
+        self.entries.setdefault(question, []).append(entry)
+
+    def _forget_spare(self, place: tuple[str, str], index: int) -> None:
+        if place in self.spares:
+            left = [spare for spare in self.spares[place] if spare["index"] != index]
+            self.spares[place] = left
 
 
-def _whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
-    """Every line that is whole, and the number of bytes behind them."""
-    lines: list[dict[str, Any]] = []
-    good = 0
+def _parsed(content: bytes) -> Iterator[dict[str, Any] | None]:
+    """Each whole line as what it says; None for what is no JSON object."""
     for raw in content.split(b"\n")[:-1]:
         try:
             line = json.loads(raw)
         except ValueError:
-            break
-        if not isinstance(line, dict):
-            break
-        lines.append(line)
-        good += len(raw) + 1
-    return lines, len(content) - good
+            line = None
+        yield line if isinstance(line, dict) else None
 
 
-def _check_fingerprint(header: Mapping[str, Any], now: Mapping[str, str], path: Path) -> None:
-    if header.get("schema") != _SCHEMA:
-        raise ResumeError(f"this is no {_SCHEMA} file", where=str(path))
+def _read(content: bytes) -> _Reading:
+    """Up to the first line that does not fit. If whole lines follow it, that is damage; if none does, a torn end."""
+    read, good, found = _Reading(), 0, list(_parsed(content))
+    raw = content.split(b"\n")
+    for number, line in enumerate(found):
+        wrong = ""
+        try:
+            if line is None:
+                wrong = "it is no whole line"
+            else:
+                read.take(line)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            wrong = str(error)
+        if wrong:
+            behind = [entry for entry in found[number + 1 :] if entry is not None]
+            if behind or line is not None:
+                rest = ([line] if line is not None else []) + behind
+                read.damage = _Damage(number + 1, len(found), wrong, _trials_in(rest))
+                read.damage.before = content[:good]
+            break
+        good += len(raw[number]) + 1
+    read.torn = len(content) - good
+    return read
+
+
+def _trials_in(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    whole = []
+    for line in lines:
+        with suppress(KeyError, ValueError, TypeError, AttributeError):
+            if line["kind"] in {_TRIAL, _SPARE} and isinstance(line["question"], str):
+                _record_in(line, Point.of({}))
+                whole.append({**line, "kind": _SPARE, "key": str(line["key"])})
+    return whole
+
+
+def _damage_words(damage: _Damage) -> str:
+    spare = len(damage.spares)
+    return (
+        f"line {damage.line} of {damage.lines} is damaged ({damage.why}): what was decided from there on is lost, "
+        f"though {spare} {'trial' if spare == 1 else 'trials'} behind it can still be read; nothing was changed. "
+        "--salvage goes on from before the damage, uses those trials where the search asks for them again, "
+        "and keeps the damaged file"
+    )
+
+
+def _salvaged(path: Path, content: bytes, damage: _Damage) -> _Reading:
+    """The lines before the damage and the trials behind it, in place of the damaged file, which is kept."""
+    with _disk_errors(path):
+        number = 1
+        while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
+            number += 1
+        write_whole(aside, content)
+        first = damage.before.count(b"\n")
+        lines = [_line(first + i, spare) for i, spare in enumerate(damage.spares)]
+        mended = damage.before + b"".join(lines)
+        write_whole(path, mended)
+    read = _read(mended)
+    read.notes.append(
+        f"line {damage.line} of the journal was damaged: went on from before it, with "
+        f"{len(damage.spares)} trials from behind it at hand; the damaged file is {aside.name}"
+    )
+    return read
+
+
+# -- single lines ----------------------------------------------------------------------------------
+
+
+def _content(entry: Entry) -> dict[str, Any]:
+    content: dict[str, Any] = {"key": entry.point.key}
+    match entry:
+        case Opened(point):
+            said = {
+                "values": dict(point.values),
+                "purpose": point.purpose,
+                "replica": point.replica,
+            }
+            return {"kind": _OPENED, **content, "point": said}
+        case TrialRecord():
+            facts = {name: value for name, value in vars(entry).items() if name != "point"}
+            facts["signature"] = entry.signature.text if entry.signature else None
+            return {"kind": _TRIAL, **content, **facts}
+        case Settled(_, verdict):
+            said = {**vars(verdict), "tally": vars(verdict.tally)}
+            return {"kind": _SETTLED, **content, "verdict": said}
+        case Dropped():
+            return {"kind": _DROPPED, **content}
+
+
+def _point_in(said: Mapping[str, Any]) -> Point:
+    values: dict[str, Value] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in said["values"].items()
+    }
+    return Point.of(values, Purpose(said["purpose"]), said["replica"])
+
+
+def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
+    facts = {name: line[name] for name in TrialRecord.__dataclass_fields__ if name in line}
+    facts["point"] = point
+    facts["outcome"] = Outcome(line["outcome"])
+    facts["signature"] = Signature(line["signature"]) if line["signature"] else None
+    return TrialRecord(**facts)
+
+
+def _verdict_in(line: Mapping[str, Any]) -> Verdict:
+    said = line["verdict"]
+    return Verdict(said["reproduces"], Tally(**said["tally"]), said["why"], said["seconds"])
+
+
+def _line(number: int, content: Mapping[str, Any]) -> bytes:
+    return json.dumps({**content, "n": number}, separators=(",", ":")).encode() + b"\n"
+
+
+def _headless_words(read: _Reading) -> str:
+    if read.damage is None:
+        return "the journal holds no header, so nothing was run yet"
+    return (
+        "the first line of the journal, which says what was asked, is damaged, so it cannot be gone on with; "
+        f"{len(read.damage.spares)} trials behind it can still be read; nothing was changed"
+    )
+
+
+def _check_header(header: Mapping[str, Any], now: Mapping[str, str], path: Path) -> None:
+    if header["schema"] != _SCHEMA:
+        raise ResumeError(
+            f"this journal was written by another version of aorta (expected {_SCHEMA}, found "
+            f"{header['schema']!r}); go on with that version, or start a new run",
+            where=str(path),
+        )
     before = header["fingerprint"]
     changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
     if changed:
@@ -253,3 +433,14 @@ def _check_fingerprint(header: Mapping[str, Any], now: Mapping[str, str], path: 
             "start a new run, or restore what it was",
             where=str(path),
         )
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as wrong:
+        raise InfrastructureError(
+            f"cannot write or read the journal: {wrong.strerror}; mend that and resume",
+            where=str(path),
+        ) from None

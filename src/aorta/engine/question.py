@@ -14,8 +14,14 @@ from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import Judges
 from aorta.search import Search
 
-Keep = Callable[[TrialRecord, TrialEnd], None]
-"""Writes what a verb wants of a trial; called before the journal, so what the journal counts is always there."""
+Keep = Callable[[TrialRecord, TrialEnd], Mapping[str, str] | None]
+"""Writes what a verb wants of a trial; called before the journal, so what the journal counts is always there.
+
+What it returns is written into the record of the trial, and comes back with it in a resumed run.
+"""
+
+Learn = Callable[[TrialRecord], None]
+"""Told every trial that is used, in order and before the next one starts; in a resumed run those of the journal too."""
 
 
 class Experiment(Protocol):
@@ -50,6 +56,8 @@ class Question:
     guard_signature: bool = True
     expected: Signature | None = None  # of a failure that is known already
     keep: Keep | None = None
+    learn: Learn | None = None
+    name: str = "main"  # a run that asks several questions gives each a name
     private_trials: bool = (
         False  # trial directories lie in the private state: nothing of them ships
     )
@@ -57,7 +65,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """How the run ended, and every trial of it in order."""
+    """How the run ended, and every trial of it in order: those that came from the journal first."""
 
     ending: Ending
     records: Sequence[TrialRecord]

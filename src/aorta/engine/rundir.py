@@ -1,5 +1,6 @@
 """Run directories: claimed atomically, written atomically, locked by one process, private state apart."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -155,44 +156,45 @@ def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:
 
 
 class RunLock:
-    """Held from `take` to `release`. The lock of a process that is certainly gone is taken over."""
+    """Held from `take` to `release` by this process alone; the kernel forgets it with the process, however that ends.
+
+    The file says whose it is, for whoever is refused and for whoever looks on; without an owner it is empty.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._handle: int | None = None
 
     def take(self) -> "RunLock":
-        for _ in range(3):
-            try:
-                handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            except FileExistsError:
-                self._refuse_unless_stale()
-                continue
-            except OSError as wrong:
-                raise InfrastructureError(
-                    f"cannot lock the run directory: {wrong.strerror}", where=str(self.path)
-                ) from None
-            with os.fdopen(handle, "w") as file:
-                file.write(Owner.of_this_process().label)
-            return self
-        raise ResumeError("another process keeps taking this run directory", where=str(self.path))
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as wrong:
+            raise self._cannot(wrong) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, Owner.of_this_process().label.encode(), 0)
+        except BlockingIOError:
+            owner = Owner.from_label(os.pread(handle, 4096, 0).decode("utf-8", "replace"))
+            os.close(handle)
+            who = f"process {owner.pid} on {owner.host}" if owner else "another process"
+            raise ResumeError(
+                f"{who} is running this already; wait for it or stop it first", where=str(self.path)
+            ) from None
+        except OSError as wrong:
+            os.close(handle)
+            raise self._cannot(wrong) from None
+        self._handle = handle
+        return self
 
     def release(self) -> None:
-        with suppress(FileNotFoundError):
-            self.path.unlink()
+        if self._handle is not None:
+            with suppress(OSError):
+                os.ftruncate(self._handle, 0)
+            os.close(self._handle)
+            self._handle = None
 
-    def _refuse_unless_stale(self) -> None:
-        try:
-            owner = Owner.from_label(self.path.read_text())
-        except FileNotFoundError:
-            return
-        if owner is not None and not owner.is_gone():
-            raise ResumeError(
-                f"process {owner.pid} on {owner.host} is running this already; "
-                "wait for it or stop it first, and if it is surely gone, remove this file",
-                where=str(self.path),
-            )
-        # Renaming first: of two processes that both see a stale lock, only one gets to remove it.
-        aside = self.path.with_name(f"{self.path.name}.stale.{os.getpid()}")
-        with suppress(FileNotFoundError):
-            self.path.rename(aside)
-            aside.unlink()
+    def _cannot(self, wrong: OSError) -> InfrastructureError:
+        return InfrastructureError(
+            f"cannot lock the run directory: {wrong.strerror}", where=str(self.path)
+        )

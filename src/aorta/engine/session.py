@@ -4,6 +4,7 @@ Every verb goes through here, so that resuming, locking and refusing a changed c
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,12 +17,21 @@ from aorta.executors import Executor
 from aorta.runtimes import sweep
 
 
+@dataclass(frozen=True)
+class Resume:
+    """Which run to go on with, and how."""
+
+    run: Path | None = None  # None: the newest unfinished one
+    salvage: bool = False  # go on with what can be read of a damaged journal
+
+
 class Session:
     """A locked run directory. Use as a context manager: the lock goes when it is left, however it is left."""
 
-    def __init__(self, run: RunDir, *, resumed: bool) -> None:
+    def __init__(self, run: RunDir, *, resumed: bool, salvage: bool = False) -> None:
         self.run = run
         self.resumed = resumed
+        self.salvage = salvage
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
 
@@ -39,8 +49,10 @@ class Session:
         return cls(run, resumed=False)
 
     @classmethod
-    def resuming(cls, output: Path, verb: str, given: Path | None = None) -> "Session":
-        return cls(find_resumable(output, verb, given), resumed=True)
+    def resuming(cls, output: Path, verb: str, resume: Resume | None = None) -> "Session":
+        resume = resume or Resume()
+        run = find_resumable(output, verb, resume.run)
+        return cls(run, resumed=True, salvage=resume.salvage)
 
     @property
     def path(self) -> Path:
@@ -66,24 +78,18 @@ class Session:
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
         """Drive the question to its end. How the run stands is written down when the session is left."""
-        journal = self._journal(question.fingerprint)
         engine = Engine(
-            question.search,
-            question.judges,
-            question.experiment,
+            question,
             executor,
-            journal,
+            self.open_journal(question.fingerprint),
             self.run.private if question.private_trials else self.path,
-            budget=question.budget,
-            listeners=listeners,
-            guard_signature=question.guard_signature,
-            expected=question.expected,
-            keep=question.keep,
+            listeners,
         )
-        self._ending = engine.run()
-        return Answer(self._ending, engine.records, engine.expected)
+        answer = engine.run()
+        self._ending = answer.ending
+        return answer
 
-    def _journal(self, fingerprint: Mapping[str, object]) -> Journal:
+    def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
-            return Journal.resume(self.run.journal, fingerprint)
+            return Journal.resume(self.run.journal, fingerprint, salvage=self.salvage)
         return Journal.create(self.run.journal, fingerprint)

@@ -33,7 +33,7 @@ from aorta.launch.cycle_dir import (
 )
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.output import CycleLogs, OutputPump
-from aorta.launch.records import HANG, Ending, Evidence, FailedCycle, RankEnd, Start
+from aorta.launch.records import HANG, Ending, Evidence, FailedCycle, Start, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import StoreLostError
@@ -248,7 +248,7 @@ class DecidingAgent(LocalElasticAgent):
         while store.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
             time.sleep(self._worker_group.spec.monitor_interval)
 
-    def _note_failure(self, what: str, dead: list[RankEnd] | None = None) -> None:
+    def _note_failure(self, what: str, dead: list[WorkerEnd] | None = None) -> None:
         """The first moment this agent knows: everything that can run beside the rest starts here."""
         cycle = self._current()
         if cycle.failure:
@@ -301,7 +301,7 @@ class DecidingAgent(LocalElasticAgent):
             last_words=words,
         )
 
-    def _ends(self) -> list[RankEnd]:
+    def _ends(self) -> list[WorkerEnd]:
         """How the ranks of this agent have ended so far."""
         if self._pcontext is None or self._cycle is None:
             return []
@@ -315,7 +315,7 @@ class DecidingAgent(LocalElasticAgent):
                 known = str(error_file) if error_file.exists() else None
                 stopped = bool(cycle.failure) and status != 0 and rank not in cycle.died_first
                 moment = cycle.ended_at.setdefault(rank, time.time())
-                ends.append(RankEnd.of(rank, status, known, stopped=stopped, time=moment))
+                ends.append(WorkerEnd.of(rank, status, known, stopped=stopped, time=moment))
         return ends
 
     def _live_pids(self) -> dict[int, int]:

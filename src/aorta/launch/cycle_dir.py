@@ -19,7 +19,7 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.launch.records import Ending, Evidence, RankEnd, Start, Verdict
+from aorta.launch.records import Ending, Evidence, Start, Verdict, WorkerEnd
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
@@ -292,7 +292,7 @@ def gather_evidence(
     agent: str,
     group_rank: int,
     ranks: Sequence[int],
-    ends: Sequence[RankEnd],
+    ends: Sequence[WorkerEnd],
     hung_rank: int | None = None,
     dumps: Sequence[str] = (),
     step: int | None = None,

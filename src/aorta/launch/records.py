@@ -1,6 +1,6 @@
 """What agents say to each other through the store: plain frozen records that travel as JSON.
 
-Nothing here knows torch, files or clocks. How a rank ended is one record, `RankEnd`; its `row` is what attribution, the
+Nothing here knows torch, files or clocks. How a rank ended is one record, `WorkerEnd`; its `row` is what attribution, the
 service and cycle_info.json are given.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from aorta.attribution import Action
 
-__all__ = ["HANG", "Action", "Ending", "Evidence", "FailedCycle", "RankEnd", "Start", "Verdict"]
+__all__ = ["HANG", "Action", "Ending", "Evidence", "FailedCycle", "Start", "Verdict", "WorkerEnd"]
 
 HANG = "hang"  # how a note about a hang begins
 
@@ -53,7 +53,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class RankEnd:
+class WorkerEnd:
     """How one rank ended. `stopped` ones were ended by their agent, because another rank had failed."""
 
     rank: int
@@ -109,7 +109,7 @@ class Evidence:
     node: str
     group_rank: int
     ranks: tuple[int, ...] = ()
-    ends: tuple[RankEnd, ...] = ()
+    ends: tuple[WorkerEnd, ...] = ()
     log_paths: tuple[str, ...] = ()
     tails: Mapping[int, str] = field(
         default_factory=dict
@@ -124,7 +124,7 @@ class Evidence:
         return self.note.startswith(HANG)
 
     @property
-    def failures(self) -> tuple[RankEnd, ...]:
+    def failures(self) -> tuple[WorkerEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
 
     def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ def decode_evidence(text: bytes | str) -> Evidence:
         **{
             **content,
             "ranks": tuple(content["ranks"]),
-            "ends": tuple(RankEnd(**end) for end in content["ends"]),
+            "ends": tuple(WorkerEnd(**end) for end in content["ends"]),
             "log_paths": tuple(content["log_paths"]),
             "dumps": tuple(content["dumps"]),
             "tails": {int(rank): tail for rank, tail in content["tails"].items()},

@@ -10,7 +10,7 @@ from aorta.core.oracle import Deciding, HangOracle
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose
 from aorta.core.trial import TrialSpec
-from aorta.engine.events import Event, TrialEnded
+from aorta.engine.journal import TrialRecord
 from aorta.reduce.launcher import (
     is_launched,
     with_rank_logs,
@@ -37,11 +37,9 @@ class Patience:
     hang_seconds: float = 0.0
     _seen: list[tuple[float, bool]] = field(default_factory=list)
 
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, TrialEnded) and event.record.point.purpose is Purpose.CALIBRATE:
-            record = event.record
-            if record.outcome is not Outcome.ERROR:
-                self._seen.append((record.duration, record.outcome is Outcome.REPRODUCED))
+    def learn(self, record: TrialRecord) -> None:
+        if record.point.purpose is Purpose.CALIBRATE and record.outcome is not Outcome.ERROR:
+            self._seen.append((record.duration, record.outcome is Outcome.REPRODUCED))
 
     def seconds_for(self, point: Point) -> float | None:
         if self.given is not None or point.purpose is Purpose.CALIBRATE or not self._seen:

@@ -19,10 +19,9 @@ from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Answer, Question
 from aorta.engine.rundir import write_atomically
-from aorta.engine.session import Session
+from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.disk import writing
 from aorta.reduce.experiment import ReductionExperiment, clear_data
 from aorta.reduce.files import WorkloadFiles, needed_files, with_files
 from aorta.reduce.materials import settings_of
@@ -31,7 +30,7 @@ from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
 from aorta.reduce.shrunken import SCRIPT, Reproducer
-from aorta.reduce.trace import FINGERPRINT_FILE, Trace, fingerprint_of
+from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
 from aorta.search.repeated import EveryPoint
@@ -43,12 +42,11 @@ _MOST_TRIALS_OF_COPY = 20
 
 @dataclass(frozen=True)
 class Place:
-    """Where the run goes. `resume` is a run directory, or None for the newest unfinished one."""
+    """Where the run goes, or which one is gone on with."""
 
     output: Path
     jobs: int = 1  # how many trials side by side, for a later resume to do the same
-    resuming: bool = False
-    resume: Path | None = None
+    resume: Resume | None = None
 
 
 def reduce_workload(
@@ -59,7 +57,7 @@ def reduce_workload(
         output = Output.of(session.run, plan)
         output.begin()
         run = _Run(plan, session, open_executor, listeners)
-        trace = Trace(plan.axes, session.run.private, output.append_to_trace)
+        trace = Trace(plan.axes, output.append_to_trace)
         report = run.search(trace)
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
@@ -77,14 +75,14 @@ def rehearse(
         Session.fresh(Path(scratch), VERB) as session,
     ):
         run = _Run(plan, session, open_executor, listeners)
-        return run.search(Trace(plan.axes, session.run.private, lambda _line: None))
+        return run.search(Trace(plan.axes, lambda _line: None))
 
 
 @contextmanager
 def _session(plan: ReducePlan, place: Place) -> Iterator[Session]:
     session = (
         Session.resuming(place.output, VERB, place.resume)
-        if place.resuming
+        if place.resume is not None
         else Session.fresh(
             place.output,
             VERB,
@@ -130,9 +128,10 @@ class _Run:
             fingerprint=self.plan.fingerprint,
             budget=self.plan.budget,
             keep=self._keep,
+            learn=self.experiment.patience.learn,
             private_trials=True,
         )
-        answer = self._answer(question, (self.experiment.patience, trace, *self.listeners))
+        answer = self._answer(question, (trace, *self.listeners))
         return self._report(descent.result, answer)
 
     def reproducer(
@@ -193,6 +192,7 @@ class _Run:
             guard_signature=self.plan.is_command,
             expected=report.signature,
             keep=self._keep,
+            name=f"copy {replica}",
             private_trials=True,
         )
         answer = self._answer(question, self.listeners)
@@ -227,6 +227,7 @@ class _Run:
                 fingerprint=self.plan.fingerprint,
                 budget=replace(self.plan.budget, max_trials=None),
                 keep=self._keep,
+                name="opened files",
                 private_trials=True,
             )
             with watch_opened(files.root) as opened:
@@ -257,13 +258,10 @@ class _Run:
                 base.environment, base.env, executor, scratch, base.subject.cwd
             )
 
-    def _keep(self, record: TrialRecord, _end: TrialEnd) -> None:
+    def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
+        clear_data(self.session.run.private / record.path)
         settings = settings_of(self.plan.materials, record.point)
-        trial_dir = self.session.run.private / record.path
-        fingerprint = fingerprint_of(self.env_at(record.point), settings)
-        with writing(trial_dir):
-            (trial_dir / FINGERPRINT_FILE).write_text(f"{fingerprint}\n")
-        clear_data(trial_dir)
+        return {ENV_FINGERPRINT: fingerprint_of(self.env_at(record.point), settings)}
 
     def _apart(self) -> list[Path]:
         """What is never copied as a file of the workload: reduced data, the spec, and the results themselves."""

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Axis, Shape
@@ -14,19 +13,16 @@ from aorta.engine.events import Event, PointSettled, TrialEnded
 from aorta.engine.journal import TrialRecord
 
 MOST_ITEMS_NAMED = 200
-FINGERPRINT_FILE = "env.fingerprint"
+ENV_FINGERPRINT = "env_fingerprint"
 _WORDS = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
 
 
 class Trace:
     """Builds one line a settled point; told the same events again it builds the same lines."""
 
-    def __init__(
-        self, axes: Sequence[Axis], private: Path, write: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def __init__(self, axes: Sequence[Axis], write: Callable[[Mapping[str, Any]], None]) -> None:
         self.lines: list[dict[str, Any]] = []
         self._axes = {axis.name: axis for axis in axes}
-        self._private = private
         self._write = write
         self._trials: dict[Point, list[TrialRecord]] = {}
         self._best: Point | None = None
@@ -68,17 +64,13 @@ class Trace:
             },
             "durations_sec": [record.duration for record in trials],
             "median_sec": verdict.seconds,
-            "env_fingerprint": self._fingerprint(trials),
+            "env_fingerprint": _fingerprint(trials),
             "trials": [_trial_row(record) for record in trials],
         }
 
-    def _fingerprint(self, trials: Sequence[TrialRecord]) -> str | None:
-        for record in trials:
-            try:
-                return (self._private / record.path / FINGERPRINT_FILE).read_text().strip()
-            except OSError:
-                continue
-        return None
+
+def _fingerprint(trials: Sequence[TrialRecord]) -> str | None:
+    return next((record.kept[ENV_FINGERPRINT] for record in trials), None)
 
 
 def fingerprint_of(snapshot: Mapping[str, Any], settings: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
-from aorta.engine.session import Session
+from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
@@ -98,21 +98,20 @@ def run_trials(
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
     *,
-    resume: Path | None = None,
-    resuming: bool = False,
+    resume: Resume | None = None,
 ) -> RunReport:
     """Run the plan to its end. Under torchrun every rank runs its trials, and rank 0 alone keeps the results."""
     experiment = workload_experiment(plan.request)
     executor = open_executor()
     with closing(executor):
         if rank_of(os.environ) == 0:
-            return _run_in(_session(plan, resume, resuming), plan, experiment, executor, listeners)
+            return _run_in(_session(plan, resume), plan, experiment, executor, listeners)
         with tempfile.TemporaryDirectory(prefix="aorta-rank-") as scratch:
             return _run_in(Session.fresh(Path(scratch), "run"), plan, experiment, executor, ())
 
 
-def _session(plan: RunPlan, resume: Path | None, resuming: bool) -> Session:
-    if resuming:
+def _session(plan: RunPlan, resume: Resume | None) -> Session:
+    if resume is not None:
         return Session.resuming(plan.results_dir, "run", resume)
     workload = plan.request.workload
     return Session.fresh(plan.results_dir, "run", name=slug(workload), workload=workload)

@@ -1,9 +1,10 @@
 """`run_recipe`: the one way from a recipe to a matrix, whether the recipe came from a file or from flags."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.core.errors import UsageError
@@ -17,7 +18,7 @@ from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
-from aorta.engine.session import Session
+from aorta.engine.session import Resume, Session
 from aorta.executors import Executor
 from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
@@ -45,8 +46,7 @@ class RunSettings:
 
     output_dir: Path
     timeout: float | None = None
-    resuming: bool = False
-    resume: Path | None = None
+    resume: Resume | None = None
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ def run_recipe(
             budget=Budget(retries=0),  # a trial that could not be told is another trial of its cell
             keep=_keeper(run, snapshots),
         )
-        resumed = _Resumed()
-        answer = session.answer(question, TolerantExecutor(executor), [*listeners, resumed])
-        search = run.search
-        tried = Tried(plan, run.controls, search.tallies, resumed.counts, search.told)
+        answer = session.answer(question, TolerantExecutor(executor), listeners)
+        search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
+        counts = Counter(cell_of(record.point) for record in resumed)
+        tried = Tried(plan, run.controls, search.tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
         return Finished(matrix, session.path)
@@ -102,7 +102,7 @@ def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:
 
 def open_session(plan: Plan, settings: RunSettings) -> Session:
     parent = settings.output_dir / plan.parent
-    if settings.resuming:
+    if settings.resume is not None:
         return Session.resuming(parent, VERB, settings.resume)
     content = plan.recipe.content
     session = Session.fresh(parent, VERB, ticket=content.ticket, workload=content.workload)
@@ -118,18 +118,6 @@ def without_single_verdicts(listener: Listener) -> Listener:
             listener(event)
 
     return listen
-
-
-@dataclass
-class _Resumed:
-    """Counts the trials of each cell that came from the journal."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, events.TrialEnded) and event.replayed:
-            cell = cell_of(event.record.point)
-            self.counts[cell] = self.counts.get(cell, 0) + 1
 
 
 class _MatrixRun:

@@ -13,18 +13,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from support.services import health
+from support.waiting import patience
+
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
 )  # fmt: skip
-_PATIENCE = 60.0
 
 
 class Chromium:
     """One browser process with a profile of its own; pages are opened in it one after the other."""
 
     def __init__(self) -> None:
+        self.what = "chromium"
+        self._start()
+        health.watch(self)
+
+    def _start(self) -> None:
         self._profile = tempfile.mkdtemp(prefix="aorta-chromium-")
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
@@ -51,7 +58,7 @@ class Chromium:
         if session:
             message["sessionId"] = session
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patience()
         while time.monotonic() < deadline:
             arrived = self._messages()
             self.events += [message for message in arrived if "id" not in message]
@@ -64,7 +71,7 @@ class Chromium:
 
     def wait_for(self, method: str, session: str) -> dict[str, Any]:
         """The next event of this kind that has not been asked for."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patience()
         while time.monotonic() < deadline:
             for event in self.events:
                 if event.get("method") == method and event.get("sessionId") == session:
@@ -79,7 +86,18 @@ class Chromium:
         while time.monotonic() < deadline:
             self.events.extend(self._messages())
 
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def start_again(self) -> None:
+        self._clear()
+        self._start()
+
     def close(self) -> None:
+        health.forget(self)
+        self._clear()
+
+    def _clear(self) -> None:
         for descriptor in (self._write, self._read):
             os.close(descriptor)
         with suppress(subprocess.TimeoutExpired):
@@ -131,7 +149,7 @@ class Tab:
 
     def until(self, expression: str) -> Any:
         """Wait until the expression is true in the page."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patience()
         while time.monotonic() < deadline:
             if value := self.evaluate(expression):
                 return value

@@ -10,6 +10,7 @@ from support.services import requirements
 from support.services.guarded import Guarded, private_directory
 from support.services.images import Rootfs
 from support.services.registry import Registry
+from support.waiting import wait_until
 
 
 class Engine:
@@ -40,6 +41,16 @@ class Engine:
     def containers(self) -> list[str]:
         """The names of all containers, running or not."""
         return self("ps", "--all", "--format={{.Names}}").stdout.split()
+
+    def remove_containers(self) -> None:
+        """All of them, also one that somebody else is removing already."""
+
+        def are_gone() -> bool:
+            for name in self.containers():
+                self("rm", "--force", name, check=False)
+            return not self.containers()
+
+        wait_until(are_gone, "the removal of all containers")
 
     def import_image(self, rootfs: Rootfs, name: str, changes: Sequence[str] = ()) -> str:
         """Make an image of one layer; `changes` are lines of a Dockerfile, such as `ENV A=1`."""

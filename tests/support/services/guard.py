@@ -1,13 +1,13 @@
 """Keeps a service alive exactly as long as its owner, whatever happens to the owner.
 
 Run as a script in its own session, with a pipe from the owner as stdin. The pipe ends when the owner closes it or dies, be it
-by `kill -9`; then the guard runs the farewell commands, stops the service, undoes mounts and removes the directory.
+by `kill -9`; then the guard runs the farewell commands, stops the service, undoes mounts and removes the directory. Every line
+that comes through the pipe before asks for a service that has ended to be started again.
 """
 
 import ctypes
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -24,7 +24,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # only the end of the pipe ends a guard
     service = _started(plan["service"], directory / "service.log") if plan["service"] else None
-    select.select([sys.stdin], [], [])
+    for _ in sys.stdin:
+        if service is None or service.poll() is not None:
+            service = _started(plan["service"], directory / "service.log")
     for farewell in plan["farewells"]:
         subprocess.run(
             farewell, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_GRACE
@@ -42,6 +44,7 @@ def _started(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        log.with_name("service.pid").write_text(str(os.getpid()))
 
     with log.open("wb") as file:
         return subprocess.Popen(

@@ -10,6 +10,7 @@ from pathlib import Path
 from support.services.guarded import Guarded, private_directory
 from support.services.ports import free_ports
 from support.services.requirements import end_without
+from support.waiting import patience
 
 _PACKAGES = Path(sys.prefix) / "peer"
 _LAUNCHER = "nvidia_resiliency_ext.fault_tolerance.launcher"
@@ -42,7 +43,9 @@ def run_peer_launcher(folder: Path, service_url: str, script: Path) -> int:
     spelt = [word for pair in arguments.items() for word in pair]
     command = [sys.executable, "-m", _LAUNCHER, "--ft-ignore-missing-cfg", *spelt, str(script)]
     environment = _environment(NVRX_DISABLE_RANK_MONITORS="1", OMP_NUM_THREADS="1")
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=150)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, timeout=patience()
+    )
     return done.returncode
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.services.guarded import Guarded, private_directory
+from support.waiting import patience
 
 _VERSIONS = Path("/usr/lib/postgresql")
 _USER = "postgres"
@@ -35,11 +36,11 @@ def start_postgres() -> Postgres:
         subprocess.run(("chown", f"{_USER}:{_USER}", directory), check=True)
     data = str(directory / "data")
     prepare = (*as_user, program("initdb"), "-D", data, "-A", "trust", "-U", _USER, "--no-sync")
-    subprocess.run(prepare, cwd=directory, check=True, capture_output=True, timeout=120)
+    subprocess.run(prepare, cwd=directory, check=True, capture_output=True, timeout=patience())
     serve = (*as_user, program("postgres"), "-D", data, "-k", str(directory), "-h", "", "-F")
     kept = Guarded(directory, serve)
     kept.wait_until(lambda: "ready to accept connections" in kept.log, "PostgreSQL")
     admin = f"postgresql://{_USER}@/postgres?host={directory}"
     create = (program("psql"), "--quiet", "--command=CREATE DATABASE attribution", admin)
-    subprocess.run(create, check=True, capture_output=True, timeout=120)
+    subprocess.run(create, check=True, capture_output=True, timeout=patience())
     return Postgres(f"postgresql+psycopg://{_USER}@/attribution?host={directory}", admin, kept)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from support.services.guarded import Guarded, private_directory
+from support.waiting import patience
 
 _CONFIGURATION = """\
 version: 0.1
@@ -35,18 +36,23 @@ _LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 class Registry:
     """`address` is HOST:PORT, the first part of an image's reference; engines take the loopback without TLS."""
 
-    address: str
     kept: Guarded
 
+    @property
+    def address(self) -> str:
+        match = _LISTENING.search(self.kept.log)
+        assert match, "it does not listen"
+        return match[1]
+
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(self._request(path), timeout=30) as answer:
+        with urllib.request.urlopen(self._request(path), timeout=patience()) as answer:
             body: bytes = answer.read()
         return body
 
     def digest(self, repository: str, tag: str) -> str:
         """What the registry itself calls the image behind a tag."""
         request = self._request(f"/v2/{repository}/manifests/{tag}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=patience()) as answer:
             return str(answer.headers["Docker-Content-Digest"])
 
     def push(
@@ -96,7 +102,7 @@ class Registry:
     ) -> Mapping[str, str]:
         url = path if path.startswith("http") else f"http://{self.address}{path}"
         request = urllib.request.Request(url, body, dict(headers or {}), method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=patience()) as answer:
             return dict(answer.headers)
 
     def _request(self, path: str) -> urllib.request.Request:
@@ -117,6 +123,4 @@ def start_registry() -> Registry:
     configuration.write_text(_CONFIGURATION.format(directory=directory))
     kept = Guarded(directory, ("docker-registry", "serve", str(configuration)))
     kept.wait_until(lambda: bool(_LISTENING.search(kept.log)), "docker-registry")
-    match = _LISTENING.search(kept.log)
-    assert match
-    return Registry(match[1], kept)
+    return Registry(kept)

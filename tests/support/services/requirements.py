@@ -52,6 +52,7 @@ SLURM_ACCOUNTING = Component(
     needs_root=True,
 )
 CHROMIUM = Component("a browser", ("chromium",), ("chromium",))
+MOUNTS = Component("a file system of its own", ("mount",), ("mount",), needs_root=True)
 PYTHON = Component("Debian's python3", ("/usr/bin/python3",), ("python3",))
 
 

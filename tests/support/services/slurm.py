@@ -19,6 +19,7 @@ from support.services.slurm_accounting import (
     register_cluster,
     start_accounting,
 )
+from support.waiting import patience
 
 NODES = ("n1", "n2", "n3", "n4")
 CPUS = 4
@@ -77,7 +78,7 @@ class SlurmCluster:
     def __call__(self, *argv: str, check: bool = True) -> str:
         environ = {**os.environ, **self.environ}
         done = subprocess.run(
-            argv, env=environ, capture_output=True, text=True, timeout=60, check=check
+            argv, env=environ, capture_output=True, text=True, timeout=patience(), check=check
         )
         return done.stdout
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from aorta.attribution.documents import past_cycle
 from aorta.attribution.jail import PathJail
-from aorta.attribution.nouns import Evidence, LogSource, LogTail, PastCycle, RankFailure
+from aorta.attribution.nouns import Evidence, LogSource, LogTail, PastCycle
+from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.service.models import CycleReport, FailureReport
 from aorta.attribution.sources import find_logs
 from aorta.core.errors import UsageError
@@ -34,7 +35,7 @@ def gather(told: Told, jail: PathJail) -> Evidence:
     )
 
 
-def _failure(report: FailureReport, jail: PathJail) -> RankFailure:
+def _failure(report: FailureReport, jail: PathJail) -> RankEnd:
     failure, error_file = report.as_failure(), report.error_file
     if error_file and jail.allows(error_file):
         return replace(failure, error_file=jail.admit(error_file))

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from aorta.attribution.nouns import RankFailure
+from aorta.attribution.rank_end import RankEnd
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
 
@@ -33,10 +33,10 @@ class FailureReport(_Body):
     device: Annotated[str, Field(max_length=200)] | None = None
     hung: bool = False
 
-    def as_failure(self) -> RankFailure:
+    def as_failure(self) -> RankEnd:
         """Without its error file: whether that may be read is for the path jail to say."""
         values = self.model_dump(exclude={"error_file"})
-        return RankFailure(**values)
+        return RankEnd(**values)
 
 
 class TailReport(_Body):

@@ -20,7 +20,7 @@ from aorta.attribution import (
     LogSource,
     LogTail,
     PastCycle,
-    RankFailure,
+    RankEnd,
     attribute,
 )
 from aorta.attribution import Evidence as Everything
@@ -137,9 +137,9 @@ def _is_here(piece: Evidence, rank: int) -> bool:
     return any(Path(path).name in names and Path(path).exists() for path in piece.log_paths)
 
 
-def _failure(row: Mapping[str, Any]) -> RankFailure:
+def _failure(row: Mapping[str, Any]) -> RankEnd:
     error_file = row.get("error_file")
-    return RankFailure(**{**row, "error_file": Path(error_file) if error_file else None})
+    return RankEnd(**{**row, "error_file": Path(error_file) if error_file else None})
 
 
 def _history(failed: FailedCycle) -> Iterator[PastCycle]:

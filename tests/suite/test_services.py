@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from support.aorta_cli import ROOT
-from support.launched import eventually
 from support.services import requirements
 from support.services.engines import DockerEngine
 from support.services.guarded import Guarded, private_directory
 from support.services.images import Rootfs
 from support.services.registry import Registry
+from support.waiting import eventually
 
 ABSENT = requirements.Component("a unicorn", ("no-such-command",), ("unicorn",))
 

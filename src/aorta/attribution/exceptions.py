@@ -1,0 +1,265 @@
+"""Exceptions in a log as events: with their traceback, cut off from it, quoted by others, or printed by the C++ runtime."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from aorta.attribution.events import BLOCK, RANDOM, Event, event_of, occurrences, stable
+from aorta.attribution.reading import (
+    MARGIN,
+    Line,
+    Piece,
+    Source,
+    line_at,
+    line_start,
+    lines_after,
+)
+from aorta.attribution.registry import Raised, Registry
+from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.tracebacks import HEADER, Traceback, frames_above, read_traceback, unfolded
+
+_WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
+_NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
+_QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ")
+LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
+LOADER_WORKER = "data.loader_worker"
+_FRAMES_IN_SIGNATURE = 3
+_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
+_QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
+_SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
+_ALONE = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)\w{0,3}|RayTaskError\([\w.]+\))(?::\s|:?$)"
+)
+_INSIDE = re.compile(
+    r"(?:(?:with|[Cc]aught|[Uu]nhandled|raised|[Oo]riginal|following) (?:an )?(?:exception|error)[^:]{0,40}|[Ee]xception|[Cc]aused by|[Rr]eason)"
+    r":? +(?P<message>(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .+|$))|(?:CUDA|HIP|NCCL) (?:error|Error): .+)"
+    r"|(?P<device>(?:CUDA|HIP) error(?: \d+)?: .+)"
+)
+_HARMLESS = re.compile(
+    r"retry|ignor|skip|fall(?:ing)? ?back|attempt|will be|may |might |for debugging", re.IGNORECASE
+)
+_QUIET = {"DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "TRACE"}
+_OF_THE_RECORD = {
+    FailureClass.SHAPE_MISMATCH,
+    FailureClass.ASSERTION,
+    FailureClass.USER_EXCEPTION,
+    FailureClass.NAN,
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """The exceptions of a piece, and where their text stands: what is inside it is no line of its own."""
+
+    events: tuple[Event, ...]
+    extents: tuple[tuple[int, int], ...]
+
+    def covers(self, offset: int) -> bool:
+        return any(begin <= offset <= end for begin, end in self.extents)
+
+
+def exceptions(piece: Piece, literals: list[bytes], source: Source, registry: Registry) -> Told:
+    told = Told((), ())
+    if HEADER in literals:
+        told = _with_tracebacks(piece, source, registry)
+    found = list(told.events)
+    seen = {event.offset for event in found}
+    for events in (
+        _headless(piece, literals, source, registry, told),
+        _uncaught(piece, literals, source, registry),
+        _quoted(piece, literals, source, registry, told),
+    ):
+        for event in events:
+            if event.offset not in seen:
+                seen.add(event.offset)
+                found.append(event)
+    return replace(told, events=tuple(found))
+
+
+def _with_tracebacks(piece: Piece, source: Source, registry: Registry) -> Told:
+    events: list[Event] = []
+    extents: list[tuple[int, int]] = []
+    for position in occurrences(piece, HEADER):
+        traceback = _traceback_at(piece, position, source)
+        if traceback is None:
+            continue
+        extents.append((traceback.begins, traceback.until))
+        event = None if traceback.ignored else _exception_event(traceback, source, registry)
+        if event is not None:
+            events.append(event)
+    return Told(tuple(events), tuple(extents))
+
+
+def _headless(
+    piece: Piece, literals: list[bytes], source: Source, registry: Registry, told: Told
+) -> Iterator[Event]:
+    """Exception lines whose traceback was cut off: with the frames that are left above them."""
+    for literal in _NAMES:
+        for position in occurrences(piece, literal) if literal in literals else ():
+            line = line_at(piece.data, position, source, piece.offset, literal.decode())
+            if told.covers(line.offset) or not _ALONE.match(line.text):
+                continue
+            begin = line_start(piece.data, position)
+            above = line_start(piece.data, max(0, begin - BLOCK))
+            lines = list(lines_after(piece.data[:begin], above, source, piece.offset))
+            message = _message(piece, line, source)
+            traceback = Traceback(
+                exception=message,
+                frames=frames_above(lines, line.who),
+                rank=line.rank,
+                offset=line.offset,
+                begins=line.offset,
+                until=line.offset,
+                survived=bool(line.level),
+                node=line.node,
+                stream=line.stream,
+                time=line.time,
+            )
+            event = _exception_event(traceback, source, registry)
+            if event is not None:
+                yield replace(event, headless=True)
+
+
+def _message(piece: Piece, line: Line, source: Source) -> str:
+    """The line and a few that follow it, which may belong to its message."""
+    under = lines_after(piece.data, line.offset - piece.offset, source, piece.offset)
+    own = [other.text for other, _ in zip(under, range(12), strict=False) if other.who == line.who]
+    rest = own[own.index(line.text) + 1 :] if line.text in own else []
+    return "\n".join([line.text, *rest[:6]])
+
+
+def _uncaught(
+    piece: Piece, literals: list[bytes], source: Source, registry: Registry
+) -> Iterator[Event]:
+    """C++ exceptions that ended a process: their message is as good as any other's."""
+    for position in occurrences(piece, _WHAT) if _WHAT in literals else ():
+        line = line_at(piece.data, position, source, piece.offset, _WHAT.decode())
+        message = line.text.partition(_WHAT.decode())[2]
+        event = _of_message(message, line, source, registry)
+        if event is not None:
+            yield event
+
+
+def _quoted(
+    piece: Piece, literals: list[bytes], source: Source, registry: Registry, told: Told
+) -> Iterator[Event]:
+    """What a wrapper or a watchdog says that something ended with."""
+    for literal in _QUOTES:
+        for position in occurrences(piece, literal) if literal in literals else ():
+            line = line_at(piece.data, position, source, piece.offset, literal.decode())
+            found = _INSIDE.search(line.text)
+            if found is None or told.covers(line.offset) or line.level in _QUIET:
+                continue
+            if _HARMLESS.search(line.text) or _ALONE.match(line.text):
+                continue
+            event = _of_message(found["message"] or found["device"], line, source, registry)
+            if event is not None:
+                certainty = min(event.certainty, Certainty.LIKELY, key=lambda each: each.weight)
+                yield replace(event, certainty=certainty)
+
+
+def _of_message(message: str, line: Line, source: Source, registry: Registry) -> Event | None:
+    text = message if _ALONE.match(message) else f"RuntimeError: {message}"
+    known = registry.exception(text)
+    if known is None or known[0].failure_class is FailureClass.USER_EXCEPTION:
+        return None
+    return event_of(known[0], known[1], line, source)
+
+
+def _traceback_at(piece: Piece, position: int, source: Source) -> Traceback | None:
+    begin = line_start(piece.data, position)
+    header = line_at(piece.data, position, source, piece.offset)
+    folded = unfolded(_whole_line(piece, begin), header.rank, header.offset)
+    if folded and not header.text.startswith("{"):
+        told = read_traceback(folded, None)
+        if told is not None:
+            return replace(told, survived=True)
+    before = None
+    if begin > 1:
+        before = line_at(piece.data, begin - 2, source, piece.offset)
+    told = read_traceback(lines_after(piece.data, begin, source, piece.offset), before)
+    if told is None:
+        return None
+    if _QUOTED.match(header.text):
+        return replace(told, rank=_rank_of_block(piece, begin, told.rank))
+    spawned = None if before is None else _SPAWNED.match(before.text)
+    return told if spawned is None else replace(told, rank=int(spawned[1]))
+
+
+def _whole_line(piece: Piece, begin: int) -> str:
+    """A line that holds a whole traceback is longer than other lines are ever read."""
+    end = piece.data.find(b"\n", begin, begin + MARGIN)
+    return piece.data[begin : end if end >= 0 else begin + MARGIN].decode("utf-8", "replace")
+
+
+def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | None:
+    """Whose traceback torchrun quotes: it says so a few lines above."""
+    above = piece.data[max(0, begin - BLOCK) : begin].decode("utf-8", "replace")
+    told = _TORCHRUN_RANK.findall(above)
+    return int(told[-1]) if told else otherwise
+
+
+def _exception_event(traceback: Traceback, source: Source, registry: Registry) -> Event | None:
+    stack = " > ".join(frame.name for frame in traceback.frames)
+    raised = Raised(traceback.innermost, traceback.own_line, stack)
+    known = registry.exception(traceback.exception, raised)
+    if known is None:
+        return None
+    event = event_of(*known, _line_of(traceback), source)
+    if event is None:
+        return None
+    innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
+    frames = RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
+    kind, _, message = traceback.headline.partition(":")
+    words = f"{kind}: {stable(message)}"
+    return replace(
+        event,
+        signature=f"{frames} > {words}" if frames else words,
+        is_exception=True,
+        place=traceback.place,
+        stack=stack,
+        survived=traceback.survived,
+        leads_on=traceback.link is not None,
+    )
+
+
+def _line_of(traceback: Traceback) -> Line:
+    return Line(
+        traceback.headline,
+        traceback.rank,
+        traceback.offset,
+        traceback.node,
+        traceback.time,
+        stream=traceback.stream,
+    )
+
+
+def chained(events: Iterable[Event]) -> tuple[Event, ...]:
+    """One event for each chain of exceptions: the one that says most, the first of them where several do."""
+    settled: list[Event] = []
+    open_chains: dict[tuple[int | None, str], list[Event]] = {}
+    for event in events:
+        if not event.is_exception:
+            settled.append(event)
+            continue
+        chain = open_chains.setdefault(event.who, [])
+        chain.append(event)
+        if not event.leads_on:
+            settled.append(_told_by(open_chains.pop(event.who)))
+    settled += [_told_by(chain) for chain in open_chains.values()]
+    return tuple(sorted(settled, key=lambda event: event.offset))
+
+
+def _told_by(chain: list[Event]) -> Event:
+    """The event that says most. What is raised while a record is read is the record's fault, whatever its words."""
+    best = max(chain, key=lambda event: (event.role is not Role.CASCADE, event.certainty.weight))
+    reader = next((event for event in chain if event.pattern == LOADER_WORKER), None)
+    if reader is not None and best.failure_class in {*_OF_THE_RECORD, reader.failure_class}:
+        best = replace(reader, signature=chain[-1].signature)
+    place = best.place or next((event.place for event in chain if event.place), "")
+    return replace(
+        best,
+        signature=f"{place} > {best.signature}" if place else best.signature,
+        survived=chain[0].survived,
+        ends=chain[-1].offset,
+    )

@@ -1,0 +1,474 @@
+"""What stands before a line's own text: told apart by its fields, learned from the log where no field is typed, and taken off.
+
+Launchers, container engines, schedulers and loggers all write something before what a program says: a time, a host, a pod, a
+pid, a rank, a level, a place in the source. Most of it has a form of its own (`_FIELDS`). What has none (`node7: `, `worker-0 trainer `)
+is learned: it is what nearly all lines of this log begin with, or what stands before the frames of its tracebacks.
+This module knows text; it knows neither files nor failures.
+"""
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+_MONTHS = {name: number for number, name in enumerate(
+    ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}  # fmt: skip
+_MONTH = "|".join(_MONTHS)
+_CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
+_TIME = (
+    r"(?:(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]|(?P<us>\d\d/\d\d)/\d{2,4}[ ,]+|(?P<short>\d\d-\d\d) "
+    rf"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?P<named>(?:{_MONTH}) {{1,2}}\d{{1,2}}),? (?:\d{{4}} )?"
+    rf"|(?P<dmy>\d\d-(?:{_MONTH})-\d{{2,4}}) |(?=\d\d:\d\d:\d\d[.,\]\s])){_CLOCK}(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?(?: \d{{4}}(?=\]))?"
+    r"|(?P<epoch>1[5-9]\d{8}\.\d{1,9})|(?P<uptime>\[ *\d+\.\d{3,6}\]))"
+)
+_LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|TRACE|EXCEPTION"
+_LEVEL = rf"(?P<level>{_LEVELS})"
+_ANY_LEVEL = rf"(?P<level>{_LEVELS}|{_LEVELS.lower()})"
+_PLACE = r"[\w./<>-]+:\d+(?::[\w<>.]+)?"
+_RANK_WORDS = (
+    r"(?:(?:global[ _]?|world[ _]?)?rank|default|trainer|worker|process|proc|task|replica|PE)"
+)
+_AFTER_TIME = r"(?:\s*[,|:>-]{1,2}(?=\s)|(?=\s)|(?=\[))"
+
+
+def _compiled(*parts: str) -> re.Pattern[str]:
+    return re.compile("".join(parts))
+
+
+# Each may stand at the beginning of what is left of a line. `head`: always; `logged`: only behind a time or another logger's field.
+_HEAD_FIELDS = (
+    re.compile(rf"\s*\[{_RANK_WORDS}[ _:=]{{0,2}}(?P<rank>\d{{1,6}})\]:?", re.IGNORECASE),
+    _compiled(r"\[(?:host|node)[ _:=]?(?P<node>[\w.-]*\d)\]:?"),
+    _compiled(r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr|stddiag)>:"),
+    _compiled(r"\((?=[^()]{0,160}\bpid=\d)(?P<fields>(?:[^()]|\([^()]*\)){1,200})\)(?=\s|$)"),
+    _compiled(r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]"),
+    _compiled(r"(?P<node>[a-zA-Z][\w.-]*[-_]\d+)\s+\|"),
+    _compiled(rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{4}}) {_CLOCK}\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"),
+    _compiled(r"\[(?P<letter>[IWEF]) [\w./-]+:\d+\]"),
+    _compiled(rf"\[NeMo (?P<letter>[IWEF]) {_TIME} [\w.<>-]+:\d+\]"),
+    _compiled(rf"{_TIME}: (?P<letter>[IWEF]) [\w./-]+:\d+\]"),
+    _compiled(rf"\[{_TIME} (?P<letter>[IWEFCD]) \d+ \d+\](?: \(\w+\))?(?: [\w./-]+:\d+:)?"),
+    _compiled(rf"<\d+>\d? ?{_TIME} (?P<node>\S+) [\w./-]+ \S+ \S+ (?:-|\[[^\]]*\])"),
+    _compiled(
+        rf"{_TIME} (?P<node>[\w.-]+) (?P<who>[\w./@:-]+(?:\([^)]*\))?(?:\[\d+\])|kernel|systemd|dockerd|containerd|kubelet):"
+    ),
+    _compiled(rf"{_LEVEL}:(?!\s)[\w.]*\w:(?!/)"),
+    _compiled(rf"\[{_LEVEL}\s*\|[^\]]{{1,80}}\] {_TIME} >>"),
+    _compiled(rf"\(?{_LEVEL}\)?:?(?= [\[(]?{_TIME}[ \])])"),
+    _compiled(rf"\[{_LEVEL}\](?=\s*[\[(]?{_TIME})"),
+    _compiled(rf"[\[(<]{_TIME}[\])>](?:\s*[,|:>-]{{1,2}}(?=\s))?"),
+    _compiled(rf"{_TIME}{_AFTER_TIME}"),
+    _compiled(r"(?P<host>[a-zA-Z][\w.-]*):\d+:\d+ \[\d+\] (?=NCCL |RCCL |misc/|transport/|init)"),
+    _compiled(
+        r"\[(?P<host>(?!\w+\.(?:py|cc|cpp|cu|c|h|hpp|rs|go):)[a-zA-Z][\w.-]*):\d+(?::\d+:\d+)?\]"
+    ),
+)
+_LOGGED_FIELDS = (
+    _compiled(r"(?:stdout|stderr) [FP](?=\s|$)"),
+    _compiled(rf"[\[(]{_ANY_LEVEL}\s*[\])](?:\s*[:-](?=\s))?"),
+    _compiled(rf"{_LEVEL}\s*(?:\||:|-)(?=\s)"),
+    _compiled(rf"{_LEVEL}(?=\s)"),
+    _compiled(rf"[\[(]{_PLACE}[\])]:?"),
+    _compiled(rf"{_PLACE}\s*(?:\]|-|:|\||>>)(?=\s)"),
+    _compiled(r"[\w.]+:[\w<>.]+:\d+ -(?=\s|$)"),
+    _compiled(r"\[(?:__main__|__mp_main__|MainThread|MainProcess|[a-z_]\w*(?:\.\w+)+)\](?:\s*[:-](?=\s))?"),
+    _compiled(r"(?:__main__|__mp_main__|root|[a-z_]\w*(?:\.\w+)+)\s+(?:-|:|\||>>)(?=\s)"),
+    _compiled(r"\[(?:pid[ :=]*)?\d{1,7}\]:?"),
+    _compiled(r"(?:pid[ :=]*)?\d{2,7} (?=[\w./-]+:\d+\]|-|\[)"),
+    _compiled(r"(?P<node>[a-zA-Z][\w.-]*) [\w./-]+\[\d+\]:"),
+    _compiled(r"(?:-|\||>>)(?= )"),
+)  # fmt: skip
+_MAY_BEGIN = re.compile(  # most lines have no prefix, and that is told soonest by how they begin
+    rf"\s*[\[(<\d]|[IWEF]\d{{4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{_MONTH})[ ,]"
+    r"|[a-zA-Z][\w.-]*(?:[-_]\d+\s+\||:\d+:\d+ \[)"
+)
+_IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")
+_BAR = re.compile(
+    r"^[^\n]{0,120}?\d{1,3}%\|[^|]{0,300}\|\s*\d[\d.]*[kMG]?/\d[\d.]*[kMG]?\w? ?\[[^\]]{0,200}\](?=\S)"
+)
+_BARE_BAR = re.compile(r"^[^|]{0,80}\|[^|]{0,200}\|\s*\d+/\d+ \[[^\]]{0,200}\](?=\S)")
+_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_ANCHOR = re.compile(r'\s*(?:File "[^"]+", line \d+|Traceback \(most recent)')
+_FRAME = re.compile(r'^(?P<before>\S.{0,200}?\S?)\s+File "[^"]+", line \d+')
+_MOST_FIELDS = 10
+_LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL", "D": "DEBUG"}
+_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A line's own text, and what its prefix told: who wrote it, where and when, and how loudly."""
+
+    text: str
+    rank: int | None = None
+    node: str | None = None
+    who: str = ""  # whatever else tells the lines of one process from another's
+    time: float | None = None  # seconds since the year began, as loggers leave the year out
+    level: str = ""
+
+
+class LineFormat:
+    """The prefixes of one log. Without anything learned it takes off what has a form of its own."""
+
+    def __init__(
+        self,
+        learned: tuple[re.Pattern[str], ...] = (),
+        bare_ranks: bool = False,
+        ranks_of: dict[str, int] | None = None,
+        margins: dict[tuple[int, ...], int] | None = None,
+        loud_throughout: bool = False,
+    ) -> None:
+        self.loud_throughout = (
+            loud_throughout  # every line has a level: it is not the program that gave it
+        )
+        self._learned = learned
+        self._margins = margins or {}
+        self._bare_ranks = bare_ranks
+        self._ranks_of = ranks_of or {}
+
+    def read(self, raw: str) -> Spoken:
+        """The line without its prefix. Several lines, where a logger folded them into one."""
+        text = _without_bar(_COLOUR.sub("", raw) if "\x1b" in raw else raw)
+        spoken = self._without_prefix(Spoken(text))
+        document = _document(spoken.text)
+        if document is None:
+            return self._placed(spoken)
+        inner = self._without_prefix(replace(_of_document(document), who=spoken.who))
+        return self._placed(
+            Spoken(
+                inner.text,
+                inner.rank if inner.rank is not None else spoken.rank,
+                inner.node or spoken.node,
+                inner.who,
+                inner.time if inner.time is not None else spoken.time,
+                inner.level or spoken.level,
+            )
+        )
+
+    def _without_prefix(self, spoken: Spoken) -> Spoken:
+        """The fields taken off one by one; then the gap behind them, but not what indents the text itself."""
+        spoken, fields = self._fields(spoken)
+        if not fields:
+            return spoken
+        margin = self._margins.get(fields, 1)
+        indent = len(spoken.text) - len(spoken.text.lstrip(" "))
+        return replace(spoken, text=spoken.text[min(margin, indent) :])
+
+    def _fields(self, spoken: Spoken) -> tuple[Spoken, tuple[int, ...]]:
+        logged = False
+        taken: list[int] = []
+        for _ in range(_MOST_FIELDS):
+            gap = len(spoken.text) - len(spoken.text.lstrip()) if taken else 0
+            found, number = self._next_field(spoken.text, gap, logged)
+            if found is None or found.end() == gap:
+                break
+            logged |= bool(found.groupdict().keys() & {"clock", "letter", "level"})
+            taken.append(number)
+            spoken = _with_fields(spoken, found)
+        return spoken, tuple(taken)
+
+    def _next_field(self, text: str, at: int, logged: bool) -> tuple[re.Match[str] | None, int]:
+        if (found := self._learned_match(text, at)) is not None:
+            return found, -1
+        if not logged and _MAY_BEGIN.match(text, at) is None:
+            return None, 0
+        fields = (*_HEAD_FIELDS, *_LOGGED_FIELDS) if logged else _HEAD_FIELDS
+        for number, field in enumerate(fields):
+            if (found := field.match(text, at)) is not None:
+                return found, number
+        return None, 0
+
+    def _learned_match(self, text: str, at: int) -> re.Match[str] | None:
+        if self._bare_ranks and (found := _BARE_RANK.match(text, at)):
+            return found
+        return next((match for field in self._learned if (match := field.match(text, at))), None)
+
+    def with_margins(self, sample: list[str]) -> "LineFormat":
+        """The same with the gap that each sequence of fields leaves before the least indented line."""
+        margins: dict[tuple[int, ...], int] = {}
+        loud = sum(bool(self.read(line).level) for line in sample)
+        for line in sample:
+            spoken, fields = self._fields(Spoken(line))
+            if fields and spoken.text.strip():
+                indent = len(spoken.text) - len(spoken.text.lstrip(" "))
+                margins[fields] = min(indent, margins.get(fields, indent))
+        throughout = bool(sample) and loud >= _NEARLY_ALL * len(sample)
+        return LineFormat(self._learned, self._bare_ranks, self._ranks_of, margins, throughout)
+
+    def _placed(self, spoken: Spoken) -> Spoken:
+        if spoken.rank is None and spoken.who in self._ranks_of:
+            return replace(spoken, rank=self._ranks_of[spoken.who])
+        return spoken
+
+
+_BARE_RANK = re.compile(r"\s*(?P<rank>\d{1,6}):(?= |$)")
+_LEADING = re.compile(r"(?P<token>[\[(<]?[A-Za-z0-9][\w./@-]*[\])>]?)(?P<sep>: ?|\s*\|\s?|> | +)")
+_MASK = re.compile(r"\d+")
+_WORDS_OF_FAILURE = re.compile(
+    r"error|exception|traceback|warning|fatal|info\b|debug", re.IGNORECASE
+)
+_ENOUGH = 3
+_NEARLY_ALL = 0.8
+_HALF = 0.5
+_RAY_RANK = re.compile(r"pid=(\d+)\)(?:[^\n(]{0,60}\[| )(?:world_)?rank[=: ]+(\d+)")
+
+
+def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
+    """The format of a log, from as many of its lines as are worth looking at."""
+    sample = [_COLOUR.sub("", line) if "\x1b" in line else line for line in lines if line.strip()]
+    ranks_of = {f"pid={pid}": int(rank) for line in sample for pid, rank in _RAY_RANK.findall(line)}
+    bare = sum(_BARE_RANK.match(line) is not None for line in sample)
+    bare_ranks = not of_one_rank and bare >= _HALF * len(sample)
+    learned: tuple[re.Pattern[str], ...] = ()
+    for _ in range(3):
+        known = LineFormat(learned, bare_ranks, ranks_of)
+        more = _shared(known, sample) or _before_frames(known, sample)
+        if more is None:
+            break
+        learned = (*learned, more)
+    return LineFormat(learned, bare_ranks, ranks_of).with_margins(sample)
+
+
+def _shared(known: LineFormat, sample: list[str]) -> re.Pattern[str] | None:
+    """What nearly all lines still begin with: a token that names a place, such as a host or a pod."""
+    rest = [text for line in sample if (text := known.read(line).text).strip()]
+    found = [match for text in rest if (match := _LEADING.match(text))]
+    shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
+    for (token, separator), count in shapes.most_common(2):
+        openings = set(_openings(token, separator, found))
+        anchored = any(
+            text.startswith(opening) and _ANCHOR.match(text[len(opening) :])
+            for text in rest
+            for opening in openings
+        )
+        share = count / max(1, len(rest))
+        if _WORDS_OF_FAILURE.search(token) or count < _ENOUGH:
+            continue
+        if (_names_a_place(token, separator) and share >= _NEARLY_ALL) or (
+            anchored and share >= _HALF
+        ):
+            return _pattern_of(token, separator)
+    return None
+
+
+def _openings(token: str, separator: str, found: list[re.Match[str]]) -> Iterator[str]:
+    for match in found:
+        if _MASK.sub("#", match["token"]) == token and _kind(match["sep"]) == separator:
+            yield match[0]
+
+
+def _kind(separator: str) -> str:
+    return separator.strip() or " "
+
+
+def _names_a_place(token: str, separator: str) -> bool:
+    """Whether it may stand for a host, a pod or a process, and not for the first word of what is said."""
+    if separator == "|" or token[0] in "[(<":
+        return True
+    numbered = "#" in token and token.strip("#") != ""
+    return numbered and (separator == ":" or "-" in token or "." in token or "/" in token)
+
+
+def _pattern_of(token: str, separator: str) -> re.Pattern[str]:
+    masked = r"\d+".join(re.escape(part) for part in token.split("#"))
+    gap = r"(?=\s|$)" if separator == " " else rf"\s*{re.escape(separator)}"
+    if re.match(rf"[\[(<]?{_RANK_WORDS}[-_/]?#[\])>]?$", token, re.IGNORECASE):
+        at = masked.rindex(r"\d+")
+        masked = masked[:at] + r"(?P<rank>\d+)" + masked[at + 3 :]
+        return re.compile(masked + gap)
+    if re.fullmatch(r"[\[(<]?#[\])>]?", token):
+        return re.compile(masked.replace(r"\d+", r"(?P<rank>\d{1,6})") + gap)
+    return re.compile(rf"(?P<node>{masked}){gap}")
+
+
+def _before_frames(known: LineFormat, sample: list[str]) -> re.Pattern[str] | None:
+    """Whatever stands before the frames of tracebacks is no part of them."""
+    shapes = Counter(
+        _MASK.sub("#", found["before"])
+        for line in sample
+        if (found := _FRAME.match(known.read(line).text)) is not None
+    )
+    if not shapes:
+        return None
+    shape, count = shapes.most_common(1)[0]
+    pattern = re.compile(r"\d+".join(re.escape(part) for part in shape.split("#")))
+    begun = sum(pattern.match(known.read(line).text) is not None for line in sample)
+    return pattern if count > 1 or begun >= _NEARLY_ALL * len(sample) else None
+
+
+def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
+    told = {name: value for name, value in found.groupdict().items() if value}
+    fields = dict(_IN_PARENTHESES.findall(told.get("fields", "")))
+    rank = told.get("rank") or fields.get("rank")
+    stream = told.get("node") or fields.get("ip") or fields.get("host") or fields.get("node") or ""
+    node = stream or told.get("host")
+    who = f"pid={fields['pid']}" if "pid" in fields else f"{stream} {told.get('who', '')}".strip()
+    level = told.get("level", "").upper() or _LETTERS.get(told.get("letter", ""), "")
+    return Spoken(
+        spoken.text[found.end() :],
+        spoken.rank if spoken.rank is not None or rank is None else int(rank),
+        spoken.node or (node.strip("[]()<>") if node else None),
+        spoken.who or who,
+        _moment(told) if spoken.time is None else spoken.time,
+        spoken.level or level,
+    )
+
+
+def _moment(told: dict[str, str]) -> float | None:
+    """Seconds since the year began; None where the day is not told."""
+    if "epoch" in told:
+        at = time.gmtime(float(told["epoch"]))
+        return (at.tm_yday - 1) * _DAY + at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec
+    clock = told.get("clock")
+    if clock is None:
+        return None
+    try:
+        month, day = _month_and_day(told)
+        hour, minute, second = (int(part) for part in clock.split(":"))
+        days = time.strptime(f"2024-{month:02d}-{day:02d}", "%Y-%m-%d").tm_yday - 1
+    except ValueError:
+        return None
+    return days * _DAY + hour * 3600 + minute * 60 + second
+
+
+def _month_and_day(told: dict[str, str]) -> tuple[int, int]:
+    if "month" in told:
+        return int(told["month"]), int(told["day"])
+    if "mmdd" in told:
+        return int(told["mmdd"][:2]), int(told["mmdd"][2:])
+    for key in ("us", "short"):
+        if key in told:
+            month, day = re.split(r"[/-]", told[key])
+            return int(month), int(day)
+    if "named" in told:
+        name, day = told["named"].split()
+        return _MONTHS[name], int(day)
+    if "dmy" in told:
+        day, name, _ = told["dmy"].split("-")
+        return _MONTHS[name], int(day)
+    raise ValueError("no day")
+
+
+def _without_bar(text: str) -> str:
+    """What is glued behind a progress bar, which leaves its line open, is a line of its own."""
+    if "|" in text and "[" in text and "/" in text:
+        return _BARE_BAR.sub("", _BAR.sub("", text))
+    return text
+
+
+# ---- lines that are documents: JSON and logfmt ---------------------------------------------------------------------
+
+_TEXT_KEYS = ("message", "msg", "log", "textPayload", "event", "text", "body", "short_message", "MESSAGE", "@message", "line")  # fmt: skip
+_STACK_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack", "exc", "error", "err")  # fmt: skip
+_LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level", "level_name", "@l")
+_TIME_KEYS = (
+    "time",
+    "timestamp",
+    "ts",
+    "asctime",
+    "@timestamp",
+    "t",
+    "datetime",
+    "date",
+    "eventTime",
+)
+_RANK_KEYS = ("rank", "global_rank", "world_rank", "RANK", "process_index")
+_NODE_KEYS = ("host", "hostname", "node", "pod", "pod_name", "nodename", "_HOSTNAME", "instance")
+_PID_KEYS = ("pid", "process", "process_id", "_PID")
+_LOGFMT = re.compile(r'(?P<key>[\w.@]+)=(?P<value>"(?:[^"\\]|\\.)*"|\S*)')
+
+
+def _document(text: str) -> dict[str, object] | None:
+    """The fields of a line that is a JSON object or logfmt, if it holds a message."""
+    if text.startswith("{") and text.rstrip().endswith("}"):
+        try:
+            found = json.loads(text, strict=False)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict):
+            return None
+        held = {str(key): value for key, value in found.items()}
+        for nested in ("jsonPayload", "record", "fields", "extra", "kubernetes"):
+            inner = held.get(nested)
+            if isinstance(inner, dict):
+                held = {**{str(k): v for k, v in inner.items() if not isinstance(v, dict)}, **held}
+        return held if _first(held, _TEXT_KEYS, str) is not None else None
+    if " msg=" in text and text.startswith(("time=", "ts=", "level=", "t=", "lvl=")):
+        return {found["key"]: _unquoted(found["value"]) for found in _LOGFMT.finditer(text)}
+    return None
+
+
+def _unquoted(value: str) -> str:
+    if not value.startswith('"'):
+        return value
+    try:
+        told = json.loads(value, strict=False)
+    except ValueError:
+        return value.strip('"')
+    return told if isinstance(told, str) else value
+
+
+def _first(held: dict[str, object], keys: Iterable[str], kind: type | tuple[type, ...]) -> object:
+    return next(
+        (held[key] for key in keys if isinstance(held.get(key), kind) and held[key] != ""), None
+    )
+
+
+def _of_document(held: dict[str, object]) -> Spoken:
+    message = str(_first(held, _TEXT_KEYS, str))
+    text = message.rstrip("\n")
+    nested = _document(text)
+    inner = _of_document(nested) if nested is not None else Spoken(text)
+    stack = "\n".join(_stack_lines(held, message))
+    level = _first(held, _LEVEL_KEYS, str)
+    rank, node, pid = (_first(held, keys, kind) for keys, kind in (
+        (_RANK_KEYS, (int, str)), (_NODE_KEYS, str), (_PID_KEYS, (int, str))))  # fmt: skip
+    return Spoken(
+        f"{inner.text}\n{stack}" if stack else inner.text,
+        int(str(rank)) if inner.rank is None and str(rank).isdigit() else inner.rank,
+        inner.node or (str(node) if node else None),
+        inner.who or (f"pid={pid}" if pid else ""),
+        inner.time
+        if inner.time is not None
+        else _time_of(_first(held, _TIME_KEYS, (str, int, float))),
+        inner.level or (str(level).upper() if level else ""),
+    )
+
+
+def _stack_lines(held: dict[str, object], message: str) -> Iterator[str]:
+    for key in _STACK_KEYS:
+        value = held.get(key)
+        if isinstance(value, dict):
+            value = next(
+                (
+                    value[k]
+                    for k in ("stack", "stack_trace", "stacktrace", "traceback")
+                    if k in value
+                ),
+                None,
+            )
+        if isinstance(value, str) and "\n" in value and value.strip() != message.strip():
+            yield from value.rstrip("\n").split("\n")
+            return
+        if isinstance(value, list) and value and isinstance(value[0], str):
+            yield from (
+                "".join(str(part) if str(part).endswith("\n") else f"{part}\n" for part in value)
+                .rstrip("\n")
+                .split("\n")
+            )
+            return
+        if isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*(?:Error|Exception)\b", value):
+            yield value
+            return
+
+
+_WHOLE_TIME: Callable[[str], re.Match[str] | None] = re.compile(_TIME).match
+
+
+def _time_of(told: object) -> float | None:
+    if isinstance(told, (int, float)):
+        told = f"{told / 1000 if told > 1e11 else told:.3f}"
+    found = _WHOLE_TIME(told) if isinstance(told, str) else None
+    return _moment({k: v for k, v in found.groupdict().items() if v}) if found else None

@@ -1,0 +1,126 @@
+"""How one rank ended, with its time: the one record that launchers, schedulers' sentences and error files are turned into."""
+
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aorta.attribution.taxonomy import Certainty, FailureClass
+
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
+_POLITE = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+_SHELL = 128
+_WAYS_TO_EXIT = {
+    FailureClass.BAD_ARGUMENTS, FailureClass.BAD_CONFIG, FailureClass.IMPORT_ERROR, FailureClass.SYNTAX_ERROR,
+    FailureClass.MISSING_FILE, FailureClass.PERMISSION_DENIED, FailureClass.USER_EXCEPTION, FailureClass.ASSERTION,
+    FailureClass.DATA_ERROR, FailureClass.NAN, FailureClass.CHECKPOINT_MISMATCH, FailureClass.CHECKPOINT_CORRUPT,
+}  # fmt: skip
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # what shells, env and container engines exit with
+_SPOKEN = {  # what shells and schedulers call a signal
+    "killed": signal.SIGKILL, "terminated": signal.SIGTERM, "segmentation fault": signal.SIGSEGV, "aborted": signal.SIGABRT,
+    "bus error": signal.SIGBUS, "illegal instruction": signal.SIGILL, "floating point exception": signal.SIGFPE,
+    "interrupt": signal.SIGINT, "hangup": signal.SIGHUP, "out of memory": signal.SIGKILL, "quit": signal.SIGQUIT,
+}  # fmt: skip
+
+
+def signal_number(told: int | str) -> int | None:
+    """A signal given as a number or by a name: 9, "9", "SIGKILL", "KILL", "Segmentation fault". None: no such signal."""
+    if isinstance(told, int):
+        return told if 1 <= told <= signal.NSIG else None
+    text = told.strip()
+    if text.isdigit():
+        return signal_number(int(text))
+    if text.lower() in _SPOKEN:
+        return int(_SPOKEN[text.lower()])
+    name = text.upper().removeprefix("SIG")
+    found = signal.Signals.__members__.get(f"SIG{name}")
+    return None if found is None else int(found)
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How one rank ended, as whoever watched it saw it."""
+
+    rank: int
+    exit_code: int | None = None
+    signal: int | None = None
+    error_file: Path | None = None  # what torch's `record` wrote
+    time: float | None = None  # seconds on any clock shared by the ranks of this cycle
+    node: str | None = None
+    device: str | None = None
+    hung: bool = False  # the launcher stopped it because it was silent too long
+
+    @property
+    def died_of(self) -> int | None:
+        """The signal it died of, also where a shell reported it as 128 + n."""
+        if self.signal is not None:
+            return self.signal
+        code = self.exit_code
+        if code is not None and _SHELL < code <= _SHELL + 64:
+            return code - _SHELL
+        return -code if code is not None and code < 0 else None
+
+    @property
+    def failed(self) -> bool:
+        return self.hung or self.signal is not None or self.exit_code not in {0, None}
+
+    @property
+    def was_asked_to_stop(self) -> bool:
+        """Ended the way a launcher ends a rank that did nothing wrong."""
+        return self.died_of in _POLITE
+
+    @property
+    def meaning(self) -> tuple[FailureClass, Certainty]:
+        """The class where nothing was written; a signal says more than a code."""
+        number = self.died_of
+        if self.hung:
+            return FailureClass.HANG, Certainty.CERTAIN
+        if number in _CRASHES:
+            return FailureClass.SEGFAULT, Certainty.CERTAIN
+        if number == signal.SIGABRT:
+            return FailureClass.ABORT, Certainty.LIKELY
+        if number == signal.SIGINT:
+            return FailureClass.CANCELLED, Certainty.LIKELY
+        if number is not None:
+            return FailureClass.KILLED, Certainty.LIKELY
+        if self.exit_code == _NOT_FOUND:
+            return FailureClass.MISSING_FILE, Certainty.LIKELY
+        if self.exit_code == _NOT_EXECUTABLE:
+            return FailureClass.PERMISSION_DENIED, Certainty.LIKELY
+        return FailureClass.UNKNOWN, Certainty.WEAK
+
+    @property
+    def fits_an_exception(self) -> bool:
+        """Whether an uncaught Python exception could have ended it: that exits 1, aborts on its way out, or is asked to hurry."""
+        return (
+            self.died_of in {None, signal.SIGABRT, signal.SIGINT, *_POLITE} and self.exit_code != 0
+        )
+
+    def fits(self, failure_class: FailureClass) -> bool:
+        """Whether a line of this class could tell how it ended: nobody dies of a signal for refusing its input."""
+        return self.fits_an_exception or failure_class not in _WAYS_TO_EXIT
+
+    @property
+    def words(self) -> str:
+        number = self.died_of
+        if self.hung:
+            return f"rank {self.rank} stopped making progress and was ended"
+        if number is not None:
+            try:
+                name = signal.Signals(number).name
+            except ValueError:
+                name = f"signal {number}"
+            return f"rank {self.rank} died of {name}"
+        return f"rank {self.rank} exited with code {self.exit_code}"
+
+    def completed_by(self, other: "RankEnd") -> "RankEnd":
+        """The same end with what another witness of it adds."""
+        unknown = self.exit_code is None and self.signal is None
+        return replace(
+            self,
+            exit_code=other.exit_code if unknown else self.exit_code,
+            signal=other.signal if unknown else self.signal,
+            time=self.time if self.time is not None else other.time,
+            node=self.node or other.node,
+            device=self.device or other.device,
+            error_file=self.error_file or other.error_file,
+        )

@@ -1,0 +1,76 @@
+"""Whatever stands before the lines of a log, the same failure gets the same class and decision."""
+
+import pytest
+from benchmarks.faults.prefixes import FAILURES, FORMATS, told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aorta.attribution.prefix import LineFormat, learn
+
+BODY = ["starting", "step 1 loss 2.0", "Traceback (most recent call last):",
+        '  File "/srv/train.py", line 9, in main', "    run()", "ValueError: no"]  # fmt: skip
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_failure_is_the_same_under_every_prefix(form: str, failure: str) -> None:
+    _, kind, action = FAILURES[failure]
+    result = told(form, failure)
+    assert (result.finding.failure_class, result.decision.action) == (kind, action)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_prefix_leaves_the_text_and_its_indentation(form: str) -> None:
+    lines = [FORMATS[form](second, text) for second, text in enumerate(BODY)]
+    known = learn(lines)
+    assert [known.read(line).text for line in lines] == BODY
+
+
+@pytest.mark.parametrize(
+    ("line", "rank", "node"),
+    [
+        ("[1,3]<stderr>:x", 3, None),
+        ("[rank3]: x", 3, None),
+        ("(worker1, rank=3, pid=2345, ip=10.0.0.1) x", 3, "10.0.0.1"),
+        ("[pod/train-worker-0/pytorch] x", None, "train-worker-0"),
+        ("Nov 15 05:35:21 gpu-node7 python[4242]: x", None, "gpu-node7"),
+        ('{"rank": 3, "hostname": "n7", "message": "x"}', 3, "n7"),
+        ("node7:4242:4243 [3] NCCL WARN x", None, "node7"),
+    ],
+)
+def test_a_prefix_tells_who_wrote_the_line(line: str, rank: int | None, node: str | None) -> None:
+    spoken = LineFormat().read(line)
+    assert (spoken.rank, spoken.node) == (rank, node)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: unknown error",
+        "train.py: error: unrecognized arguments: --lrr",
+        "slurmstepd: error: *** JOB 4171 ON node-7 CANCELLED AT 2026-11-15T05:35:21 ***",
+        "ERROR: Could not consume arg: --lrr",
+        "error while loading shared libraries: libnccl.so.2",
+    ],
+)
+def test_what_a_program_says_is_no_prefix_however_often_it_says_it(line: str) -> None:
+    assert learn([line] * 8).read(line).text == line
+
+
+def test_text_behind_a_progress_bar_is_a_line_of_its_own() -> None:
+    bar = "Training:  12%|█▏   | 120/1000 [00:12<01:00,  9.9it/s, loss=0.3]"
+    assert LineFormat().read(bar + "Traceback (most recent call last):").text == BODY[2]
+
+
+def test_ranks_of_ray_workers_are_learned_from_what_ray_says_of_them() -> None:
+    lines = ["(TrainController pid=1) - (node_id=ab, ip=10.0.0.7, pid=4242) world_rank=3, local_rank=1, node_rank=0",
+             "(RayTrainWorker pid=4242) x"]  # fmt: skip
+    assert learn(lines).read(lines[1]).rank == 3
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=200), max_size=12))
+def test_no_text_breaks_the_reader_of_prefixes(lines: list[str]) -> None:
+    known = learn(lines)
+    for line in lines:
+        known.read(line)

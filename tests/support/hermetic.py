@@ -1,0 +1,88 @@
+"""One run of the suite is the same wherever it is started: in the background, beside another, on a busy machine.
+
+A plugin of pytest: it gives the run a base folder of its own, children that hear Ctrl-C, time that grows with the load, and a
+last word about services that had to be started again.
+"""
+
+import shutil
+import signal
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from support.services import health
+from support.waiting import patience
+
+_HANGS_AFTER = 600.0  # seconds on an idle machine: no test takes a tenth of it
+_ABOUT_SPEED = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+_DEAF = pytest.StashKey[bool]()
+_KEPT = pytest.StashKey[Path]()
+_STARTED_AGAIN: list[str] = []
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=_ABOUT_SPEED)
+settings.load_profile("any machine")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    deaf = getattr(config, "workerinput", {}).get("deaf", False)
+    if deaf or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        _let_only_children_hear_ctrl_c()
+        config.stash[_DEAF] = True
+    if not _is_worker(config):
+        if config.option.basetemp is None:
+            config.stash[_KEPT] = Path(tempfile.mkdtemp(prefix="aorta-tests-"))
+            config.option.basetemp = str(config.stash[_KEPT])
+        if config.option.timeout is None:
+            config.option.timeout = patience(_HANGS_AFTER)
+
+
+def _let_only_children_hear_ctrl_c() -> None:
+    """A shell starts what it puts in the background with SIGINT ignored, and that is inherited by every child.
+
+    A handler is not: whoever is started by a test has the usual disposition, and the run itself stays deaf.
+    """
+    signal.signal(signal.SIGINT, lambda *_: None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["deaf"] = node.config.stash.get(_DEAF, False)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config: Any = session.config
+    if _is_worker(config):
+        config.workeroutput["started_again"] = health.started_again()
+    elif exitstatus == pytest.ExitCode.OK and _KEPT in config.stash:
+        shutil.rmtree(config.stash[_KEPT], ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    _STARTED_AGAIN.extend(getattr(node, "workeroutput", {}).get("started_again", []))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    again = [*_STARTED_AGAIN, *health.started_again()]
+    if again:
+        terminalreporter.section("services that were started again")
+        for line in again:
+            terminalreporter.line(line)
+    kept = terminalreporter.config.stash.get(_KEPT, None)
+    if kept is not None and kept.exists():
+        terminalreporter.line(f"what the tests wrote is kept in {kept}")
+
+
+def pytest_unconfigure() -> None:
+    """Every test is over: what other people's code complains of from here on is printed, and fails nothing."""
+    warnings.simplefilter("default")
