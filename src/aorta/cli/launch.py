@@ -1,6 +1,5 @@
 """`aorta launch`: a drop-in for torchrun that asks whether a crashed job should restart."""
 
-import gc
 import logging
 import sys
 import warnings
@@ -67,5 +66,4 @@ def command(arguments: tuple[str, ...]) -> None:
     logging.getLogger("aorta.launch").setLevel(logging.INFO)
     warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
     code = launch(arguments, _live_page)
-    gc.freeze()  # the interpreter would search all of torch for garbage before it leaves: a second
     raise click.exceptions.Exit(code)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aorta.attribution import FailureClass
 from aorta.core.exits import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
@@ -151,7 +152,11 @@ class LeaderDecides:
 def progress(
     start: Start, evidence: Sequence[Evidence], verdict: Verdict, lived: float
 ) -> tuple[int | None, int]:
-    """The best step known after a failed cycle, and how many cycles in a row have not moved it."""
+    """The best step known after a failed cycle, and how many cycles in a row have not moved it.
+
+    It is attribution's rule (`without_progress`) with what a launcher knows besides: heartbeats, and for how long a cycle
+    lived. As there, preempted cycles say nothing about the program.
+    """
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
     reached = max(steps, default=None)
@@ -160,4 +165,6 @@ def progress(
     else:
         moved = reached is not None and (start.best_step is None or reached > start.best_step)
     best = max((step for step in (reached, start.best_step) if step is not None), default=None)
+    if not moved and (verdict.finding or {}).get("class") == FailureClass.PREEMPTED:
+        return best, start.idle_cycles
     return best, 0 if moved else start.idle_cycles + 1

@@ -6,14 +6,13 @@ round, whose leader finds the same facts. A round that ends the job raises `JobE
 """
 
 import logging
-import select
 import socket
+import threading
 import time
 from contextlib import suppress
 from typing import Protocol
 
-from torch._C._distributed_c10d import Store
-from torch.distributed import DistError
+from torch.distributed import DistError, Store  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
     RendezvousConnectionError,
@@ -57,24 +56,44 @@ class Decider(Protocol):
         """Why the job ends with this cycle, which has no restart left. Called on the cycle's leader alone."""
 
 
-class LeaderConnection:
-    """An idle connection to the leader's process: its kernel closes it at once when the leader is killed.
+class LivingProcess:
+    """A port that listens as long as this process lives. Others hold a connection to it while this agent leads: when the
+    process is killed its kernel closes them at once, where heartbeats would be missed only after their time."""
 
-    Heartbeats tell the same only after their time. A connection that merely broke is made again; only an address where
-    nobody listens any more counts as a dead leader.
-    """
+    def __init__(self) -> None:
+        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+        self._listener = socket.create_server(
+            ("", 0), family=family, backlog=1024, dualstack_ipv6=family == socket.AF_INET6
+        )
+        self.port: int = self._listener.getsockname()[1]
+        self._held: list[socket.socket] = []
+        threading.Thread(target=self._accept, name="aorta-alive", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            with suppress(OSError):
+                fresh, _ = self._listener.accept()
+                self._held = [each for each in self._held if not _has_closed(each)]
+                self._held.append(fresh)
+
+
+class LeaderConnection:
+    """A connection to the leader's `LivingProcess`. One that merely broke is made again; only an address where nobody
+    listens any more counts as a dead leader."""
 
     def __init__(self, address: str, port: int) -> None:
         self._address = (address, port)
-        self._socket = self._connected()
+        self._socket: socket.socket | None = None
+        with suppress(OSError):
+            self._connect()
 
     def is_refused(self) -> bool:
         """Whether the leader's process is gone for certain."""
-        if self._socket is None or not self._has_closed(self._socket):
+        if self._socket is None or not _has_closed(self._socket):
             return False
         self.close()
         try:
-            self._socket = socket.create_connection(self._address, _CONNECT_WITHIN)
+            self._connect()
         except ConnectionRefusedError:
             return True
         except OSError:
@@ -86,20 +105,18 @@ class LeaderConnection:
             self._socket.close()
             self._socket = None
 
-    def _connected(self) -> socket.socket | None:
-        with suppress(OSError):
-            return socket.create_connection(self._address, _CONNECT_WITHIN)
-        return None
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(self._address, _CONNECT_WITHIN)
+        self._socket.setblocking(False)
 
-    @staticmethod
-    def _has_closed(connection: socket.socket) -> bool:
-        readable, _, _ = select.select([connection], [], [], 0)
-        if not readable:
-            return False
-        try:
-            return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except OSError:
-            return True
+
+def _has_closed(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:  # nothing was said, and nothing ever is
+        return False
+    except OSError:
+        return True
 
 
 class DecidingRendezvous(ElasticHandler):
@@ -121,6 +138,7 @@ class DecidingRendezvous(ElasticHandler):
         self._decision_timeout = decision_timeout
         self._fixed_rank = fixed_rank
         self._leader: LeaderConnection | None = None
+        self._alive = LivingProcess()
         self.start: Start | None = None
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -175,9 +193,13 @@ class DecidingRendezvous(ElasticHandler):
         return self.leader_is_gone() or super().round_has_lost_a_node()
 
     def linger(self) -> None:
-        """For the host of the store: stay until every agent has read how the job ended."""
+        """For the host of the store: stay until every agent has read how the job ended.
+
+        Also those of the last cycle whose heartbeats are missing: a host that was frozen itself has missed them.
+        """
         deadline = time.monotonic() + _LINGER
-        while time.monotonic() < deadline and self.job_store.left() < self.present():
+        last = len(self.start.nodes) if self.start is not None else 0
+        while time.monotonic() < deadline and self.job_store.left() < max(last, self.present()):
             time.sleep(0.05)
 
     def _join(self) -> RendezvousInfo | None:
@@ -200,9 +222,6 @@ class DecidingRendezvous(ElasticHandler):
         except DistError:
             self.job_store.ending()  # raises where not the leader but the store was lost
             return None
-        meeting = info.bootstrap_store_info
-        if info.rank != 0 and self._fixed_rank is None and meeting is not None:
-            self._leader = LeaderConnection(meeting.master_addr, meeting.master_port)
         return info
 
     def _drop_leader(self) -> None:
@@ -211,6 +230,7 @@ class DecidingRendezvous(ElasticHandler):
             self._leader = None
 
     def _lead(self) -> Start | Ending:
+        self.job_store.tell_leader(self.round, f"{self.address} {self._alive.port}")
         ending = self.job_store.ending()
         decided = ending or self._decider.outcome(self.job_store, self.round, self.addresses())
         if self._fixed_rank is not None:
@@ -225,7 +245,9 @@ class DecidingRendezvous(ElasticHandler):
         pause = _FIRST_LOOK
         next_look = time.monotonic() + pause
         while time.monotonic() < deadline:
-            if self.job_store.expect_outcome(self.round, timeout=_SLICE):
+            arrived = self.job_store.expect_outcome(self.round, timeout=_SLICE)
+            self._connect_to_leader()
+            if arrived:
                 return self.job_store.outcome(self.round)
             if self.leader_is_gone():
                 return self.job_store.outcome(self.round)
@@ -235,6 +257,15 @@ class DecidingRendezvous(ElasticHandler):
                 pause = min(pause * 2, _LONGEST_LOOK)
                 next_look = time.monotonic() + pause
         return None
+
+    def _connect_to_leader(self) -> None:
+        """Not where ranks are fixed: there the leader hosts the store, whose loss tells the same."""
+        if self._leader is not None or self._fixed_rank is not None:
+            return
+        told = self.job_store.leader_of(self.round)
+        if told is not None:
+            address, _, port = told.rpartition(" ")
+            self._leader = LeaderConnection(address, int(port))
 
     def _end(self, ending: Ending) -> Ending:
         stands = self.job_store.end(ending)

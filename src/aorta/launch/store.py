@@ -5,6 +5,7 @@ owns. Keys, below one prefix per job:
 
     incarnation             of this submission; the first writer wins
     round/<r>               the outcome of rendezvous round r: a start or the ending
+    round/<r>/leader        where the process of that round's leader listens while it lives
     ending                  why the job ended; the first writer wins
     left                    how many agents have read the ending
     cycle/<n>/failed        the first agent that saw cycle n fail, and what it saw
@@ -25,8 +26,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, cast
 
-from torch._C._distributed_c10d import PrefixStore, Store
-from torch.distributed import DistError, DistNetworkError
+from torch.distributed import DistError, DistNetworkError, PrefixStore, Store  # type: ignore[attr-defined]
 
 from aorta.core.errors import InfrastructureError
 from aorta.launch.records import (
@@ -252,6 +252,14 @@ class JobStore:
     def outcome(self, round_number: int) -> Start | Ending | None:
         found = self._get(f"round/{round_number}")
         return _decode_outcome(found) if found is not None else None
+
+    def tell_leader(self, round_number: int, where: str) -> None:
+        """Where the process of a round's leader can be seen to live."""
+        self._set(f"round/{round_number}/leader", where)
+
+    def leader_of(self, round_number: int) -> str | None:
+        found = self._get(f"round/{round_number}/leader")
+        return found.decode() if found is not None else None
 
     def expect_outcome(self, round_number: int, timeout: float) -> bool:
         """Whether a round has its outcome, waiting for it up to `timeout` seconds."""

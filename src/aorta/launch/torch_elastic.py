@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self, cast
 
 import torch
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import (
     MultiprocessContext,
@@ -185,6 +185,11 @@ class ElasticHandler(DynamicRendezvousHandler):
         return self._state_holder.state.round
 
     @property
+    def address(self) -> str:
+        """Where others reach this node."""
+        return self._this_node.addr
+
+    @property
     def keep_alive(self) -> float:
         """Seconds between two heartbeats of a node."""
         return self._settings.keep_alive_interval.total_seconds()
@@ -230,7 +235,11 @@ class ElasticHandler(DynamicRendezvousHandler):
         """
         self._bootstrap_store_info = None
         self._shared_tcp_store_server = None
-        return super().next_rendezvous()
+        try:
+            return super().next_rendezvous()
+        finally:  # what was said of the round before does not hold for this one
+            if isinstance(self._state_holder, _StateHolder):
+                self._state_holder.dead = frozenset()
 
     def _get_store(self) -> Store:
         """Torch waits in it for what others of the round will say; a lost one never will."""
