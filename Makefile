@@ -4,14 +4,39 @@ BIN = $(VENV)/bin
 TEST_EXTRAS = test,mcp,postgres,scan,service
 PEER = nvidia-resiliency-ext==0.7.0
 
-.PHONY: demo test packages peer lint types rooms check bench docs clean
+ROOM =
+TESTS = tests$(if $(ROOM),/$(ROOM))
+QUICK = $(addprefix tests/,core scrub search registry engine views)
+TORCHES = 2.7.0 2.13.0 # the oldest and the newest that pyproject.toml allows
+
+.SECONDARY: # an environment that took minutes to install is kept
+.PHONY: demo test quick test-torch coverage packages peer lint types rooms check bench docs clean
 
 demo: $(VENV)/.base
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
+# Everything, or with ROOM=bisect the tests of one room.
 test: packages
-	$(MAKE) check peer
-	$(BIN)/python -m pytest -n 4 --dist loadgroup tests
+	$(MAKE) $(if $(ROOM),$(VENV)/.test,check) peer
+	$(BIN)/python -m pytest -n 4 --dist loadgroup $(TESTS)
+
+# Without any service: the pure rooms, and the rules of style.
+quick: lint
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(QUICK)
+
+# What the launcher asks of torch beyond its public door, with the oldest and the newest torch that is allowed.
+test-torch: packages $(addprefix torch-,$(TORCHES))
+
+torch-%: $(VENV)-torch-%/.installed
+	$(VENV)-torch-$*/bin/python -m pytest -n 2 --dist loadgroup tests/launch tests/attribution/test_flight.py
+
+# Lines and branches of every room that the tests run, in this process or any they start.
+coverage: packages peer
+	$(BIN)/pip install --quiet "coverage>=7.10"
+	$(BIN)/coverage erase
+	-$(BIN)/coverage run -m pytest -n 4 --dist loadgroup $(TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/python tools/coverage_by_room.py
 
 packages:
 	tools/install-debian-packages.sh
@@ -47,6 +72,12 @@ $(VENV)/.test: pyproject.toml
 	$(BIN)/pip install --quiet --editable ".[$(TEST_EXTRAS)]"
 	touch $@ $(VENV)/.base
 
+$(VENV)-torch-%/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-torch-$*
+	$(VENV)-torch-$*/bin/pip install --quiet --editable ".[$(TEST_EXTRAS)]"
+	$(VENV)-torch-$*/bin/pip install --quiet torch==$*
+	touch $@
+
 # The peer in a directory of its own. Its wheels ask for a newer Python and C library than this one; only its profiler does.
 $(VENV)/peer/.installed: tests/support/services/peer_requirements.txt $(VENV)/.test
 	$(BIN)/pip install --quiet --upgrade --target $(VENV)/peer --no-deps --only-binary :all: \
@@ -55,4 +86,4 @@ $(VENV)/peer/.installed: tests/support/services/peer_requirements.txt $(VENV)/.t
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-torch-* .coverage* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -45,23 +45,28 @@ R, C, X, E = Outcome.REPRODUCED, Outcome.CLEAN, Outcome.OTHER, Outcome.ERROR
         (ANY, {"exit_code": 1}, R),
         (ANY, {"signal": 11}, R),
         (ANY, {"signal": 6}, R),
-        (ANY, {"signal": 9}, E),
-        (ANY, {"signal": 15}, E),
-        (ANY, {"exit_code": 137}, E),
-        (ANY, {"exit_code": 126}, E),
-        (ANY, {"exit_code": 127}, E),
+        (ANY, {"signal": 9}, R),
+        (ANY, {"signal": 9, "out_of_memory": True}, R),
+        (ANY, {"signal": 15}, R),
+        (ANY, {"exit_code": 137}, R),
+        (ANY, {"exit_code": 126}, R),
+        (ANY, {"exit_code": 127}, R),
+        (ANY, {"exit_code": 126, "result": {"main_work_started": False}}, E),
         (ANY, {"timed_out": True}, E),
         (ANY, {"lost": "no such image"}, E),
         (SOME, {"exit_code": 3}, R),
         (SOME, {"exit_code": 4}, X),
         (SOME, {"signal": 6}, R),
         (SOME, {"exit_code": 137}, R),
-        (SOME, {"exit_code": 127}, E),
+        (SOME, {"signal": 9}, R),
+        (SOME, {"exit_code": 134}, R),
+        (SOME, {"exit_code": 127}, X),
         (SOME, {"exit_code": 0}, C),
         (REGEX, saw("NaN"), R),
         (REGEX, {"exit_code": 0}, C),
         (REGEX, {"exit_code": 1}, X),
-        (REGEX, {"exit_code": 127}, E),
+        (REGEX, {"exit_code": 127}, X),
+        (REGEX, {"signal": 9}, X),
         (REGEX, {"timed_out": True}, E),
         (REGEX, {"timed_out": True, **saw("NaN")}, R),
         (WITH_FAILURE, {"exit_code": 0, **saw("NaN")}, C),
@@ -122,6 +127,28 @@ def test_the_metric_of_a_file_is_read_by_its_key() -> None:
     result = {"metrics_file": {"train": {"loss": 0.5}}}
     assert classify(oracle, end(exit_code=0, result=result)).outcome is Outcome.REPRODUCED
     assert oracle.watch().json_file == "m.json"
+
+
+def test_of_two_streams_the_number_that_came_last_counts_and_a_tie_is_no_number() -> None:
+    pattern = METRIC.pattern or ""
+
+    def both(out_at: float, err_at: float) -> Outcome:
+        matches = (
+            Match(pattern, "stdout", "", out_at, ("0.1",)),
+            Match(pattern, "stderr", "", err_at, ("9",)),
+        )
+        return classify(METRIC, end(exit_code=0, matches=matches)).outcome
+
+    assert both(0.1, 0.2) is Outcome.REPRODUCED
+    assert both(0.2, 0.1) is Outcome.CLEAN
+    assert both(0.1, 0.1) is Outcome.ERROR
+
+
+def test_an_end_by_the_kernels_hand_says_so() -> None:
+    found = classify(ANY, end(signal=9, out_of_memory=True))
+    assert found.why == "signal 9 (SIGKILL, out of memory)"
+    assert classify(ANY, end(exit_code=137)).why == "exit 137 (SIGKILL)"
+    assert "cannot find" in classify(ANY, end(exit_code=127)).why
 
 
 def test_a_number_between_good_and_bad_samples_is_not_guessed() -> None:

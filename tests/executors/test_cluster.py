@@ -6,6 +6,8 @@ import secrets
 import signal
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,7 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, TrialSpec
 from aorta.executors.channel import NoChannelError, dial
 from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.scheduler import Batch, fitting, worker_argv
+from aorta.executors.scheduler import Batch, Gone, fitting, worker_argv
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus
 from aorta.executors.worker import CHANNEL_VARIABLE, TICKET_VARIABLE
 from support.executor_contract import Bench, ExecutorContract, pid_in
@@ -29,8 +31,16 @@ class ByHand:
     """The smallest scheduler there is: workers as processes of this machine, at once."""
 
     ships: bool = False
-    channel: int | None = None
+    news: int | None = None
     refuses: str = ""
+    blind: bool = False  # its workers find none of the trial's directories where they should be
+    out_of_memory: bool = False
+    answer: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.answer.set()
+
     variables: Mapping[str, str] = field(default_factory=dict)
     started: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     avoided: list[str] = field(default_factory=list)
@@ -44,6 +54,9 @@ class ByHand:
         self.variables = variables
         for index in range(len(batch.trials)):
             ticket = {TICKET_VARIABLE: batch.ticket(index)}
+            if self.blind:
+                for marker in batch.trials[index].trial_dir.glob(".aorta-*"):
+                    marker.unlink()
             self.started[batch.ticket(index)] = subprocess.Popen(
                 worker_argv(), env={**os.environ, **variables, **ticket}, stdin=subprocess.DEVNULL
             )
@@ -55,9 +68,15 @@ class ByHand:
         for ticket in tickets:
             self.started[ticket].terminate()
 
-    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
+    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
+        if not self.answer.is_set():
+            self.asked.set()
+        self.answer.wait()
         over = (ticket for ticket in tickets if self.started[ticket].poll() is not None)
-        return {ticket: f"it ended with {self.started[ticket].returncode}" for ticket in over}
+        return {ticket: self._gone(ticket) for ticket in over}
+
+    def _gone(self, ticket: str) -> Gone:
+        return Gone(f"it ended with {self.started[ticket].returncode}", self.out_of_memory)
 
     def avoid(self, node: str) -> None:
         self.avoided.append(node)
@@ -107,7 +126,23 @@ def test_a_stranger_gets_no_order_and_disturbs_nobody(
     bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; sleep 2; echo done")
     pid_in(tmp_path / "pid")
     address, _ = invitation(scheduler)
-    for first_words in (b"GET / HTTP/1.0\r\n\r\n", b'{"ticket": "1.0"}\n', os.urandom(100_000)):
+    for first_words in (
+        b"GET / HTTP/1.0\r\n\r\n",
+        b'{"ticket": "1.0"}\n',
+        b"[]\n",
+        b"1\n",
+        b"null\n",
+        b'"text"\n',
+        b"[" * 50_000 + b"\n",
+        b'{"ticket": "1.0", "nonce": "0", "proof": "\\u00fc"}\n',
+        '{"ticket": "1.0", "nonce": "0", "proof": "ü"}\n'.encode(),
+        b'{"ticket": "1.0", "nonce": "0", "proof": "\\ud800"}\n',
+        b'{"ticket": ["1.0"], "nonce": {}, "proof": 7}\n',
+        b'{"ticket": "1.0", "nonce": "0", "proof": "0", "size": -1}\n',
+        b'{"ticket": "1.0", "nonce": "0", "proof": "0", "size": 1e999}\n',
+        b"\xff\xfe\n",
+        os.urandom(100_000),
+    ):
         with socket.create_connection(address, timeout=30) as line:
             greeting = line.recv(4096)
             line.sendall(first_words)
@@ -115,6 +150,88 @@ def test_a_stranger_gets_no_order_and_disturbs_nobody(
         assert b"nonce" in greeting
         assert heard == b""
     assert bench.end().stdout.path.read_text() == "done\n"
+
+
+def test_a_worker_that_stops_reading_holds_up_nobody_and_close_is_bounded(
+    bench: Bench, scheduler: ByHand, executor: ClusterExecutor, tmp_path: Path
+) -> None:
+    """It is stopped with a pack of 200 MiB on the way to it, which no socket takes at once."""
+    (tmp_path / "cwd").mkdir()
+    with (tmp_path / "cwd" / "large").open("wb") as large:
+        large.truncate(200 << 20)
+    scheduler.ships = True
+    scheduler.blind = True
+    bench.start("sleep", "300", cwd=tmp_path / "cwd")
+    stuck = _first_worker_with_a_pack(scheduler)
+    os.kill(stuck.pid, signal.SIGSTOP)
+    scheduler.blind = False
+    assert bench.run("echo", "hello").exit_code == 0
+    began = time.monotonic()
+    executor.close()
+    assert time.monotonic() - began < 0.5 + 20  # its grace, and what is promised beyond
+    os.kill(stuck.pid, signal.SIGCONT)
+    wait_until_gone(stuck.pid)
+
+
+def _first_worker_with_a_pack(scheduler: ByHand) -> "subprocess.Popen[bytes]":
+    """The first worker, once it has begun to take in the directories that are sent to it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        worker = scheduler.started.get("1.0")
+        if worker is not None:
+            status = Path(f"/proc/{worker.pid}/status").read_text()
+            resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+            if int(resident.split()[1]) > 60 * 1024:
+                return worker
+        time.sleep(0.005)
+    raise AssertionError("the worker took nothing in")
+
+
+def test_a_scheduler_that_takes_its_time_holds_up_neither_ends_nor_cancels_nor_close(
+    bench: Bench, scheduler: ByHand, executor: ClusterExecutor, tmp_path: Path
+) -> None:
+    bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; sleep 300")
+    bench.start("bash", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.05; done")
+    pid_in(tmp_path / "pid")
+    while len(scheduler.started) < 2:
+        time.sleep(0.01)
+    scheduler.answer.clear()
+    assert scheduler.asked.wait(60)
+    (tmp_path / "go").touch()
+    assert bench.end().exit_code == 0
+    executor.cancel("t1")
+    assert bench.end().cancelled
+    began = time.monotonic()
+    executor.close()
+    assert time.monotonic() - began < 0.5 + 20
+    scheduler.answer.set()
+
+
+def test_a_job_that_went_over_its_memory_is_the_program_s_end(
+    bench: Bench, scheduler: ByHand, tmp_path: Path
+) -> None:
+    bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; sleep 300")
+    pid_in(tmp_path / "pid")
+    scheduler.out_of_memory = True
+    scheduler.started["1.0"].kill()
+    end = bench.end()
+    assert (end.signal, end.out_of_memory, end.lost) == (signal.SIGKILL, True, None)
+    assert scheduler.avoided == []
+
+
+def test_a_trial_that_dies_of_the_signal_that_also_reaches_its_worker_is_no_evidence(
+    bench: Bench, scheduler: ByHand, tmp_path: Path
+) -> None:
+    """As a scheduler ends a job: every process of it gets the signal, the trial's own first."""
+    bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 300")
+    os.kill(pid_in(tmp_path / "pid"), signal.SIGTERM)
+    scheduler.started["1.0"].terminate()
+    assert bench.end().lost
+
+
+def test_a_trial_that_is_killed_alone_is_its_own_end(bench: Bench, tmp_path: Path) -> None:
+    end = bench.shell("kill -KILL $$")
+    assert (end.signal, end.lost) == (signal.SIGKILL, None)
 
 
 def _until_closed(line: socket.socket) -> bytes:
@@ -131,7 +248,7 @@ def test_a_worker_takes_no_order_from_somebody_who_does_not_know_the_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aorta.executors.channel._DIAL_SECONDS", 1.0)
-    monkeypatch.setattr("aorta.executors.channel._ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr("aorta.executors.channel.ANSWER_SECONDS", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as impostor:
         address = impostor.getsockname()[:2]
         pid = os.fork()

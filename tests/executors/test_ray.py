@@ -51,7 +51,7 @@ def executors() -> Iterator[list[ClusterExecutor]]:
 class TestTasks(ExecutorContract):
     @pytest.fixture
     def executor(self, cluster: RayCluster, executors: list[ClusterExecutor]) -> ClusterExecutor:
-        if not executors or not executors[-1]._switchboard.is_alive():
+        if not executors or not executors[-1]._coordinator.is_alive():
             executors.append(opened(cluster))
         return executors[-1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.probe.inside import probe_argv, probe_mount
+from aorta.probe.snapshot import probe_argv, probe_mount
 from support.aorta_cli import ROOT
 from support.services.engines import DockerEngine
 from support.services.images import Rootfs

@@ -58,7 +58,6 @@ def rocm_node(tmp_path: Path) -> Machine:
         "rdhc",
         """while [ "$1" != --json ]; do shift; done; echo '{"rdhc_version": "1"}' > "$2" """,
     )
-    put_tool(tmp_path / "bin", "sudo", 'shift 2; exec "$@"')
     return Machine(root, {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"})
 
 
@@ -138,11 +137,22 @@ def test_a_hung_hipconfig_is_waited_for_once(
 def test_a_health_report_that_cannot_be_read_is_a_reason(tmp_path: Path, report: str) -> None:
     script = f"""while [ "$1" != --json ]; do shift; done; echo '{report}' > "$2" """
     put_tool(tmp_path / "bin", "rdhc", script)
-    put_tool(tmp_path / "bin", "sudo", 'shift 2; exec "$@"')
     root = put_files(tmp_path / "root", {"/dev/kfd": ""})
     found = probe_system_health(Machine(root, {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}))
     assert found.value is None
     assert found.missing == ("system_health: the report of rdhc is not a JSON object",)
+
+
+def test_a_plain_user_is_told_to_take_root_and_nothing_takes_it_for_him(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_tool(tmp_path / "bin", "rdhc", "true")
+    put_tool(tmp_path / "bin", "sudo", f"touch {tmp_path}/taken")
+    root = put_files(tmp_path / "root", {"/dev/kfd": ""})
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    found = probe_system_health(Machine(root, {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}))
+    assert found.missing == ("system_health: rdhc needs root; run: sudo aorta env probe",)
+    assert not (tmp_path / "taken").exists()
 
 
 def test_rocm_is_found_where_the_user_says_it_is(rocm_node: Machine) -> None:

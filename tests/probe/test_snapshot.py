@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from aorta.probe import EnvSnapshot, collect, collect_env
-from aorta.probe.finding import Finding
-from aorta.probe.machine import Machine
+from aorta.probe.machine import Finding, Machine
 from aorta.registry.variables import KNOWN_VARIABLES
 
 SECRETS = {

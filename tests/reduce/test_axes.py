@@ -3,6 +3,9 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+import yaml
+
 from support.reductions import finals, numeric, reduce_spec, run_dir_of, write_spec
 
 
@@ -88,19 +91,55 @@ def test_lines_of_a_file_are_reduced_and_pinned_ones_stay(tmp_path: Path) -> Non
     assert kept.read_text() == "name\n# keep\nrow7\nrow31\n"
 
 
-def test_files_of_a_folder_are_reduced_by_links_and_ship_as_copies(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "looks",
+    [
+        'grep -rqs broken "$SHARDS"',
+        'tar -cf - -C "$SHARDS" . | grep -q broken',
+        'find "$SHARDS" -type f -name bad | grep -q .',
+        "python3 -c \"import os; print([f for _, _, fs in os.walk(os.environ['SHARDS']) for f in fs])\" | grep -q bad",
+    ],
+)
+def test_files_of_a_folder_are_real_files_in_a_trial_and_in_what_ships(
+    tmp_path: Path, looks: str
+) -> None:
     shards = tmp_path / "shards"
     (shards / "deep").mkdir(parents=True)
     for number in range(12):
         (shards / f"s{number}").write_text("fine")
     (shards / "deep" / "bad").write_text("broken")
     axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards"}
-    script = 'grep -rqs broken "$SHARDS"/deep/bad && echo BOOM; [ ! -L "$SHARDS" ]'
-    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    report = reduce_spec(write_spec(tmp_path, f"{looks} && echo BOOM", [axis])).json()
     assert report["axes"][0]["final_items"] == ["deep/bad"]
     shipped = run_dir_of(report, tmp_path) / "shrunken" / "shards" / "deep" / "bad"
     assert shipped.read_text() == "broken"
     assert not shipped.is_symlink()
+
+
+def test_an_original_that_fails_only_where_its_files_are_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    for number in range(3):
+        (tmp_path / "shards" / f"s{number}").write_text("fine")
+    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards"}
+    script = f'[ "$(realpath "$SHARDS")" = "{tmp_path}/shards" ] && echo BOOM'
+    done = reduce_spec(write_spec(tmp_path, script, [axis]))
+    assert done.exit_code == 3
+    assert done.json()["status"] == "did_not_reproduce"
+    assert (
+        f"it does fail with the files where they are (SHARDS={tmp_path}/shards)"
+        in done.json()["why"]
+    )
+
+
+def test_a_folder_reduced_to_nothing_ships_no_place_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    for number in range(3):
+        (tmp_path / "shards" / f"s{number}").write_text("fine")
+    axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards", "floor": 0}
+    report = reduce_spec(write_spec(tmp_path, "echo BOOM", [axis])).json()
+    assert finals(report) == {"SHARDS": 0}
+    spec = yaml.safe_load((run_dir_of(report, tmp_path) / "shrunken" / "aorta.yaml").read_text())
+    assert spec["extra_env"] == {"SHARDS": "../shards"}
 
 
 def test_a_list_in_a_variable_is_reduced(tmp_path: Path) -> None:

@@ -48,6 +48,16 @@ def test_the_draft_runs_as_it_is_and_finds_the_minimum(tmp_path: Path) -> None:
     assert (found["NUM_STEPS"] - 1) * found["BATCH"] >= 2000
 
 
+def test_a_variable_that_is_not_set_is_no_axis(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "train.py").write_text(
+        "import os\nos.environ.get('X'); os.environ.get('Y', '')\nraise ValueError('broken')\n"
+    )
+    done = aorta("reduce", "init", "--json", "--", "python3", "train.py", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "axes: []" in (tmp_path / "aorta.yaml").read_text()
+
+
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "aorta.yaml").write_text("mine")
     done = aorta("reduce", "init", "--", "false", cwd=tmp_path)

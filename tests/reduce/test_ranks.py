@@ -13,7 +13,7 @@ from aorta.core.outcome import Outcome
 from aorta.core.trial import StreamEnd, TrialEnd
 from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size
 from aorta.workloads.command import command_trial
-from aorta.workloads.ranks import RankedOracle, failed_ranks
+from aorta.workloads.ranks import RankedOracle, failed_ranks, rank_logs
 from support.aorta_cli import aorta
 from support.reductions import numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
@@ -125,6 +125,26 @@ def test_a_recipe_with_ranks_that_mean_nothing_is_refused(
             ("python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "t.py"),
         ),
         (("bash run.sh",), 2, ("bash run.sh",)),
+        (
+            ("cd a && X='b c' torchrun --nproc_per_node=8 t.py >log 2>&1 | tee x",),
+            2,
+            ("cd a && X='b c' torchrun --nproc_per_node=2 t.py >log 2>&1 | tee x",),
+        ),
+        (
+            ("srun -N 1 torchrun t.py --nproc-per-node 8",),
+            2,
+            ("srun -N 1 torchrun --nproc-per-node 2 t.py --nproc-per-node 8",),
+        ),
+        (
+            ("/bin/bash", "-c", "exec torchrun t.py 'a b'"),
+            2,
+            ("/bin/bash", "-c", "exec torchrun --nproc-per-node 2 t.py 'a b'"),
+        ),
+        (
+            ("env", "A=1", "torchrun", "t.py", "a b"),
+            2,
+            ("env", "A=1", "torchrun", "--nproc-per-node", "2", "t.py", "a b"),
+        ),
     ],
 )
 def test_the_number_of_ranks_is_rewritten_where_the_launcher_stands(
@@ -142,6 +162,37 @@ def test_rank_logs_are_asked_for_unless_the_command_has_its_own(tmp_path: Path) 
     assert with_rank_logs(own, place) == own
     assert with_rank_logs(("torchrun t.py -r 3",), place) != ("torchrun t.py -r 3",)
     assert not is_launched(("bash torchrunner.sh",))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bash run_torchrun.sh",),
+        ("./torchrun.sh",),
+        ("python train.py --launcher torchrun",),
+        ("python", "train.py", "--launcher", "torchrun"),
+        ("echo torchrun t.py",),
+        ("# torchrun t.py\ntrue",),
+        ("echo 'run torchrun t.py'",),
+        ("srun --job-name torchrun python t.py",),
+        ("python -c 'print(1)' -m torch.distributed.run",),
+        ("echo 'an open quote; torchrun t.py",),
+    ],
+)
+def test_a_word_that_is_not_the_launcher_is_left_alone(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert not is_launched(command)
+    assert with_rank_logs(command, tmp_path) == command
+    assert with_world_size(command, 2) == command
+
+
+def test_of_many_attempts_the_last_is_read(tmp_path: Path) -> None:
+    for attempt in (1, 2, 9, 10):
+        place = tmp_path / "run" / f"attempt_{attempt}" / "0"
+        place.mkdir(parents=True)
+    [log] = rank_logs(tmp_path)
+    assert log.stdout.parent.parent.name == "attempt_10"
 
 
 def _end(tmp_path: Path, said: dict[int, str], code: int = 1, report: str = "") -> TrialEnd:

@@ -8,8 +8,7 @@ from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import launch_for, srun_options
 from aorta.runtimes.devices import gpu_options, shown_devices, visible_devices
-from aorta.runtimes.docker import DOCKER
-from aorta.runtimes.podman import PODMAN
+from aorta.runtimes.engine import DOCKER, PODMAN
 from support.launched import make_trial
 
 DIGEST = "sha256:" + "0" * 64
@@ -47,7 +46,7 @@ def test_srun_is_started_with_the_variables_it_passes_on(
     assert (launch.env["A"], launch.env["AORTA_DOCKER_DIGEST"]) == ("1\n2", DIGEST)
     assert launch.image_digest == DIGEST
     said = "slurmstepd: error: pyxis: failed to import docker image"
-    assert launch.refusal(1, f"{said}\nmore\n") == said
+    assert launch.refusal(1, f"{said}\nmore\n") == f"the container did not start: {said}"
     assert launch.refusal(1, "Traceback\n") is None
 
 

@@ -13,7 +13,7 @@ from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.core.trial import Environment, RuntimeKind, TrialEnd
 from aorta.executors.local import LocalExecutor
-from aorta.workloads.results import TrialLabel, read_trial, trial_document, write_trial
+from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
 from support.services.engines import Engine
 from support.services.images import Rootfs
@@ -53,7 +53,8 @@ def test_the_whole_way_from_a_request_to_the_record_of_its_trial(
     end, found = run(executor, request, tmp_path)
     check_nan(end, found)
     label = TrialLabel("half_nan", trial=0)
-    path = write_trial(tmp_path, label, trial_document(label, request, end, found, env={}))
+    path = tmp_path / label.relative_path.name
+    path.write_text(trial_document(label, request, end, found, env={}).to_json())
     record = read_trial(path)
     assert record.exit_status == "workload_failed"
     assert record.workload_result.first_failure_iteration == 137
@@ -64,7 +65,7 @@ def test_the_whole_way_from_a_request_to_the_record_of_its_trial(
     ("workload", "outcome", "why"),
     [
         ("Healthy", Outcome.CLEAN, "passed"),
-        ("Segfaults", Outcome.REPRODUCED, "signal 11"),
+        ("Segfaults", Outcome.REPRODUCED, "signal 11 (SIGSEGV)"),
         ("RunRaises", Outcome.REPRODUCED, "ArithmeticError: lost a bit"),
         ("SetupRaises", Outcome.ERROR, "set-up failed: RuntimeError: no device"),
         ("LeavesWithZero", Outcome.ERROR, "the workload ended without a result"),

@@ -51,6 +51,9 @@ class _TorchrunCommand(click.Command):
 @click.command("launch", cls=_TorchrunCommand, add_help_option=False)
 def command(arguments: tuple[str, ...]) -> None:
     """Should this crashed job restart, or stop?"""
+    from aorta.launch.versions import demand_known_torch
+
+    demand_known_torch()
     try:
         from aorta.launch.job import launch
     except ModuleNotFoundError as missing:

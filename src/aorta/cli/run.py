@@ -62,6 +62,8 @@ def _plan(given: dict[str, Any]) -> "RunPlan":
     from aorta.workloads.trial import WorkloadRequest
 
     command_line = list(given["command_line"])
+    if given["workload"] == "":
+        raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(command_line) == bool(given["workload"]):
         raise UsageError("give either --workload NAME or a command behind --")
     sidecars = given["mitigations_files"]

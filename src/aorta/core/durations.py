@@ -6,17 +6,20 @@ import re
 from aorta.core.errors import UsageError
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 3650 * 86400.0
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 def parse_duration(value: str | float, *, where: str | None = None) -> float:
-    """Seconds; refuses what is not a positive, finite time."""
+    """Seconds; refuses what is not a positive, finite time, or longer than anybody waits."""
     seconds = _seconds(value)
     if seconds is None or not math.isfinite(seconds) or seconds <= 0:
         raise UsageError(
             f"{value!r} is not a duration; expected a positive time such as 30s, 10m, 4h or 1h30m",
             where=where,
         )
+    if seconds > _LONGEST:
+        raise UsageError(f"{value!r} is longer than ten years; give a shorter time", where=where)
     return seconds
 
 

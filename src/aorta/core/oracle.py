@@ -1,8 +1,9 @@
 """What counts as the failure. Decided here and nowhere else.
 
 An oracle says what to watch for while a trial runs (`watch`) and what its end means (`classify`). A broken
-configuration must never look like a reproduction: what could not start, was killed from outside, or ran out of
-time where time is not the bug, is an `error` and no evidence at all.
+configuration must never look like a reproduction: what could not start, was ended by aorta or by a scheduler, or ran out
+of time where time is not the bug, is an `error` and no evidence at all; its executor says so (`lost`, `timed_out`). Every
+other end is the program's own, a kill by the kernel for want of memory among them.
 """
 
 import math
@@ -20,14 +21,17 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Outcome
 from aorta.core.signature import Signature, normalise, signature_of
-from aorta.core.trial import TrialEnd, Watch, WatchedPattern
+from aorta.core.trial import Match, TrialEnd, Watch, WatchedPattern
 
 Stream = Literal["stdout", "stderr", "both"]
 
 CANNOT_EXECUTE = frozenset({126, 127})
-_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-KILLED_FROM_OUTSIDE = frozenset(_OUTSIDE)
-_SHELL_SAYS_KILLED = frozenset(128 + number for number in _OUTSIDE)
+"""What a shell ends with when it finds no such command, or may not execute it; a program may end with them too."""
+
+SIGNALLED = 128
+"""Shells and container engines report a death by signal N as exit 128 + N."""
+
+_SIGNALS = frozenset(int(number) for number in signal.Signals)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class _Oracle(StrictModel, ABC):
 
 
 class ExitCodeOracle(_Oracle):
-    """Any non-zero exit, or one of `codes` (a negative code is a signal: -11)."""
+    """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N, whoever reports it."""
 
     kind: Literal["exit_code"] = "exit_code"
     codes: tuple[int, ...] | None = None
@@ -77,12 +81,12 @@ class ExitCodeOracle(_Oracle):
         )
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        status = -end.signal if end.signal is not None else end.exit_code
-        if self.codes is not None and status in self.codes and not end.timed_out:
-            return _reproduced(end, f"exit status {status}")
-        if self.codes is None and end.failed and _not_ours(end) is None:
-            return _reproduced(end, _status_words(end))
-        return None
+        if end.timed_out or _never_began(end):
+            return None
+        if self.codes is None:
+            return _reproduced(end, status_words(end)) if end.failed else None
+        wanted = not statuses_of(end).isdisjoint(self.codes)
+        return _reproduced(end, status_words(end)) if wanted else None
 
 
 class RegexOracle(_Oracle):
@@ -147,8 +151,8 @@ class PythonOracle(_Oracle):
         result = end.result
         if result is None:
             return self._judge_without_result(end)
-        if result.get("main_work_started") is False:
-            return Classified(Outcome.ERROR, f"set-up failed: {_hint(end)}")
+        if _never_began(end):
+            return None
         if self.predicate is None:
             fired = int(result.get("failure_count", 0)) > 0
         else:
@@ -166,10 +170,11 @@ class PythonOracle(_Oracle):
 
     def _judge_without_result(self, end: TrialEnd) -> Classified | None:
         """A crash is a failure; leaving with 0 and no word about passing is not a pass."""
-        if not end.failed and not end.timed_out:
+        if end.timed_out:
+            return None
+        if not end.failed:
             return _error("the workload ended without a result")
-        crashed = self.predicate is None and _not_ours(end) is None
-        return _reproduced(end, _status_words(end)) if crashed else None
+        return _reproduced(end, status_words(end)) if self.predicate is None else None
 
 
 class MetricOracle(_Oracle):
@@ -223,6 +228,9 @@ class MetricOracle(_Oracle):
         return Watch(patterns=(numbers,))
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
+        problem = self._problem(end)
+        if problem is not None:
+            return _error(problem)
         value = self.value_of(end)
         if value is None:
             return None if end.failed or end.timed_out else _error("the metric is missing")
@@ -233,11 +241,27 @@ class MetricOracle(_Oracle):
             return _error(f"the metric {value:g} lies between good and bad")
         return Classified(Outcome.REPRODUCED if bad else Outcome.CLEAN, f"the metric is {value:g}")
 
+    def _problem(self, end: TrialEnd) -> str | None:
+        """Why the number of this trial cannot be told from another's, or one stream's from the other's."""
+        if self.pattern is None:
+            said = (end.result or {}).get("metrics_problem")
+            return None if said is None else str(said)
+        last = self._last_matches(end)
+        if len({match.groups for match in last}) > 1:
+            said = " and ".join(f"{match.groups[0]} on {match.stream}" for match in last)
+            return f"the metric is {said}, written at the same moment; name one as its stream"
+        return None
+
+    def _last_matches(self, end: TrialEnd) -> list[Match]:
+        """The last match of each stream, if none came later on the other."""
+        found = [m for m in end.matches if m.pattern == self.pattern and m.groups]
+        return [m for m in found if m.at == max(other.at for other in found)]
+
     def value_of(self, end: TrialEnd) -> float | None:
         """The last number a pattern saw, or the one the executor brought back from the file."""
         if self.pattern is not None:
-            found = next((m for m in end.matches if m.pattern == self.pattern), None)
-            return _number(found.groups[0] if found and found.groups else None)
+            numbers = {match.groups[0] for match in self._last_matches(end)}
+            return _number(numbers.pop()) if len(numbers) == 1 else None
         value: object = (end.result or {}).get("metrics_file")
         for part in (self.key or "").split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -311,23 +335,13 @@ def nearer_bad(value: float, good: tuple[float, ...], bad: tuple[float, ...]) ->
 
 def _left_over(end: TrialEnd) -> Classified:
     """The rules for every oracle, once the oracle itself has nothing to say."""
-    reason = _not_ours(end)
-    if reason is not None:
-        return _error(reason)
-    if end.failed:
-        return Classified(Outcome.OTHER, _status_words(end), signature_of(end))
-    return Classified(Outcome.CLEAN, "ended without the failure")
-
-
-def _not_ours(end: TrialEnd) -> str | None:
-    """Why this end says nothing about the bug, or None."""
+    if _never_began(end):
+        return _error(f"set-up failed: {_hint(end)}")
     if end.timed_out:
-        return "ran out of time"
-    if end.exit_code in CANNOT_EXECUTE:
-        return f"exit {end.exit_code}: the command was not found or could not be executed"
-    if end.signal in KILLED_FROM_OUTSIDE or end.exit_code in _SHELL_SAYS_KILLED:
-        return f"killed from outside ({_status_words(end)})"
-    return None
+        return _error("ran out of time")
+    if end.failed:
+        return Classified(Outcome.OTHER, status_words(end), signature_of(end))
+    return Classified(Outcome.CLEAN, "ended without the failure")
 
 
 def _reproduced(end: TrialEnd, why: str) -> Classified:
@@ -338,10 +352,33 @@ def _error(why: str) -> Classified:
     return Classified(Outcome.ERROR, why)
 
 
-def _status_words(end: TrialEnd) -> str:
+def _never_began(end: TrialEnd) -> bool:
+    """A registered workload's own word that it did not come to its main work."""
+    return end.result is not None and end.result.get("main_work_started") is False
+
+
+def statuses_of(end: TrialEnd) -> frozenset[int]:
+    """Every number under which this end is known: an exit code, and both spellings of a signal."""
     if end.signal is not None:
-        return f"signal {end.signal}"
-    return f"exit {end.exit_code}"
+        return frozenset({-end.signal, SIGNALLED + end.signal})
+    if end.exit_code is None:
+        return frozenset()
+    number = end.exit_code - SIGNALLED
+    return frozenset({end.exit_code, -number} if number in _SIGNALS else {end.exit_code})
+
+
+def status_words(end: TrialEnd) -> str:
+    """How it ended, for people: `exit 3`, `signal 9 (SIGKILL, out of memory)`."""
+    number = end.signal
+    if number is None:
+        number = (end.exit_code or 0) - SIGNALLED
+    notes = [signal.Signals(number).name] if number in _SIGNALS else []
+    if end.out_of_memory:
+        notes.append("out of memory")
+    if end.exit_code in CANNOT_EXECUTE:
+        notes.append("what a shell says of a command that it cannot find or execute")
+    status = f"exit {end.exit_code}" if end.signal is None else f"signal {end.signal}"
+    return f"{status} ({', '.join(notes)})" if notes else status
 
 
 def _hint(end: TrialEnd) -> str:

@@ -54,7 +54,9 @@ class Watch:
     patterns: tuple[WatchedPattern, ...] = ()
     silent_for: float | None = None  # seconds without output that make it a hang
     longer_than: float | None = None  # seconds of running that make it a hang
-    json_file: str | None = None  # a file whose content is brought back as result["metrics_file"]
+    json_file: str | None = (
+        None  # brought back as result["metrics_file"], or why not as "metrics_problem"
+    )
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class TrialEnd:
     host: str = ""
     image_digest: str | None = None
     result: Mapping[str, Any] | None = None  # what a workload left in result.json
-    leftovers: int = 0  # processes that outlived the command and were killed
+    out_of_memory: bool = False  # the kernel's OOM killer ended one of its processes
 
     @property
     def failed(self) -> bool:

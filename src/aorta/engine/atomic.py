@@ -15,9 +15,10 @@ _FORGOTTEN = 3600.0  # seconds after which the draft of another process is nobod
 def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> None:
     """Readers see the old file or the new one, also after a kill, a full disk or a power cut. Raises OSError.
 
+    Text that is no UTF-8, of a word or a file name, is written as an escape: in JSON it reads back as the same word.
     `durable`: the new one is there to stay when this returns; otherwise a power cut may bring the old one back.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     draft = path.with_name(f"{_beginning(path)}{os.urandom(6).hex()}{_DRAFT}")
     try:
         with draft.open("xb") as file:

@@ -17,9 +17,8 @@ from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.engine.atomic import write_whole
 from aorta.executors import Executor
 from aorta.probe import collect_env
-from aorta.probe.inside import probe_argv, probe_mount
 from aorta.probe.machine import Machine
-from aorta.probe.snapshot import EnvSnapshot
+from aorta.probe.snapshot import EnvSnapshot, probe_argv, probe_mount
 
 SNAPSHOT_SECONDS = 60.0
 _CONTAINERS = frozenset({RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS})

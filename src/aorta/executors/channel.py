@@ -1,7 +1,9 @@
-"""The line between the owner of trials and a supervisor on another machine: JSON lines over TCP, both ends proven.
+"""The channel between the owner of trials and a worker on another machine: framed JSON over TCP, both ends proven.
 
-Each end shows that it knows the run's secret before the other believes a word: a supervisor takes no order from a stranger,
-and no stranger gets one. What follows goes in clear, as it does with srun. Standard library only.
+Each end shows that it knows the run's secret before the other believes a word: a worker takes no order from an unknown
+peer, and no unknown peer gets one. What follows goes in clear, as it does with srun. Directories travel over it as bytes:
+only the working directory and the trial's own. Run directories inside the working directory stay where they are: they hold
+every earlier trial, and this one's part of them travels on its own. Standard library only.
 """
 
 import hashlib
@@ -19,11 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError
+from aorta.executors.framing import Frames, frame
 
 _DIAL_SECONDS = 60.0  # a busy owner answers late, and a wrong address costs only this
-_ANSWER_SECONDS = 30.0
-_LONGEST_LINE = 64 * 1024
+ANSWER_SECONDS = 30.0
+LONGEST_INTRODUCTION = 64 * 1024
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+
+MOST_BYTES = 512 * 1024 * 1024
+_LOGS = frozenset({"stdout.log", "stderr.log"})
+_LEFT_AT_HOME = frozenset({".git", ".aorta", ".venv", "__pycache__"})
 
 Address = tuple[str, int]
 
@@ -32,13 +39,17 @@ class NoChannelError(Exception):
     """Nobody who knows the secret answers at any of the addresses."""
 
 
-def message(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content).encode() + b"\n"
-
-
-def proof(secret: str, role: str, nonce: str, ticket: str) -> str:
+def proof(secret: str, role: str, nonce: str, ticket: str) -> bytes:
     words = json.dumps([role, nonce, ticket]).encode()
-    return hmac.new(secret.encode(), words, hashlib.sha256).hexdigest()
+    return hmac.new(secret.encode(), words, hashlib.sha256).hexdigest().encode()
+
+
+def proves(content: Mapping[str, Any], expected: bytes) -> bool:
+    """Whatever a peer sent: a proof need not be text, and text need not be ASCII."""
+    shown = content.get("proof")
+    return isinstance(shown, str) and hmac.compare_digest(
+        shown.encode("utf-8", "surrogatepass"), expected
+    )
 
 
 def keep_alive(line: socket.socket) -> None:
@@ -50,10 +61,13 @@ def keep_alive(line: socket.socket) -> None:
             line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
+# -- the worker's end --------------------------------------------------------------------------------------------------
+
+
 def dial(
     addresses: Sequence[Address], ticket: str, secret: str, about: Mapping[str, Any]
 ) -> socket.socket:
-    """A proven line to the owner, at the first address where it answers."""
+    """A proven channel to the owner, at the first address where it answers."""
     deadline = time.monotonic() + _DIAL_SECONDS
     problems: dict[Address, str] = {}
     while time.monotonic() < deadline:
@@ -70,14 +84,14 @@ def dial(
 def _introduced(
     address: Address, ticket: str, secret: str, about: Mapping[str, Any]
 ) -> socket.socket:
-    line = socket.create_connection(address, timeout=_ANSWER_SECONDS)
+    line = socket.create_connection(address, timeout=ANSWER_SECONDS)
     try:
         keep_alive(line)
-        asked = _line_from(line)["nonce"]
+        asked = str(_first_line(line)["nonce"])
         nonce = secrets.token_hex(16)
-        mine = proof(secret, "supervisor", asked, ticket)
-        line.sendall(message({"ticket": ticket, "nonce": nonce, "proof": mine, **about}))
-        _check(_line_from(line)["proof"], proof(secret, "owner", nonce, ticket))
+        mine = proof(secret, "worker", asked, ticket).decode()
+        line.sendall(frame({"ticket": ticket, "nonce": nonce, "proof": mine, **about}))
+        _check(_first_line(line), proof(secret, "owner", nonce, ticket))
         line.settimeout(None)
     except BaseException:
         line.close()
@@ -85,84 +99,23 @@ def _introduced(
     return line
 
 
-def _check(shown: str, expected: str) -> None:
-    if not hmac.compare_digest(shown, expected):
+def _check(content: Mapping[str, Any], expected: bytes) -> None:
+    if not proves(content, expected):
         raise ValueError("it does not know the secret of this run")
 
 
-def _line_from(line: socket.socket) -> dict[str, Any]:
+def _first_line(line: socket.socket) -> dict[str, Any]:
     """One message and not a byte more: what follows belongs to the supervisor."""
-    received = bytearray()
-    while not received.endswith(b"\n"):
+    frames = Frames(LONGEST_INTRODUCTION)
+    while (content := frames.next()) is None:
         byte = line.recv(1)
-        if not byte or len(received) > _LONGEST_LINE:
+        if not byte:
             raise ValueError("it hung up")
-        received += byte
-    content: dict[str, Any] = json.loads(received)
+        frames.feed(byte)
     return content
 
 
-class Line:
-    """The owner's end of one line; silent until the other end has proven itself."""
-
-    def __init__(self, channel: socket.socket, secret: str) -> None:
-        keep_alive(channel)
-        self.channel = channel
-        self.ticket: str | None = None
-        self.about: Mapping[str, Any] = {}
-        self.opened = time.monotonic()
-        self._secret = secret
-        self._nonce = secrets.token_hex(16)
-        self._received = bytearray()
-        self.send({"nonce": self._nonce})
-
-    def send(self, content: Mapping[str, Any], pack: bytes = b"") -> None:
-        """May block while the other end is slow to read; a line that broke is noticed when it is read."""
-        with suppress(OSError):
-            self.channel.sendall(message(content) + pack)
-
-    def receive(self) -> bool:
-        """Read what is there; False at the end of the line."""
-        try:
-            data = self.channel.recv(1 << 20)
-        except OSError:
-            return False
-        self._received += data
-        too_much = self.ticket is None and len(self._received) > _LONGEST_LINE
-        return bool(data) and not too_much
-
-    def messages(self) -> Iterator[dict[str, Any]]:
-        """Every whole message; one that announces a pack comes with its bytes under `pack`."""
-        while (end := self._received.find(b"\n")) >= 0:
-            content = json.loads(self._received[:end])
-            size = content.get("size", 0) if self.ticket is not None else 0
-            if len(self._received) < end + 1 + size:
-                return
-            if size:
-                content["pack"] = bytes(self._received[end + 1 : end + 1 + size])
-            del self._received[: end + 1 + size]
-            yield content
-
-    def introduce(self, content: Mapping[str, Any]) -> bool:
-        """Whether the first message proves the other end, which then gets our own proof."""
-        try:
-            ticket, nonce = str(content["ticket"]), str(content["nonce"])
-            expected = proof(self._secret, "supervisor", self._nonce, ticket)
-            if not hmac.compare_digest(str(content["proof"]), expected):
-                return False
-        except KeyError:
-            return False
-        self.ticket, self.about = ticket, content
-        self.send({"proof": proof(self._secret, "owner", nonce, ticket)})
-        return True
-
-    def close(self) -> None:
-        self.channel.close()
-
-
-MOST_BYTES = 512 * 1024 * 1024
-_LOGS = frozenset({"stdout.log", "stderr.log"})
-_LEFT_AT_HOME = frozenset({".git", ".aorta", ".venv", "__pycache__"})
+# -- directories as bytes ----------------------------------------------------------------------------------------------
 
 
 def pack_working_directory(directory: Path) -> bytes:

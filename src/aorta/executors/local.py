@@ -4,7 +4,6 @@ The executor speaks JSON lines with its supervisors and turns their facts into `
 first needed and serve many trials, so a trial costs one message and one fork.
 """
 
-import json
 import os
 import selectors
 import socket
@@ -20,7 +19,14 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES, order_for, trial_end
+from aorta.executors.framing import Frames, frame
+from aorta.executors.messages import (
+    GRACE_SECONDS,
+    MAX_LOG_BYTES,
+    SharedMetrics,
+    order_for,
+    trial_end,
+)
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
 
@@ -38,10 +44,10 @@ class _Slot:
     devices: tuple[str, ...]
     trial: TrialSpec | None = None
     launch: Launch | None = None
-    received: bytearray = field(default_factory=bytearray)
+    frames: Frames = field(default_factory=Frames)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self.control.sendall(json.dumps(message).encode() + b"\n")
+        self.control.sendall(frame(message))
 
 
 class LocalExecutor:
@@ -69,6 +75,7 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
         self._host = socket.gethostname()
+        self._metrics = SharedMetrics()
 
     @property
     def slots(self) -> int:
@@ -80,6 +87,7 @@ class LocalExecutor:
             trial = _with_devices(trial, slot.devices)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
+        self._metrics.started(trial)
         try:
             slot.send(
                 order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
@@ -159,11 +167,12 @@ class LocalExecutor:
         if not data:
             self._supervisor_died(slot)
             return
-        slot.received += data
-        if slot.received.endswith(b"\n") and slot.trial is not None and slot.launch is not None:
-            facts = json.loads(bytes(slot.received))
-            self._ended.append(trial_end(slot.trial, slot.launch, facts, self._host))
-            slot.received.clear()
+        slot.frames.feed(data)
+        facts = slot.frames.next()
+        if facts is not None and slot.trial is not None and slot.launch is not None:
+            self._ended.append(
+                self._metrics.ended(trial_end(slot.trial, slot.launch, facts, self._host))
+            )
             slot.trial = slot.launch = None
 
     def _supervisor_died(self, slot: _Slot) -> None:
@@ -177,7 +186,7 @@ class LocalExecutor:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
         facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
-        self._ended.append(trial_end(trial, launch, facts, self._host))
+        self._ended.append(self._metrics.ended(trial_end(trial, launch, facts, self._host)))
 
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:

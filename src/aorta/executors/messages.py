@@ -3,11 +3,9 @@
 Standard library only, because it also runs beside a supervisor on another machine.
 """
 
-import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,9 @@ from aorta.core.trial import (
     Watch,
     WatchedPattern,
 )
-from aorta.runtimes import Launch
+from aorta.executors.evidence import SHARED, json_object
+from aorta.executors.supervisor import RESULT_FILE
+from aorta.runtimes import Launch, metric_file_of
 
 GRACE_SECONDS = 5.0
 MAX_LOG_BYTES = 256 * 1024 * 1024
@@ -40,7 +40,9 @@ def order_for(
         "cwd": str(launch.cwd),
         "env": launch.environ(os.environ),
         "cleanup": [list(argv) for argv in launch.cleanup],
+        "ran_out_of_memory": list(launch.ran_out_of_memory),
         "trial_dir": str(trial.trial_dir),
+        "metric": _metric_places(trial),
         "patterns": [vars(pattern) for pattern in watch.patterns],
         "timeout": trial.timeout,
         "silent_for": watch.silent_for,
@@ -50,12 +52,20 @@ def order_for(
     }
 
 
+def _metric_places(trial: TrialSpec) -> list[str] | None:
+    """The trial's own, and the one that it may share with others."""
+    own = metric_file_of(trial)
+    if own is None or trial.watch.json_file is None:
+        return None
+    return [str(own), str(trial.cwd / trial.watch.json_file)]
+
+
 def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: str) -> TrialEnd:
     """The supervisor's facts as a `TrialEnd`, with what the trial left in its files."""
     exit_code = facts.get("exit_code")
     lost = facts.get("lost")
     if lost is None and (refusal := launch.refusal(exit_code, facts["stderr"]["tail"])):
-        lost = f"the container did not start: {refusal}"
+        lost = refusal
     return TrialEnd(
         trial_id=trial.id,
         stdout=_stream_end(trial, facts, "stdout"),
@@ -74,9 +84,8 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
         duration=facts.get("duration", 0.0),
         host=host,
         image_digest=launch.image_digest,
-        result=_left_behind(trial, facts["started_at"]),
-        # Nothing outlives the first process of a container: what is left is the engine's own, still tidying up.
-        leftovers=0 if launch.container else facts.get("leftovers", 0),
+        result=_left_behind(trial, facts),
+        out_of_memory=facts.get("out_of_memory", False),
     )
 
 
@@ -93,24 +102,11 @@ def _stream_end(trial: TrialSpec, facts: Mapping[str, Any], name: str) -> Stream
     )
 
 
-def _left_behind(trial: TrialSpec, started_at: float) -> dict[str, Any] | None:
+def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """result.json of a workload, and the file of a metric oracle. An unreadable one counts as none."""
-    result = _json_object(trial.trial_dir / "result.json")
-    if trial.watch.json_file is not None:
-        for path in (trial.trial_dir / trial.watch.json_file, trial.cwd / trial.watch.json_file):
-            # One left by an earlier trial in a shared directory says nothing about this one.
-            with suppress(OSError):
-                if path.stat().st_mtime >= started_at - 1:
-                    return {**(result or {}), "metrics_file": _json_object(path)}
-    return result
-
-
-def _json_object(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+    result = json_object(trial.trial_dir / RESULT_FILE)
+    metric = facts.get("metric")
+    return {**(result or {}), **metric} if metric else result
 
 
 def trial_to_json(trial: TrialSpec) -> dict[str, Any]:
@@ -162,3 +158,41 @@ def end_from_json(content: Mapping[str, Any], trial: TrialSpec) -> TrialEnd:
         Match(**{**match, "groups": tuple(match["groups"])}) for match in content["matches"]
     )
     return TrialEnd(**{**content, **streams, "matches": matches, "trial_id": trial.id})
+
+
+class SharedMetrics:
+    """Which of the trials that run side by side could have written each other's metric file."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Path] = {}
+        self._mixed: set[str] = set()
+
+    def started(self, trial: TrialSpec) -> None:
+        if trial.watch.json_file is None:
+            return
+        place = trial.cwd / trial.watch.json_file
+        beside = [one for one, other in self._running.items() if other == place]
+        if beside:
+            self._mixed.update([trial.id, *beside])
+        self._running[trial.id] = place
+
+    def ended(self, end: TrialEnd) -> TrialEnd:
+        """The end with the number taken away if it may be another trial's."""
+        self._running.pop(end.trial_id, None)
+        mixed = end.trial_id in self._mixed
+        self._mixed.discard(end.trial_id)
+        place = (end.result or {}).get(SHARED)
+        if place is None:
+            return end
+        result = without_place(end.result)
+        if mixed:
+            result = {
+                **{key: value for key, value in result.items() if key != "metrics_file"},
+                "metrics_problem": f"trials side by side write their metric to {place}; let the command write it "
+                "to $AORTA_METRIC_FILE, or use --jobs 1",
+            }
+        return replace(end, result=result)
+
+
+def without_place(result: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (result or {}).items() if key != SHARED}

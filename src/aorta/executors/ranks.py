@@ -16,6 +16,7 @@ from pathlib import Path
 from aorta.core.trial import RuntimeKind, TrialSpec
 from aorta.executors import process_tree
 from aorta.runtimes import Launch
+from aorta.runtimes.pyxis import ENDED_BY_SLURM
 
 _SOURCE = str(Path(__file__).parents[2])
 _RANK = (
@@ -41,7 +42,11 @@ def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
         wrapped = ("sh", "-c", _RANK_IN_CONTAINER, "rank") if trial.resources.tasks > 1 else ()
         return replace(launch, argv=(launch.argv[0], *srun, *own, *wrapped, *trial.argv))
     python = (sys.executable, "-S", "-E", "-s", "-c", _RANK)
-    return replace(launch, argv=("srun", *srun, *python, *launch.argv))
+    return replace(
+        launch,
+        argv=("srun", *srun, *python, *launch.argv),
+        refusals=(*launch.refusals, *ENDED_BY_SLURM),
+    )
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ working directory at their paths runs there; one that does not gets copies, and 
 after it runs. Which of the two it is, each worker finds out by looking.
 """
 
-import json
 import os
 import socket
 import subprocess
@@ -19,12 +18,13 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialSpec
-from aorta.executors.scheduler import Batch, fitting
+from aorta.executors.framing import Frames, frame
+from aorta.executors.scheduler import Batch, Gone, fitting
 from aorta.executors.worker import NODE_VARIABLE, PARENT_VARIABLE, TICKET_VARIABLE
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
-_FAREWELL_SECONDS = 30.0
+_FAREWELL_SECONDS = 7.0
 
 
 class RayTasks:
@@ -38,7 +38,7 @@ class RayTasks:
         self._nodes: dict[str, tuple[int, int]] = {}
         self._avoided: list[str] = []
         self._over: dict[str, str] = {}
-        self._received = b""
+        self._frames = Frames()
         self._home = ""
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -59,7 +59,7 @@ class RayTasks:
             raise
 
     @property
-    def channel(self) -> int:
+    def news(self) -> int:
         return self._control.fileno()
 
     def slots(self) -> int:
@@ -90,10 +90,10 @@ class RayTasks:
     def withdraw(self, tickets: Collection[str]) -> None:
         self._command(op="cancel", tickets=list(tickets))
 
-    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
+    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
         self._hear(0)
         self._over = {ticket: why for ticket, why in self._over.items() if ticket in tickets}
-        return dict(self._over)
+        return {ticket: Gone(why) for ticket, why in self._over.items()}
 
     def avoid(self, node: str) -> None:
         if node not in self._avoided:
@@ -138,16 +138,15 @@ class RayTasks:
         self._control.settimeout(seconds)
         try:
             while data := self._control.recv(1 << 20):
-                self._received += data
+                self._frames.feed(data)
                 self._control.settimeout(0)
             raise InfrastructureError(f"Ray at {self._where} is gone{self._last_words()}")
         except (BlockingIOError, TimeoutError):
             pass
         finally:
             self._control.settimeout(None)
-        while b"\n" in self._received:
-            line, _, self._received = self._received.partition(b"\n")
-            self._learn(json.loads(line))
+        for news in self._frames:
+            self._learn(news)
 
     def _learn(self, news: Mapping[str, Any]) -> None:
         match news["op"]:
@@ -160,7 +159,7 @@ class RayTasks:
 
     def _command(self, **command: Any) -> None:
         try:
-            self._control.sendall(json.dumps(command).encode() + b"\n")
+            self._control.sendall(frame(command))
         except OSError:
             raise InfrastructureError(f"Ray at {self._where} is gone{self._last_words()}") from None
 

@@ -5,7 +5,6 @@ Aorta's. It is run as a script, so that Ray sends `hold_place` to the workers by
 """
 
 import hashlib
-import json
 import os
 import select
 import shutil
@@ -15,7 +14,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,10 @@ from typing import Any
 import ray
 
 _PACKAGE = Path(__file__).parents[1]
+sys.path.insert(0, str(_PACKAGE.parent))
+
+from aorta.executors.framing import Frames, frame  # noqa: E402 - a script finds the package only now
+
 _NEEDED = ("core", "executors", "runtimes")  # what an worker imports: standard library only
 _untyped: Any = ray  # for those of its functions that carry no types
 _NODES_EVERY = 1.0
@@ -75,7 +78,7 @@ class Driver:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._received = b""
+        self._frames = Frames()
         self._tasks: dict[Any, str] = {}  # reference -> ticket
         self._nodes: list[dict[str, Any]] = []
         self._nodes_at = 0.0
@@ -91,15 +94,10 @@ class Driver:
                 data = self._control.recv(1 << 20)
                 if not data:
                     return
-                self._received += data
-                for command in self._commands():
+                self._frames.feed(data)
+                for command in self._frames:
                     self._obey(command)
             self._tell_ends()
-
-    def _commands(self) -> Iterator[dict[str, Any]]:
-        while b"\n" in self._received:
-            line, _, self._received = self._received.partition(b"\n")
-            yield json.loads(line)
 
     def _obey(self, command: Mapping[str, Any]) -> None:
         if command["op"] == "submit":
@@ -135,7 +133,7 @@ class Driver:
             self._tell({"op": "nodes", "nodes": nodes})
 
     def _tell(self, news: Mapping[str, Any]) -> None:
-        self._control.sendall(json.dumps(news).encode() + b"\n")
+        self._control.sendall(frame(news))
 
 
 def _why(task: Any) -> str:
@@ -183,7 +181,7 @@ def main() -> None:
         )
         try:
             home = _untyped.util.get_node_ip_address()
-            control.sendall(json.dumps({"op": "ready", "address": home}).encode() + b"\n")
+            control.sendall(frame({"op": "ready", "address": home}))
             Driver(control).serve()
         finally:
             ray.shutdown()

@@ -28,6 +28,16 @@ class Batch:
         return f"{self.key}.{index}"
 
 
+@dataclass(frozen=True)
+class Gone:
+    """Why a worker cannot be waited for any longer."""
+
+    why: str
+    out_of_memory: bool = (
+        False  # it went over its job's own limit: the program's end, not the scheduler's
+    )
+
+
 class Scheduler(Protocol):
     @property
     def ships(self) -> bool:
@@ -45,7 +55,7 @@ class Scheduler(Protocol):
     def withdraw(self, tickets: Collection[str]) -> None:
         """Nobody waits for these any more, whatever they are doing."""
 
-    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
+    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
         """Why these cannot be waited for any longer. Called often; asks the scheduler as seldom as is bearable,
         but soon for `doubtful` ones, whose line broke."""
 
@@ -53,7 +63,7 @@ class Scheduler(Protocol):
         """A trial was lost there; the next ones go elsewhere as long as there is an elsewhere."""
 
     @property
-    def channel(self) -> int | None:
+    def news(self) -> int | None:
         """A descriptor that becomes readable when there is news to `look` at."""
 
     def addresses(self) -> Sequence[str]:

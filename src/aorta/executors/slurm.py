@@ -19,7 +19,7 @@ from pathlib import Path
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.scheduler import Batch, address_towards, fitting, worker_argv
+from aorta.executors.scheduler import Batch, Gone, address_towards, fitting, worker_argv
 from aorta.executors.worker import PARENT_VARIABLE, TICKET_VARIABLE
 
 _LOOK_EVERY = 2.0
@@ -27,13 +27,14 @@ _LOOK_SHARE = 20  # a question that takes a second is asked every 20 s at most
 _SLOTS_EVERY = 10.0
 _LAST_WORDS = 300
 _LARGEST_ARRAY = 500
+_FAREWELL_SECONDS = 7.0
 
 
 class _Slurm:
     """What jobs and steps have in common: the way home, and nodes that lost a trial."""
 
     ships = False
-    channel: int | None = None
+    news: int | None = None
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -176,7 +177,7 @@ class SlurmJobs(_Slurm):
         with suppress(InfrastructureError):
             slurm.ask("scancel", "--quiet", *tasks)
 
-    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
+    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
         self._send()
         self._cancel_unwanted()
         pause = 0.0 if doubtful else max(_LOOK_EVERY, _LOOK_SHARE * self._look_cost)
@@ -192,7 +193,8 @@ class SlurmJobs(_Slurm):
             state = states.get(task)
             why = state.why_over if state else "Slurm no longer knows its job"
             if why:
-                found[ticket] = why + self._log_of(ticket)
+                memory = bool(state and state.out_of_memory)
+                found[ticket] = Gone(why + self._log_of(ticket), out_of_memory=memory)
                 if state and state.name != "COMPLETED" and "[" not in state.nodes:
                     self.avoid(state.nodes)
         return found
@@ -201,7 +203,7 @@ class SlurmJobs(_Slurm):
         if self._farewell.stdin is not None:
             self._farewell.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self._farewell.wait(30)
+            self._farewell.wait(_FAREWELL_SECONDS)
 
     def _forget_all_but(self, tickets: Collection[str]) -> None:
         """A trial that ended well leaves no trace here: a thousand of them must not either."""
@@ -310,12 +312,14 @@ class SlurmSteps(_Slurm):
             if ticket in self._running:
                 self._running[ticket].terminate()
 
-    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, str]:
+    def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
         found = {}
         for ticket, process in list(self._running.items()):
             if process.poll() is not None:
                 if ticket in tickets:
-                    found[ticket] = "its step ended without a report" + self._log_of(ticket)
+                    said = self._log_of(ticket)
+                    memory = slurm.OOM_IN_LOG in said
+                    found[ticket] = Gone(f"its step ended without a report{said}", memory)
                 else:
                     del self._running[ticket]
                     self._logs.pop(ticket).unlink(missing_ok=True)

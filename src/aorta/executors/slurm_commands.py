@@ -20,6 +20,7 @@ _SILENCE = re.compile(
     re.IGNORECASE,
 )
 _USABLE = frozenset({"idle", "mixed", "allocated", "completing"})
+OOM_IN_LOG = "oom_kill event"  # in what slurmstepd writes of a step whose memory limit was passed
 _FINAL: Mapping[str, str] = {
     "BOOT_FAIL": "its node did not boot",
     "CANCELLED": "its job was cancelled from outside",
@@ -72,7 +73,16 @@ class JobState:
     @property
     def why_over(self) -> str | None:
         """Why nothing more is to be expected of it; None while something is."""
-        return _FINAL.get(self.name.split(maxsplit=1)[0].rstrip("+")) if self.name else None
+        return _FINAL.get(self._word)
+
+    @property
+    def out_of_memory(self) -> bool:
+        return self._word == "OUT_OF_MEMORY"
+
+    @property
+    def _word(self) -> str:
+        """`CANCELLED by 1000` and `CANCELLED+` are both CANCELLED."""
+        return self.name.split(maxsplit=1)[0].rstrip("+") if self.name else ""
 
 
 @dataclass(frozen=True)

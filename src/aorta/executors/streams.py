@@ -22,6 +22,7 @@ QUIET = 0.2
 TAIL = 32 * 1024
 PATTERN_SECONDS = 5.0  # one scan of one window; a pattern that needs longer backtracks for ever
 _LINE = 400
+_MOST_CHUNKS = 4096
 
 Mirror = Callable[[bytes], None]
 """Gets every byte that a log keeps, as it is kept: for somebody who cannot see the file."""
@@ -142,6 +143,7 @@ class WatchedStream:
         self._new = 0
         self._scanned_at = 0.0
         self._held = False
+        self._came: deque[tuple[int, float]] = deque()  # (offset behind a chunk, when it came)
 
     def feed(self, data: bytes, at: float) -> None:
         self.log.write(data)
@@ -154,6 +156,9 @@ class WatchedStream:
         if self.patterns:
             self._window += data
             self._new += len(data)
+            self._came.append((self.seen, at))
+            if len(self._came) > _MOST_CHUNKS:  # of tiny writes: a pair of them is as good as one
+                self._came = deque(list(self._came)[1::2])
 
     def next_scan(self) -> float | None:
         """When a scan is due, in seconds after the start; None when there is nothing to scan."""
@@ -170,13 +175,19 @@ class WatchedStream:
         self._held = False
         stop = False
         for pattern in self.patterns:
-            stop = self._search(pattern, at, settled) or stop
+            stop = self._search(pattern, settled) or stop
         self._new = 0
         self._scanned_at = at
         del self._window[: max(0, len(self._window) - OVERLAP)]
+        while len(self._came) > 1 and self._came[0][0] <= self.seen - len(self._window):
+            self._came.popleft()
         return stop
 
-    def _search(self, pattern: Pattern, at: float, settled: bool) -> bool:
+    def _came_at(self, offset: int) -> float:
+        """When the byte before `offset` was read."""
+        return next((at for behind, at in self._came if behind >= offset), self.last_at or 0.0)
+
+    def _search(self, pattern: Pattern, settled: bool) -> bool:
         if pattern.match is not None and not pattern.keep_last:
             return False
         base = self.seen - len(self._window)  # the absolute offset of the window's first byte
@@ -199,7 +210,7 @@ class WatchedStream:
             "stream": self.name,
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
-            "at": at,
+            "at": self._came_at(pattern.searched_to),
         }
         return pattern.stop
 

@@ -6,7 +6,6 @@ container behind. It knows orders and facts (JSON lines on a socket) and nothing
 """
 
 import fcntl
-import json
 import os
 import select
 import signal
@@ -20,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from aorta.executors import process_tree
+from aorta.executors.evidence import MetricFile, oom_kills
+from aorta.executors.framing import Frames, frame
 from aorta.executors.streams import Arrivals, Mirror, SlowPatternError, WatchedStream, compiled
 
 _CHUNK = 256 * 1024
 _CLEANUP_SECONDS = 30
 _F_SETPIPE_SZ = 1031
+RESULT_FILE = "result.json"  # of a registered workload, in its trial's directory
 
 
 class OwnerGoneError(Exception):
@@ -34,7 +36,7 @@ class OwnerGoneError(Exception):
 class Supervisor:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self._received = b""
+        self._frames = Frames()
         self._wake, waker = os.pipe()
         for end in (self._wake, waker):
             os.set_blocking(end, False)
@@ -47,8 +49,8 @@ class Supervisor:
         with suppress(OwnerGoneError, ConnectionError):
             while True:
                 order = self._next_message()
-                report = Trial(self, order).run()
-                self.control.sendall(json.dumps(report).encode() + b"\n")
+                report = SupervisedTrial(self, order).run()
+                self.control.sendall(frame(report))
 
     def _next_message(self) -> dict[str, Any]:
         while True:
@@ -58,7 +60,7 @@ class Supervisor:
 
     def poll_message(self, timeout: float | None) -> dict[str, Any] | None:
         """A whole message if one is there within `timeout`; raises OwnerGoneError at the end of the socket."""
-        while b"\n" not in self._received:
+        while (message := self._frames.next()) is None:
             if timeout is not None and not select.select([self.control], [], [], timeout)[0]:
                 return None
             try:
@@ -67,9 +69,7 @@ class Supervisor:
                 data = b""
             if not data:
                 raise OwnerGoneError
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+            self._frames.feed(data)
         return message
 
     def owner_gone(self) -> bool:
@@ -88,14 +88,14 @@ class Supervisor:
     @property
     def has_message(self) -> bool:
         """True if a message came together with an earlier one: the socket will not announce it again."""
-        return b"\n" in self._received
+        return self._frames.has_line
 
     @property
     def wake(self) -> int:
         return self._wake
 
 
-class Trial:
+class SupervisedTrial:
     """One order, from fork to the last process gone."""
 
     def __init__(
@@ -116,12 +116,17 @@ class Trial:
             "hung": False,
             "cancelled": False,
             "lost": None,
-            "leftovers": 0,
         }
         self.streams: dict[int, WatchedStream] = {}
         self.arrivals = Arrivals()
 
     def run(self) -> dict[str, Any]:
+        (Path(self.order["trial_dir"]) / RESULT_FILE).unlink(
+            missing_ok=True
+        )  # of an earlier attempt
+        places = self.order["metric"]
+        metric = MetricFile(*(Path(place) for place in places)) if places else None
+        oom_kills_before = oom_kills()
         self.began = time.monotonic()
         self.facts["started_at"] = time.time()
         try:
@@ -138,8 +143,36 @@ class Trial:
             self._clean_up()
             raise
         self._end_tree(self.order["grace"])
+        if metric is not None:
+            self.facts["metric"] = metric.found()
+        if self._was_killed():
+            counted = oom_kills() > oom_kills_before
+            self.facts["out_of_memory"] = counted or self._engine_says_out_of_memory()
         self._clean_up()
         return self._finish()
+
+    def _was_killed(self) -> bool:
+        """By SIGKILL, or says so as a shell and a container engine do."""
+        if self.status is None:
+            return False
+        if os.WIFSIGNALED(self.status):
+            return os.WTERMSIG(self.status) == signal.SIGKILL
+        return os.WEXITSTATUS(self.status) == 128 + signal.SIGKILL
+
+    def _engine_says_out_of_memory(self) -> bool:
+        question = self.order["ran_out_of_memory"]
+        if not question:
+            return False
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                question,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CLEANUP_SECONDS,
+                check=False,
+            )
+            return done.stdout.strip() == b"true"
+        return False
 
     def _start(self) -> int:
         directory = Path(self.order["trial_dir"])
@@ -171,8 +204,10 @@ class Trial:
             watched = [control, self.supervisor.wake, *open_ends]
             patience = 0.0 if self.supervisor.has_message else self._until_next_deadline()
             ready = select.select(watched, [], [], patience)[0]
+            # What is found together came at one moment: nobody can tell any more which came first.
+            at = self._now()
             for end in open_ends.intersection(ready):
-                if not self._read(end):
+                if not self._read(end, at):
                     open_ends.discard(end)
             if self._cancelled():
                 self.facts["cancelled"] = True
@@ -187,15 +222,15 @@ class Trial:
             if self._out_of_time():
                 return
 
-    def _read(self, end: int) -> bool:
+    def _read(self, end: int, at: float) -> bool:
         try:
             data = os.read(end, _CHUNK)
         except BlockingIOError:
             return True
         if data:
             stream = self.streams[end]
-            self.arrivals.note(self._now(), stream.name, stream.seen)
-            stream.feed(data, self._now())
+            self.arrivals.note(at, stream.name, stream.seen)
+            stream.feed(data, at)
         return bool(data)
 
     def _cancelled(self) -> bool:
@@ -228,17 +263,17 @@ class Trial:
 
     def _end_tree(self, grace: float) -> None:
         """A status that we caused ourselves is no fact about the command, so it is not kept."""
-        signalled = process_tree.end_all(grace, self.supervisor.owner_gone)
-        self.facts["leftovers"] = signalled if self.status is not None else 0
+        process_tree.end_all(grace, self.supervisor.owner_gone)
         self._drain()
 
     def _drain(self) -> None:
         """What the tree wrote before it ended; bounded, for a process that could not be killed writes on."""
-        until = self._now() + 1.0
+        at = self._now()
+        until = at + 1.0
         for end, stream in self.streams.items():
             with suppress(BlockingIOError):
                 while self._now() < until and (data := os.read(end, _CHUNK)):
-                    stream.feed(data, self._now())
+                    stream.feed(data, at)
                     self._scan_finally(stream, final=False)
             self._scan_finally(stream, final=True)
 

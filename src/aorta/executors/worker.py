@@ -23,9 +23,16 @@ from aorta.core.errors import AortaError
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import channel, process_tree
 from aorta.executors.channel import pack_trial_directory, unpack
-from aorta.executors.messages import end_to_json, order_for, trial_end, trial_from_json
+from aorta.executors.framing import frame
+from aorta.executors.messages import (
+    end_to_json,
+    order_for,
+    trial_end,
+    trial_from_json,
+    without_place,
+)
 from aorta.executors.ranks import across_ranks
-from aorta.executors.supervisor import OwnerGoneError, Supervisor, Trial
+from aorta.executors.supervisor import OwnerGoneError, SupervisedTrial, Supervisor
 from aorta.runtimes import Launch, launch_for
 
 CHANNEL_VARIABLE = "AORTA_CHANNEL"
@@ -35,6 +42,8 @@ NODE_VARIABLE = (
     "AORTA_NODE"  # what its scheduler calls the machine, where that is not the host's name
 )
 _LOG_CHUNK = 1 << 20
+_DISMISSAL_SECONDS = 1.0
+_ENDING = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 
 
 class Worker(Supervisor):
@@ -58,19 +67,9 @@ class Worker(Supervisor):
             pass
         return found
 
-    def read_bytes(self, size: int) -> bytes:
-        """The pack that follows a message."""
-        while len(self._received) < size:
-            data = self.control.recv(1 << 20)
-            if not data:
-                raise OwnerGoneError
-            self._received += data
-        pack, self._received = self._received[:size], self._received[size:]
-        return pack
-
     def send(self, content: Mapping[str, Any], pack: bytes = b"") -> None:
         try:
-            self.control.sendall(channel.message({**content, "size": len(pack)}) + pack)
+            self.control.sendall(frame(content, pack))
         except OSError:
             raise OwnerGoneError from None
 
@@ -86,6 +85,8 @@ class Worker(Supervisor):
             else:
                 shipped = stack.enter_context(self._shipped(trial))
                 end = self._tried(shipped, order, self._mirrors())
+                if end.result is not None:  # its working directory was a copy of its own
+                    end = replace(end, result=without_place(end.result))
                 pack = pack_trial_directory(shipped.trial_dir)
             self.send({"op": "ended", "dismissed": self.dismissed, "end": end_to_json(end)}, pack)
 
@@ -100,8 +101,16 @@ class Worker(Supervisor):
         except AortaError as wrong:
             return _lost(trial, str(wrong))
         what = order_for(trial, launch, grace=order["grace"], max_log_bytes=order["max_log_bytes"])
-        facts = Trial(self, what, mirrors).run()
+        facts = SupervisedTrial(self, what, mirrors).run()
+        if _looks_ended(facts):
+            self._await_dismissal()
         return trial_end(trial, launch, facts, _host())
+
+    def _await_dismissal(self) -> None:
+        """A scheduler that ends a job signals all of its processes: the trial's may be gone before we hear of it."""
+        deadline = time.monotonic() + _DISMISSAL_SECONDS
+        while not self.dismissed and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def _mirrors(self) -> dict[str, Callable[[bytes], None]]:
         return {name: partial(self._send_log, name) for name in ("stdout", "stderr")}
@@ -117,7 +126,7 @@ class Worker(Supervisor):
         with tempfile.TemporaryDirectory(prefix="aorta-shipped-") as scratch:
             places = {"cwd": Path(scratch) / "cwd", "trial_dir": Path(scratch) / "trial"}
             for place in places.values():
-                unpack(self.read_bytes(self.await_message()["size"]), place)
+                unpack(self.await_message().get("payload", b""), place)
             yield moved(trial, places["cwd"], places["trial_dir"])
 
 
@@ -138,6 +147,14 @@ def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:
         cwd=cwd,
         trial_dir=trial_dir,
     )
+
+
+def _looks_ended(facts: Mapping[str, Any]) -> bool:
+    """By a signal with which schedulers end jobs, and not by the kernel for want of memory."""
+    if facts.get("out_of_memory"):
+        return False
+    number = facts.get("signal") or (facts.get("exit_code") or 0) - 128
+    return number in _ENDING
 
 
 def _lost(trial: TrialSpec, why: str) -> TrialEnd:

@@ -33,7 +33,7 @@ from aorta.launch.records import Ending
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.panel import Panel, build_sources
 from aorta.launch.store import StoreLostError
-from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals, version_warning
+from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def launch(arguments: Sequence[str], view: View) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     try:
-        raise_on_signals(options.torch.signals_to_handle)
+        raise_on_signals(_heard(options.torch.signals_to_handle))
         finished = run_job(options, view)
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
@@ -83,9 +83,6 @@ def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
 
 
 def run_job(options: Options, view: View | None = None) -> Finished:
-    warning = version_warning()
-    if warning is not None:
-        log.warning("%s", warning)
     log_dir = LogDir(_log_dir(options))
     if view is None or not options.watch:
         return _Launch(options, log_dir).run()
@@ -218,7 +215,7 @@ def _agent(
     options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals_to_handle
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):
@@ -311,6 +308,16 @@ def _job_id(options: Options) -> str:
     if given in {"", "none"}:
         given = os.environ.get("SLURM_JOB_ID", given or "none")
     return slug(given)
+
+
+def _heard(names: str) -> str:
+    """Without those ignored at the start: what a shell put in the background, or `nohup`, stays deaf to them."""
+    asked = [name.strip() for name in names.split(",")]
+    return ",".join(
+        name
+        for name in asked
+        if signal.getsignal(getattr(signal, name, signal.SIGTERM)) is not signal.SIG_IGN
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The one place that touches what torch elastic does not promise: its private classes, and the versions they were tried on.
+"""The one place that touches what torch elastic does not promise: its private classes. `versions.py` says which versions have them.
 
 `ElasticHandler` is torch's own c10d rendezvous handler with a store that can be given up, prompt looks at the shared
 state, and a way to say that a node is known to be dead. Other modules use these names and know no underscore of torch's.
@@ -43,7 +43,6 @@ from aorta.launch.store import DeadlineStore
 
 log = logging.getLogger(__name__)
 
-TESTED_FROM, TESTED_TO = (2, 7), (2, 13)
 _LOOKS_PER_SECOND = 160.0  # at the shared state, by all nodes together while they meet
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.25  # for a key that the leader will write
@@ -52,16 +51,6 @@ _WITHDRAW_WITHIN = 0.5
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 SHUTDOWN_TAKES_TIMEOUT = "timeout" in inspect.signature(LocalElasticAgent._shutdown).parameters  # noqa: SLF001 - since 2.12
-
-
-def version_warning(version: str = torch.__version__) -> str | None:
-    """One line for a torch that this launcher was not tried on."""
-    numbers = version.split("+", maxsplit=1)[0].split(".")[:2]
-    known = tuple(int(number) for number in numbers if number.isdecimal())
-    if TESTED_FROM <= known <= TESTED_TO:
-        return None
-    lowest, highest = (".".join(map(str, each)) for each in (TESTED_FROM, TESTED_TO))
-    return f"torch {version} is outside the versions this launcher is tested on ({lowest} to {highest})"
 
 
 def raise_on_signals(names: str) -> None:

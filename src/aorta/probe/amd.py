@@ -6,9 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.probe.finding import Finding, JsonObject
-from aorta.probe.gpu import GarbledError, gpu_record, whole_number
-from aorta.probe.machine import Machine, read_text
+from aorta.probe.machine import (
+    Finding,
+    GarbledError,
+    JsonObject,
+    Machine,
+    gpu_record,
+    read_text,
+    whole_number,
+)
 from aorta.probe.platform import has_amd
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from aorta.probe.amd import amd_gpus
 from aorta.probe.containers import probe_docker, probe_runtime_context
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
-from aorta.probe.finding import Finding, JsonObject
-from aorta.probe.host import probe_cpu, probe_host, probe_memory
-from aorta.probe.machine import Machine
+from aorta.probe.host import probe_cpu, probe_env_vars, probe_host, probe_memory
+from aorta.probe.machine import Finding, JsonObject, Machine
 from aorta.probe.packages import (
     probe_packages,
     probe_python,
@@ -21,7 +20,6 @@ from aorta.probe.packages import (
 from aorta.probe.platform import platform_here
 from aorta.probe.rocm import probe_hip, probe_hipblaslt, probe_rocm, probe_system_health
 from aorta.probe.snapshot import EnvSnapshot
-from aorta.probe.variables import probe_env_vars
 from aorta.scrub.secrets import without_secrets
 
 Probe = Callable[[Machine], Finding]

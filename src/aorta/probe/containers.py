@@ -3,8 +3,7 @@
 import re
 import sys
 
-from aorta.probe.finding import Finding, JsonObject, missing_in
-from aorta.probe.machine import Machine
+from aorta.probe.machine import Finding, JsonObject, Machine, missing_in
 
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 # The engine mounts these files from a directory named after the container; other mounts may be other containers'.

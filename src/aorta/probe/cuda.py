@@ -6,9 +6,16 @@ import json
 import re
 from pathlib import Path
 
-from aorta.probe.finding import Finding, JsonObject
-from aorta.probe.gpu import GarbledError, gpu_record, whole_number
-from aorta.probe.machine import Machine, ToolAnswer, read_text
+from aorta.probe.machine import (
+    Finding,
+    GarbledError,
+    JsonObject,
+    Machine,
+    ToolAnswer,
+    gpu_record,
+    read_text,
+    whole_number,
+)
 from aorta.probe.platform import has_nvidia
 
 

@@ -4,8 +4,9 @@ import os
 import platform
 import re
 
-from aorta.probe.finding import Finding, JsonObject
-from aorta.probe.machine import Machine
+from aorta.probe.machine import Finding, JsonObject, Machine
+from aorta.registry.variables import KNOWN_VARIABLES
+from aorta.scrub.secrets import safe_value
 
 
 def probe_host(machine: Machine) -> Finding:
@@ -88,3 +89,18 @@ def _size_mib(machine: Machine, place: str) -> int | None:
     except OSError:
         return None
     return size.f_blocks * size.f_frsize >> 20
+
+
+_MAX_VALUE = 4096
+
+
+def probe_env_vars(machine: Machine) -> Finding:
+    return Finding({name: _recorded(name, machine.environ.get(name)) for name in KNOWN_VARIABLES})
+
+
+def _recorded(name: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    if len(value) > _MAX_VALUE:  # cut, half a secret could stay; and nobody reads so much
+        return f"<{len(value)} characters>"
+    return safe_value(name, value)

@@ -10,6 +10,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    value: Any
+    missing: tuple[str, ...] = ()  # "<field>: <cause>"
+
+
+def missing_in(section: str, value: JsonObject, cause: str) -> tuple[str, ...]:
+    """One line for every key of a section that is null."""
+    return tuple(f"{section}.{key}: {cause}" for key, item in value.items() if item is None)
+
 
 TOOL_TIMEOUT = 5.0
 _MAX_TEXT = 1 << 20
@@ -123,3 +138,30 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel, as over a lost GPU
         process.wait(timeout=1)
+
+
+# Every GPU has every key; null is unknown. Only what stays the same: no clocks, no free memory.
+_GPU_KEYS = (
+    "vendor",
+    "index",
+    "name",
+    "uuid",
+    "pci",
+    "memory_mib",
+    "arch",
+    "driver",
+    "vbios",
+    "source",
+)
+
+
+def gpu_record(**known: object) -> JsonObject:
+    return {key: known.get(key) for key in _GPU_KEYS}
+
+
+def whole_number(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
+
+
+class GarbledError(Exception):
+    """A vendor's tool failed, or said something that cannot be read."""

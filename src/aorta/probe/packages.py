@@ -7,8 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from aorta.probe.finding import Finding
-from aorta.probe.machine import Machine, read_text
+from aorta.probe.machine import Finding, Machine, read_text
 
 _THAT_MATTER = (
     # PyTorch and what compiles for it

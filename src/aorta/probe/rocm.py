@@ -8,8 +8,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from aorta.probe.finding import Finding, JsonObject, missing_in
-from aorta.probe.machine import Machine, read_text
+from aorta.probe.machine import Finding, JsonObject, Machine, missing_in, read_text
 from aorta.probe.platform import has_amd
 
 _HEALTH_TIMEOUT = 30.0
@@ -72,14 +71,14 @@ def probe_hipblaslt(machine: Machine) -> Finding:
 
 
 def probe_system_health(machine: Machine) -> Finding:
-    """What `rdhc` says, word for word. It needs root, and asks for it only where no password is wanted."""
+    """What `rdhc` says, word for word. It needs root, which we do not take for ourselves."""
     if not rocm_expected(machine):
         return Finding(None)
     with tempfile.TemporaryDirectory(prefix="aorta-health-") as scratch:
         report = Path(scratch, "health.json")
         command = ["rdhc", "--quick", "--json", str(report)]
         if os.geteuid() != 0 and machine.tool("rdhc"):
-            command = ["sudo", "-n", "-E", *command]
+            return Finding(None, ("system_health: rdhc needs root; run: sudo aorta env probe",))
         answer = machine.ask(*command, timeout=_HEALTH_TIMEOUT)
         text = read_text(report)
     if answer.problem or text is None:

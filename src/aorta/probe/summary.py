@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from aorta.probe.finding import JsonObject
+from aorta.probe.machine import JsonObject
 from aorta.probe.snapshot import EnvSnapshot
 
 _Row = tuple[str, str]

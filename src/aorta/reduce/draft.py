@@ -10,7 +10,7 @@ from typing import Any
 
 from aorta.core.documents import dump_yaml
 from aorta.core.errors import NoAnswerError, UsageError
-from aorta.core.oracle import CANNOT_EXECUTE, checked_pattern
+from aorta.core.oracle import checked_pattern, status_words
 from aorta.core.signature import error_line_of
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
@@ -71,9 +71,8 @@ def draft_spec(
 
 
 def _oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
-    if end.lost is not None or end.exit_code in CANNOT_EXECUTE:
-        reason = end.lost or f"exit {end.exit_code}: {_last_line(end.stderr.tail)}"
-        raise NoAnswerError(f"the command could not be run: {reason}")
+    if end.lost is not None:
+        raise NoAnswerError(f"the command could not be run: {end.lost}")
     if end.timed_out:
         return f"did not end in {end.duration:.0f} s", _hang(end)
     for stream in (end.stderr, end.stdout):
@@ -112,12 +111,7 @@ def _hang(end: TrialEnd) -> dict[str, Any]:
 
 
 def _status(end: TrialEnd) -> str:
-    return f"ended with signal {end.signal}" if end.signal else f"ended with exit {end.exit_code}"
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it said nothing"
+    return f"ended with {status_words(end)}"
 
 
 def _text(proposal: Proposal, oracle: dict[str, Any], said: str, file: Path) -> str:

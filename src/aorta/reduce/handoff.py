@@ -1,5 +1,6 @@
 """What a reduction hands to other verbs: a spec that reduces further, and a recipe that triage runs unedited."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def spec_document(
     for axis, written in zip(plan.axes, document.get("axes", []), strict=True):
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
-            fixed.update({name: str(value) for name, value in placed.items() if name == axis.name})
+            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, cwd)
         else:
             axes.append({**written, **final})
     given = secret_variables(dict(document.get("extra_env", {})))
@@ -46,6 +47,15 @@ def spec_document(
     document |= {"workload": workload, "axes": axes}
     document.pop("extra_env", None)
     return {**document, "extra_env": around} if around else document
+
+
+def _as_variable(left: str | Path | None, name: str, folder: Path, cwd: str) -> dict[str, str]:
+    """What is left of an axis, as a text. A place in the folder is named from the working directory there: where it lay
+    while it was written means nothing to anybody else."""
+    if isinstance(left, Path):
+        inside = not Path(cwd).is_absolute()
+        return {name: os.path.relpath(left, folder / cwd)} if inside else {}
+    return {} if left is None else {name: left}
 
 
 def _final(

@@ -45,7 +45,8 @@ class GatedOracle:
         times = (end.result or {}).get("step_times_ms")
         if isinstance(times, list) and times:
             return statistics.median(float(time) for time in times)
-        said = next((m for m in end.matches if m.pattern == self.gate.pattern and m.groups), None)
+        seen = [m for m in end.matches if m.pattern == self.gate.pattern and m.groups]
+        said = max(seen, key=lambda match: match.at, default=None)
         try:
             return float(said.groups[0] or "") if said else None
         except ValueError:

@@ -51,8 +51,8 @@ class Output:
     def begin(self) -> None:
         """What a killed run leaves: its spec, and a SHIP.md that says there is nothing to ship."""
         done = Scrubbing()
-        self._write("spec.yaml", self._spec_text().encode(), done)
-        self._write(SHIP, unfinished_ship(str(self.run.path)).encode(), done)
+        self._write("spec.yaml", _utf8(self._spec_text()), done)
+        self._write(SHIP, _utf8(unfinished_ship(str(self.run.path))), done)
         write_atomically(self.run.path / TRACE, b"")
 
     def append_to_trace(self, line: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ class Output:
         if reproducer is not None:
             staged.rename(self.run.path / SHRUNKEN)
         shutil.rmtree(staged.parent)
-        self._write("spec.yaml", self._spec_text().encode(), done)
+        self._write("spec.yaml", _utf8(self._spec_text()), done)
         self._write_document(TRACE, [*trace], done, lines=True)
         for name, data in self._logs(report).items():
             self._write(name, data, done)
@@ -109,7 +109,7 @@ class Output:
             secrets=sorted(reproducer.secrets) if reproducer else (),
             private=self.run.private_beside,
         )
-        self._write(SHIP, ship.encode(), done)
+        self._write(SHIP, _utf8(ship), done)
 
     def _spec_text(self) -> str:
         """As it was written; without the patterns themselves, which name what must not be named."""
@@ -181,9 +181,14 @@ def _end_of(path: Path) -> bytes:
         return file.read()
 
 
+def _utf8(text: str) -> bytes:
+    """A name that is no UTF-8 stands as an escape, which JSON reads back as the same name."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def _json_line(line: Mapping[str, Any]) -> bytes:
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return _utf8(json.dumps(line, ensure_ascii=False, separators=(",", ":"))) + b"\n"
 
 
 def _json_text(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return _utf8(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

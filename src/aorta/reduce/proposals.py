@@ -76,7 +76,7 @@ def _with_variables(
 
 
 def _axis(name: str, value: str, cwd: Path) -> dict[str, Any] | None:
-    if not is_variable(name) or _NEVER.search(name):
+    if not value or not is_variable(name) or _NEVER.search(name):
         return None
     if value.isdecimal() and int(value) > 1:
         return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}

@@ -45,6 +45,7 @@ class ReduceReport:
     signature: Signature | None
     shipped: Shipped = field(default_factory=Shipped)
     mitigations: Sequence[str] = ()
+    hint: str = ""  # what was found out about an original that did not fail
 
     @property
     def status(self) -> str:
@@ -67,7 +68,7 @@ class ReduceReport:
     def why(self) -> str:
         if self.ending.reason is not Reason.DONE:
             return self.ending.detail
-        return self.reduction.why
+        return "; ".join(filter(None, [self.reduction.why, self.hint]))
 
     @property
     def next_commands(self) -> list[str]:

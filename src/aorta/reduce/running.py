@@ -37,6 +37,7 @@ from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
+_MOST_IN_PLACE = 20
 _MOST_TRIALS_OF_COPY = 20
 
 
@@ -132,7 +133,40 @@ class _Run:
             private_trials=True,
         )
         answer = self._answer(question, (trace, *self.listeners))
-        return self._report(descent.result, answer)
+        report = self._report(descent.result, answer)
+        gone = report.reduction.status is Status.DID_NOT_REPRODUCE
+        return self._tried_in_its_own_place(report) if gone else report
+
+    def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
+        """Whether it is the laid-out copies of its files that keep the original from failing."""
+        own = {m.axis.name: str(m.source) for m in self.plan.materials if m.source is not None}
+        calibration = report.reduction.calibration
+        if not own or calibration is None or self.plan.base.environment.isolated:
+            return report
+        point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
+        search = EveryPoint([point])
+        question = Question(
+            search=search,
+            judges=SameJudge(KOfN(1, max(1, min(calibration.tally.evidence, _MOST_IN_PLACE)))),
+            experiment=_InPlaceExperiment(self.experiment, own),
+            fingerprint=self.plan.fingerprint,
+            budget=self.plan.budget,
+            keep=self._keep,
+            private_trials=True,
+        )
+        answer = self._answer(question, self.listeners)
+        verdict = search.verdicts.get(point)
+        places = ", ".join(f"{name}={place}" for name, place in own.items())
+        hint = (
+            f"it does fail with the files where they are ({places}), and not with copies of them: let the command "
+            "find them through the variable alone"
+        )
+        return replace(
+            report,
+            records=[*report.records, *answer.records],
+            ending=_together(report.ending, answer.ending),
+            hint=hint if verdict is not None and verdict.reproduces else "",
+        )
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
@@ -277,6 +311,22 @@ class _Run:
             signature=_signature(answer.expected, answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
+
+
+@dataclass(frozen=True)
+class _InPlaceExperiment:
+    """The original with its files where they always were."""
+
+    inner: ReductionExperiment
+    places: Mapping[str, str]
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(point, index, trial_dir)
+        return replace(trial, env={**trial.env, **self.places})
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Reproducer:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
         script = folder / SCRIPT
-        script.write_text(self.script(placed, folder), encoding="utf-8")
+        script.write_text(self.script(placed, folder), encoding="utf-8", errors="surrogateescape")
         script.chmod(0o755)
         spec = spec_document(self.plan, self.point, self.command(), self.cwd, placed, folder)
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")

@@ -14,7 +14,7 @@ from aorta.core.names import check_variable
 from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
 from aorta.reduce.axis_spec import AxisSpec
 from aorta.registry.documents import load_document
-from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, which_ranks
+from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, with_ranks_apart
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[
@@ -210,17 +210,9 @@ def workload_spec(name: str) -> SpecFile:
 
 
 def _with_ranks_apart(document: object, file: str) -> object:
-    """`oracle.ranks` belongs to the reduction, not to the oracle, which knows nothing of ranks."""
     if not isinstance(document, Mapping):
         return document
-    if "ranks" in document:
-        raise SpecError("unknown key 'ranks' here; write oracle.ranks", where=f"{file}: ranks")
-    oracle = document.get("oracle")
-    if not isinstance(oracle, Mapping) or "ranks" not in oracle:
-        return document
-    rest = {key: value for key, value in oracle.items() if key != "ranks"}
     try:
-        which = which_ranks(oracle["ranks"])
+        return with_ranks_apart(document)
     except UsageError as wrong:
-        raise SpecError(wrong.message, where=f"{file}: oracle.ranks") from None
-    return {**document, "oracle": rest, "ranks": which}
+        raise SpecError(wrong.message, where=f"{file}: {wrong.where}") from None

@@ -42,11 +42,6 @@ def check_workload_name(name: str) -> None:
     workload_catalogue().check(name)
 
 
-def workload_sources() -> Mapping[str, str]:
-    """Every workload's name and who defines it, without importing any."""
-    return workload_catalogue().sources()
-
-
 def _builtin(place: str) -> type:
     module, _, attribute = place.partition(":")
     found: type = getattr(importlib.import_module(module), attribute)

@@ -25,9 +25,9 @@ from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
+from aorta.workloads.base import rank_of
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
-from aorta.workloads.world import rank_of
 
 SCHEMA = "aorta.run/1"
 

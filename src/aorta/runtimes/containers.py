@@ -1,6 +1,11 @@
 """One container for one trial, by docker or podman: exactly the trial's variables, removed whatever happens.
 
-Knows nothing of how a trial is watched or killed: the executor starts the client, and runs `cleanup` afterwards.
+Knows nothing of how a trial is watched or killed: the executor starts the client, and runs `cleanup` afterwards. Variables
+get in without a value ever standing in a process list: `--env NAME` makes the client pass on a variable of its own
+environment, so nothing is quoted, nothing touches the disk, and a value may hold newlines. Variables that the client or its
+loader would itself obey (PATH, LD_LIBRARY_PATH, DOCKER_HOST ...) must not be set for it; they go through a file that only the
+caller can read and that is removed with the container. What nobody can remove any more, because its owner was killed before
+it could, `sweep` removes.
 """
 
 import csv
@@ -8,20 +13,27 @@ import getpass
 import io
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.core.errors import UsageError
-from aorta.core.names import slug
-from aorta.core.trial import RuntimeKind, TrialSpec
-from aorta.runtimes.container_env import passed_variables
+from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.names import check_variable, slug
+from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.devices import gpu_options, names_devices
-from aorta.runtimes.docker import DOCKER
-from aorta.runtimes.engine import Client, Image, client_of, image_named, is_rootless
+from aorta.runtimes.engine import (
+    DOCKER,
+    PODMAN,
+    Client,
+    Engine,
+    Image,
+    ask,
+    client_of,
+    image_named,
+    is_rootless,
+)
 from aorta.runtimes.launch import Launch, variables_of
-from aorta.runtimes.mounts import Mount, mounts_of
 from aorta.runtimes.owner import OWNER_LABEL, Owner
-from aorta.runtimes.podman import PODMAN
 
 ENGINES = {RuntimeKind.DOCKER: DOCKER, RuntimeKind.PODMAN: PODMAN}
 
@@ -65,7 +77,6 @@ def container_launch(trial: TrialSpec) -> Launch:
     return Launch(
         argv=client.command(
             "run",
-            "--rm",
             f"--name={name}",
             f"--cidfile={id_file}",
             *_labels(trial),
@@ -90,6 +101,7 @@ def container_launch(trial: TrialSpec) -> Launch:
         container=name,
         image_digest=image.digest,
         refusals=engine.refusals,
+        ran_out_of_memory=client.command("inspect", "--format={{.State.OOMKilled}}", name),
     )
 
 
@@ -150,10 +162,163 @@ def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
         yield f"--user={os.geteuid()}:{os.getegid()}"
 
 
-def _mount_option(mount: Mount) -> str:
+def _mount_option(mount: "Mount") -> str:
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(
         [*fields, *(["readonly"] if mount.read_only else [])]
     )
     return line.getvalue()
+
+
+# -- which directories of the host it sees -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mount:
+    source: Path
+    target: str
+    read_only: bool = False
+
+
+def mounts_of(trial: TrialSpec) -> tuple[Mount, ...]:
+    """The working directory, the trial's own directory, and what the environment names, which wins over both."""
+    paths = (trial.cwd.absolute(), trial.trial_dir.absolute())
+    here = [Mount(path, str(path)) for path in paths if path != Path("/")]
+    named = [_parsed(text, trial) for text in trial.environment.mounts]
+    by_target = {mount.target: mount for mount in (*here, *named)}
+    return tuple(by_target.values())
+
+
+def _parsed(text: str, trial: TrialSpec) -> Mount:
+    source, *rest = text.split(":")
+    target = rest[0] if rest else ""
+    mode = rest[1:]
+    if not source or not target.startswith("/") or mode not in ([], ["ro"], ["rw"]):
+        raise UsageError(
+            f"found mount {text!r}, expected SOURCE:DESTINATION or SOURCE:DESTINATION:ro "
+            "with an absolute DESTINATION",
+            where=f"environment {trial.environment.name}",
+        )
+    return Mount(trial.cwd.absolute() / Path(source).expanduser(), target, read_only=mode == ["ro"])
+
+
+# -- variables -----------------------------------------------------------------------------------------------------------
+
+
+_OBEYED = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
+_OBEYED_PREFIXES = (
+    "BUILDKIT",
+    "CONTAINER",
+    "DBUS_",
+    "DOCKER_",
+    "GCONV_",
+    "GLIBC_",
+    "GO",
+    "LC_",
+    "LD_",
+    "LISTEN_",
+    "MALLOC_",
+    "NOTIFY_",
+    "OTEL_",
+    "PODMAN_",
+    "REGISTRY_",
+    "SSH_",
+    "SSL_",
+    "STORAGE_",
+    "XDG_",
+    "_CONTAINERS",
+)
+
+
+@dataclass(frozen=True)
+class PassedVariables:
+    """Options of `run`, the client's side of them, and what removes the traces."""
+
+    options: tuple[str, ...]
+    client_env: Mapping[str, str]
+    client_unset: frozenset[str]
+    cleanup: tuple[tuple[str, ...], ...]
+
+
+def passed_variables(
+    engine: Engine, variables: Mapping[str, str], directory: Path
+) -> PassedVariables:
+    for name, value in variables.items():
+        check_variable(name, value, where="env")
+    by_file = {name: value for name, value in variables.items() if _client_obeys(name)}
+    by_name = {name: value for name, value in variables.items() if name not in by_file}
+    kept_out = [name for name in engine.keeps_out if name not in variables]
+    options = [f"--env={name}" for name in (*sorted(by_name), *kept_out)]
+    cleanup: list[tuple[str, ...]] = []
+    if by_file:
+        path = _written(by_file, directory)
+        options.append(f"--env-file={path}")
+        cleanup.append(("rm", "-f", str(path)))
+    return PassedVariables(tuple(options), by_name, frozenset(kept_out), tuple(cleanup))
+
+
+def _client_obeys(name: str) -> bool:
+    return name in _OBEYED or name.startswith(_OBEYED_PREFIXES)
+
+
+def _written(variables: Mapping[str, str], directory: Path) -> Path:
+    for name, value in variables.items():
+        if "\n" in value or "\r" in value:
+            raise UsageError(
+                f"the value of {name} holds a line break, which a container engine cannot take for "
+                "a variable that its own client obeys; set it inside the command instead",
+                where="env",
+            )
+    path = directory / "container.env"
+    path.unlink(missing_ok=True)  # an earlier one may have wider permissions
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.writelines(f"{name}={value}\n" for name, value in sorted(variables.items()))
+    return path
+
+
+# -- what dead owners left -----------------------------------------------------------------------------------------------
+
+
+_THIS_MACHINE = (
+    Environment("docker", RuntimeKind.DOCKER),
+    Environment("podman", RuntimeKind.PODMAN),
+)
+_NAME_AND_OWNER = f'{{{{.Name}}}}\t{{{{index .Config.Labels "{OWNER_LABEL}"}}}}'
+
+
+def sweep(
+    owner: Owner | None = None, environments: Sequence[Environment] = _THIS_MACHINE
+) -> tuple[str, ...]:
+    """Remove the containers of `owner`, or of every owner that is certainly dead; returns their names.
+
+    `environments` say which engines to look into. One that is absent or does not answer runs no container.
+    """
+    clients = {_answering(place) for place in environments if place.kind in ENGINES}
+    return tuple(name for client in clients if client for name in _sweep_engine(client, owner))
+
+
+def _answering(environment: Environment) -> Client | None:
+    try:
+        client, _ = client_of(ENGINES[environment.kind], environment.options)
+        return client if ask(client, "ps", "--quiet").returncode == 0 else None
+    except InfrastructureError:
+        return None
+
+
+def _sweep_engine(client: Client, owner: Owner | None) -> Iterator[str]:
+    for name, label in _owned(client):
+        of = Owner.from_label(label)
+        if of is not None and (of == owner if owner else of.is_gone()):
+            ask(client, *client.engine.remove, name)
+            yield name
+
+
+def _owned(client: Client) -> Iterator[tuple[str, str]]:
+    found = ask(client, "ps", "--all", "--quiet", f"--filter=label={OWNER_LABEL}").stdout.split()
+    if not found:
+        return
+    for line in ask(client, "inspect", f"--format={_NAME_AND_OWNER}", *found).stdout.splitlines():
+        name, _, label = line.partition("\t")
+        yield name.removeprefix("/"), label

@@ -169,3 +169,60 @@ def _gist(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("Error", "Cannot", "error"))]
     return (telling or lines or ["it said nothing"])[0][:300]
+
+
+# -- what is particular to each ------------------------------------------------------------------------------------------
+
+
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
+
+DOCKER = Engine(
+    command="docker",
+    install="apt-get install docker.io",
+    start="systemctl start docker, or point DOCKER_HOST at the engine",
+    client_options=frozenset({"--config", "--context", "--host", "--log-level", "-H"}),
+    run_options=(),
+    remove=("rm", "--force", "--volumes"),
+    refusals=(
+        Refusal(
+            125, r"^docker: |^unknown |^invalid |'docker run --help'|error waiting for container"
+        ),
+        Refusal(126, r"^docker: "),
+        Refusal(127, r"^docker: "),
+    ),
+    nvidia=("--gpus=all",),
+    # The client's own configuration may add proxies to every container; naming them unset keeps them out.
+    keeps_out=(*_PROXIES, *(name.upper() for name in _PROXIES)),
+    root_is_caller=False,
+)
+
+PODMAN = Engine(
+    command="podman",
+    install="apt-get install podman catatonit",
+    start="see what is wrong with: podman info",
+    client_options=frozenset(
+        {
+            "--cgroup-manager",
+            "--connection",
+            "--identity",
+            "--log-level",
+            "--root",
+            "--runroot",
+            "--runtime",
+            "--storage-driver",
+            "--storage-opt",
+            "--url",
+        }
+    ),
+    run_options=("--http-proxy=false",),  # it copies the host's proxies into a container otherwise
+    remove=("rm", "--force", "--volumes", "--time", "0"),  # its --force alone waits ten seconds
+    refusals=(
+        Refusal(125, r"^Error: "),
+        Refusal(126, r"^Error: .*OCI"),
+        Refusal(127, r"^Error: .*OCI|^Error: .*executable file"),
+        Refusal(1, r"^ERROR \(catatonit:\d+\): failed to exec"),  # --init hides the usual 127
+    ),
+    nvidia=("--device=nvidia.com/gpu=all",),
+    keeps_out=(),
+    root_is_caller=True,
+)

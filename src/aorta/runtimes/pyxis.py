@@ -10,11 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.trial import TrialSpec
-from aorta.runtimes.launch import Launch, Refusal, variables_of
-from aorta.runtimes.mounts import Mount, mounts_of
+from aorta.runtimes.containers import Mount, mounts_of
+from aorta.runtimes.launch import ANY_CODE, Launch, Refusal, variables_of
 
 ONCE = ("--nodes=1", "--ntasks=1")
 """Options of a step that runs once, whatever the size of the allocation."""
+
+ENDED_BY_SLURM = (
+    Refusal(ANY_CODE, r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+ DUE TO ", "Slurm ended it"),
+    Refusal(ANY_CODE, r"^srun: error: Node failure on ", "Slurm ended it"),
+)
+"""In which words a step says that the scheduler ended it; a rank that ends the others says less."""
 
 # srun's own refusals, the plugin's inside a step, and a command that the image does not have (by its errno).
 _REFUSALS = (
@@ -42,7 +48,7 @@ def pyxis_launch(trial: TrialSpec) -> Launch:
         cwd=trial.cwd,
         env=_variables(trial),
         image_digest=_digest(_image(trial)),
-        refusals=_REFUSALS,
+        refusals=(*_REFUSALS, *ENDED_BY_SLURM),
     )
 
 

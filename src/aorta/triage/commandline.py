@@ -60,6 +60,8 @@ def from_run_dir(run_dir: Path) -> Recipe:
 def from_flags(given: Mapping[str, Any], command: Mapping[str, Any]) -> Recipe:
     """Flag mode. What must be said is asked for by the names of the options."""
     optimizing = given["mode"] == "optimize"
+    if given["workload"] == "":
+        raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(command) == bool(given["workload"]):
         raise UsageError("give --recipe FILE, or either --workload NAME or a command behind --")
     needed = {"--steps": given["steps"] or command}

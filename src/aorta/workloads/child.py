@@ -22,9 +22,15 @@ from typing import Any
 
 from aorta.engine.atomic import write_whole
 from aorta.version import __version__
-from aorta.workloads.base import RESERVED_PREFIX, Workload, WorkloadResult
+from aorta.workloads.base import (
+    RESERVED_PREFIX,
+    Workload,
+    WorkloadResult,
+    World,
+    check_launch,
+    rank_of,
+)
 from aorta.workloads.discovery import load_workload
-from aorta.workloads.world import World, check_launch, rank_of
 
 ORDER_SCHEMA = "aorta.order/1"
 RESULT_SCHEMA = "aorta.workload-result/1"

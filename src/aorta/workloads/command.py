@@ -13,7 +13,7 @@ from pydantic import field_validator, model_validator
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import UsageError
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
-from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, which_ranks
+from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, with_ranks_apart
 
 SHELL = ("/bin/bash", "-c")
 
@@ -29,16 +29,7 @@ class CommandWorkload(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _with_ranks_apart(cls, content: object) -> object:
-        """`oracle.ranks` is no matter of the oracle itself, which knows nothing of ranks."""
-        if not isinstance(content, Mapping):
-            return content
-        if "ranks" in content:
-            raise UsageError("unknown key 'ranks' here; write oracle.ranks")
-        oracle = content.get("oracle")
-        if not isinstance(oracle, Mapping) or "ranks" not in oracle:
-            return content
-        rest = {key: value for key, value in oracle.items() if key != "ranks"}
-        return {**content, "oracle": rest, "ranks": which_ranks(oracle["ranks"])}
+        return with_ranks_apart(content) if isinstance(content, Mapping) else content
 
     @field_validator("command", mode="before")
     @classmethod

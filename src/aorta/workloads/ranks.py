@@ -1,8 +1,10 @@
 """Which ranks of a launched command must fail, from the files that the launcher keeps for each of them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle, Oracle, RegexOracle
@@ -26,7 +28,20 @@ def which_ranks(value: object) -> WhichRanks:
         return text
     if text.isdecimal():
         return int(text)
-    raise UsageError(f"found {value!r}, expected any, all or the number of a rank")
+    raise UsageError(
+        f"found {value!r}, expected any, all or the number of a rank", where="oracle.ranks"
+    )
+
+
+def with_ranks_apart(document: Mapping[str, Any]) -> dict[str, Any]:
+    """`oracle.ranks` of a document as a key of its own: an oracle itself knows nothing of ranks."""
+    if "ranks" in document:
+        raise UsageError("unknown key 'ranks' here; write oracle.ranks", where="ranks")
+    oracle = document.get("oracle")
+    if not isinstance(oracle, Mapping) or "ranks" not in oracle:
+        return dict(document)
+    rest = {key: value for key, value in oracle.items() if key != "ranks"}
+    return {**document, "oracle": rest, "ranks": which_ranks(oracle["ranks"])}
 
 
 def of_ranks(oracle: Oracle, which: WhichRanks) -> Deciding:
@@ -53,11 +68,17 @@ class RankLog:
 def rank_logs(folder: Path) -> list[RankLog]:
     """What torchrun left there: `<run>/attempt_<n>/<rank>/stdout.log`; of several attempts the last."""
     found: dict[int, RankLog] = {}
-    for place in sorted(folder.glob("*/attempt_*/*/")):
+    for place in sorted(folder.glob("*/attempt_*/*/"), key=_run_and_attempt):
         if place.name.isdecimal():
             rank = int(place.name)
             found[rank] = RankLog(rank, place / "stdout.log", place / "stderr.log")
     return [found[rank] for rank in sorted(found)]
+
+
+def _run_and_attempt(place: Path) -> tuple[str, int]:
+    """The tenth attempt comes behind the second."""
+    attempt = place.parent.name.rpartition("_")[2]
+    return place.parent.parent.name, int(attempt) if attempt.isdecimal() else -1
 
 
 def failed_ranks(report: str) -> dict[int, int]:

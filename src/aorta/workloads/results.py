@@ -5,11 +5,10 @@ workload's own (what it counted). `result.passed` is true only if neither the or
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,16 +18,12 @@ from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Outcome
 from aorta.core.trial import TrialEnd
-from aorta.engine.atomic import write_whole
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase
 from aorta.workloads.trial import STEPS, WorkloadRequest, describe_environment
 
-_FILE_NAME = re.compile(r"trial_d(\d+)_m(\d+)_t(\d+)\.json\Z")
-
 ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastructure_failed"]
-EXIT_STATUSES: tuple[ExitStatus, ...] = get_args(ExitStatus)
 
 
 @dataclass(frozen=True)
@@ -48,15 +43,6 @@ class TrialLabel:
     def relative_path(self) -> Path:
         name = f"trial_d{self.dataset}_m{self.mitigation}_t{self.trial}.json"
         return Path(slug(self.workload)) / name
-
-
-def trial_order(path: Path) -> tuple[int, int, int, int, str]:
-    """Sorts trial files by their numbers, t2 before t10; other names come last."""
-    match = _FILE_NAME.match(path.name)
-    if match is None:
-        return (1, 0, 0, 0, path.name)
-    dataset, mitigation, trial = (int(number) for number in match.groups())
-    return (0, dataset, mitigation, trial, path.name)
 
 
 class TrialProcess(StrictModel):
@@ -145,13 +131,6 @@ def trial_document(
         signature=found.signature.text if found.signature else None,
         process=_process_of(end),
     )
-
-
-def write_trial(results_dir: Path, label: TrialLabel, document: TrialDocument) -> Path:
-    path = results_dir / label.relative_path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, document.to_json(), durable=False)
-    return path
 
 
 def read_trial(path: Path) -> TrialDocument:

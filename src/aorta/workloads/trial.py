@@ -19,12 +19,11 @@ from aorta.core.names import check_variable
 from aorta.core.oracle import Deciding, Oracle, PythonOracle
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
-from aorta.workloads.base import RESERVED_PREFIX
+from aorta.workloads.base import RESERVED_PREFIX, rank_of
 from aorta.workloads.child import Order
 from aorta.workloads.command import command_trial
 from aorta.workloads.discovery import COMMAND, check_workload
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, rank_log_variables
-from aorta.workloads.world import rank_of
 
 RESULT_FILE = "result.json"
 ORDER_FILE = "order.json"

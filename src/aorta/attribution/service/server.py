@@ -79,14 +79,18 @@ class _Server(uvicorn.Server):
 
 
 async def _until_stopped(server: uvicorn.Server, listener: socket.socket) -> None:
-    """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed."""
+    """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed.
+
+    Started in the background by a shell, with Ctrl-C ignored, it stays deaf to it.
+    """
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop)
     await server.serve([listener])
 
 

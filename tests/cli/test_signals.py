@@ -1,0 +1,85 @@
+"""What a shell started deaf to Ctrl-C, or `nohup` to a hang-up, stays deaf to it; SIGTERM ends it always."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.aorta_cli import COMMAND, environ
+from support.launching import script
+from support.processes import wait_for_file
+from support.waiting import patience, wait_until
+
+WAITS = """
+import pathlib
+pathlib.Path("begun").touch()
+while not pathlib.Path("go").exists():
+    time.sleep(0.05)
+"""
+LAUNCH = ("launch", "--log-dir", "logs", "job.py")
+RUN = ("run", "--", "sh", "-c", "touch begun; while ! [ -e go ]; do sleep 0.05; done")
+
+
+def started_deaf(folder: Path, *words: str, deaf_to: str = "INT") -> "subprocess.Popen[bytes]":
+    script(folder, WAITS)
+    return subprocess.Popen(
+        ("sh", "-c", f"trap '' {deaf_to}; exec \"$@\"", "sh", *COMMAND, *words),
+        cwd=folder,
+        env=environ({"OMP_NUM_THREADS": "1"}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "deaf_to"),
+    [(RUN, signal.SIGINT), (LAUNCH, signal.SIGINT), (LAUNCH, signal.SIGHUP)],
+    ids=["run", "launch", "launch under nohup"],
+)
+def test_a_signal_that_was_ignored_at_the_start_stops_nothing(
+    words: tuple[str, ...], deaf_to: signal.Signals, tmp_path: Path
+) -> None:
+    process = started_deaf(tmp_path, *words, deaf_to=deaf_to.name.removeprefix("SIG"))
+    wait_for_file(tmp_path / "begun")
+    os.kill(process.pid, deaf_to)
+    (tmp_path / "go").touch()
+    _, said = process.communicate(timeout=patience())
+    assert process.returncode == 0, said
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("words", [RUN, LAUNCH], ids=["run", "launch"])
+def test_sigterm_ends_it_all_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
+    process = started_deaf(tmp_path, *words)
+    wait_for_file(tmp_path / "begun")
+    os.kill(process.pid, signal.SIGTERM)
+    _, said = process.communicate(timeout=patience())
+    assert process.returncode == 143, said
+
+
+def test_a_service_in_the_background_stays_deaf_to_ctrl_c_and_ends_with_sigterm(
+    tmp_path: Path,
+) -> None:
+    words = ("attrsvc", "--port", "0", "--db", "state.sqlite", "--allowed-root", str(tmp_path))
+    process = started_deaf(tmp_path, *words)
+    assert process.stderr is not None
+    try:
+        line = next(line for line in process.stderr if b"attribution service at" in line)
+        url = line.split()[-1].decode()
+        assert httpx.get(f"{url}/metrics", timeout=patience()).status_code == 200
+        assert ignores(process.pid, signal.SIGINT)
+        os.kill(process.pid, signal.SIGTERM)
+        wait_until(lambda: process.poll() is not None, "the end of the service")
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,32 @@
+"""A torch that the launcher was never run with is refused in one line, before anything of it is imported."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from aorta.launch.versions import NEWEST, OLDEST
+from support.aorta_cli import ROOT, aorta
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "2.99.1+rocm7", "3.0.0a0+git1234"])
+def test_an_unknown_torch_is_one_line(version: str, tmp_path: Path) -> None:
+    described = tmp_path / f"torch-{version}.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+    path = f"{tmp_path}:{ROOT / 'src'}"
+    done = aorta("launch", "job.py", cwd=tmp_path, env={"PYTHONPATH": path})
+    assert done.exit_code == 5
+    assert done.stderr.count("\n") == 1
+    assert f"knows torch 2.7 to 2.{NEWEST[1]}, and torch {version} is installed" in done.stderr
+
+
+def test_what_the_launcher_knows_is_what_the_package_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bound = f"torch>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"
+    assert project["optional-dependencies"]["launch"] == [bound]
+    tested = next(
+        line for line in (ROOT / "Makefile").read_text().splitlines() if "TORCHES =" in line
+    )
+    releases = [word.rsplit(".", 1)[0] for word in tested.split("#")[0].split()[2:]]
+    assert releases == [f"{major}.{minor}" for major, minor in (OLDEST, NEWEST)]
