@@ -52,7 +52,7 @@ def _status(asked: MeasuredEnds, culprit: int) -> str:
     answer = asked.search.answer
     if asked.alike or answer is None:
         return "cannot tell"
-    if not answer.start < culprit <= answer.stop:
+    if culprit - 1 not in [change.rank for change in answer.changes]:
         return "wrong"
     return "right" if asked.search.is_sure and len(answer.changes) == 1 else "range"
 

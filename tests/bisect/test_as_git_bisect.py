@@ -1,5 +1,7 @@
 """What people who use `git bisect run` count on."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ def test_a_script_that_no_commit_has_tests_every_commit(tmp_path: Path) -> None:
     script.chmod(0o755)
     done = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "./check it.sh")
     assert done.json()["culprits"][0]["bad"] == shas[7], done.stderr
-    assert "is in no commit" in done.stderr
+    assert "is not in every commit" in done.stderr
     assert str(script) in done.json()["reproduce"]["bad"]
 
 
@@ -122,3 +124,149 @@ def test_skipped_commits_are_never_tried_and_the_answer_says_what_they_hide(tmp_
     assert found["status"] == "range"
     assert [culprit["bad"] for culprit in found["culprits"]] == shas[9:13]
     assert not {"9", "10", "11"} & set(log.read_text().split())
+
+
+def test_a_repository_named_by_variables_is_read_and_never_moved(tmp_path: Path) -> None:
+    """As in a hook, in `rebase --exec`, or in an alias."""
+    repository, shas = numbered(tmp_path / "repo", 9)
+    git = repository.path / ".git"
+    variables = {
+        "GIT_DIR": str(git),
+        "GIT_WORK_TREE": str(repository.path),
+        "GIT_INDEX_FILE": str(git / "index"),
+        "GIT_PREFIX": "",
+    }
+    words = ("--good", shas[0], "--no-cache", "--json", "--output-prefix", tmp_path / "out")
+    done = aorta("bisect", *words, *fails_from(5), cwd=repository.path, env=variables)
+    assert done.json()["culprits"][0]["bad"] == shas[5], done.stderr
+    assert repository.git("symbolic-ref", "HEAD") == "refs/heads/main"
+    assert repository.git("status", "--porcelain") == ""
+
+
+def test_any_failing_exit_is_bad_and_how_many_failed_otherwise_is_said(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 17)
+    script = (
+        "n=$(cat number); test $n -lt 6 || { echo Error: kind $(echo $n | tr 0-9 a-j); exit $n; }"
+    )
+    words = ("--good", shas[0], "--", "sh", "-c", script)
+    found = bisect(repository, tmp_path / "out", *words).json()
+    assert found["culprits"][0]["bad"] == shas[6]
+    assert found["other_failures"] > 0
+    assert any("--same-failure" in warning for warning in found["warnings"])
+
+
+def test_a_linked_interpreter_and_a_script_outside_the_repository_are_found_by_every_state(
+    tmp_path: Path,
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 9)
+    (repository.path / "env").mkdir()
+    (repository.path / "env" / "sh").symlink_to("/bin/sh")
+    (tmp_path / "check.sh").write_text("test $(cat number) -lt 4\n")
+    words = ("--good", shas[0], "--", "env/sh", "../check.sh")
+    done = bisect(repository, tmp_path / "out", *words)
+    assert done.json()["culprits"][0]["bad"] == shas[4], done.stderr
+
+
+def test_a_script_that_only_the_newest_commit_has_tests_every_commit(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 9)
+    shas.append(repository.commit("add a test", {"check.sh": "test $(cat number) -lt 3\n"}))
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "check.sh")
+    assert done.json()["culprits"][0]["bad"] == shas[3], done.stderr
+
+
+def test_an_end_that_cannot_be_tested_is_taken_as_it_was_said(tmp_path: Path) -> None:
+    """And the commits beside it that cannot be tested either are jumped over, not walked through."""
+    repository, shas = numbered(tmp_path / "repo", 64)
+    script = "n=$(cat number); test $n -lt 40 && exit 125; test $n -lt 50"
+    found = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script).json()
+    assert [said["bad"] for said in found["culprits"]] == [shas[50]]
+    assert any("the good end cannot be built or tested" in said for said in found["warnings"])
+    assert found["tests"] < 25
+
+
+def test_a_bare_repository_is_bisected(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 9)
+    repository.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
+    bare = Repository(tmp_path / "bare.git")
+    found = bisect(bare, tmp_path / "out", "--good", shas[0], *fails_from(5)).json()
+    assert found["culprits"][0]["bad"] == shas[5]
+
+
+def test_a_run_in_the_repository_leaves_no_untracked_file_and_is_gone_on_with_by_resume_alone(
+    tmp_path: Path,
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 40)
+    words = ("--good", shas[0], "--no-cache", "--max-trials", "4", *fails_from(23))
+    cut = aorta("bisect", *words, cwd=repository.path)
+    assert cut.exit_code == 4
+    assert repository.git("status", "--porcelain") == ""
+    done = aorta("bisect", "--resume", "--json", cwd=repository.path)
+    assert done.json()["culprits"][0]["bad"] == shas[23], done.stderr
+    assert done.json()["resumed_trials"] == 4
+
+
+def test_a_helper_that_changed_is_not_answered_by_old_outcomes(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 9)
+    helper = tmp_path / "helper.sh"
+    helper.write_text("limit=5\n")
+    script = f". {helper}; test $(cat number) -lt $limit"
+    words = ("--good", shas[0], "--json", "--cache-dir", tmp_path / "cache")
+    command = ("--", "sh", "-c", script)
+    first = aorta(
+        "bisect", *words, "--output-prefix", tmp_path / "one", *command, cwd=repository.path
+    )
+    assert first.json()["culprits"][0]["bad"] == shas[5]
+    helper.write_text("limit=99\n")
+    again = aorta(
+        "bisect", *words, "--output-prefix", tmp_path / "two", *command, cwd=repository.path
+    )
+    assert again.json()["status"] == "did_not_reproduce"
+
+
+def test_side_by_side_with_few_trials_it_ends(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 30)
+    words = ("--good", shas[0], "--jobs", "2", "--max-trials", "5", *fails_from(11))
+    done = bisect(repository, tmp_path / "out", *words)
+    assert done.exit_code == 4
+    assert done.json()["tests"] <= 5
+
+
+def test_a_package_that_is_installed_in_place_is_said_to_hide_every_other_state(
+    tmp_path: Path,
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    note = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "thing-1.0.dist-info"
+    note.mkdir(parents=True)
+    about = {"url": f"file://{repository.path}", "dir_info": {"editable": True}}
+    (note / "direct_url.json").write_text(json.dumps(about))
+    (tmp_path / "env" / "bin").mkdir()
+    (tmp_path / "env" / "bin" / "sh").symlink_to("/bin/sh")
+    words = (
+        "--good",
+        shas[0],
+        "--",
+        tmp_path / "env" / "bin" / "sh",
+        "-c",
+        "test $(cat number) -lt 2",
+    )
+    done = bisect(repository, tmp_path / "out", *words)
+    assert "thing is installed in place" in done.stderr
+
+
+def test_what_reproduces_an_answer_leaves_no_worktree_in_the_repository(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 5)
+    found = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(2)).json()
+    for side, fails in (("good", False), ("bad", True)):
+        done = subprocess.run(("sh", "-c", found["reproduce"][side]), check=False)
+        assert bool(done.returncode) is fails
+    assert repository.worktrees() == [str(repository.path)]
+
+
+def test_without_checks_it_takes_what_git_takes_and_the_two_ends(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 33)
+    words = ("--no-checks", "--good", shas[0], *fails_from(11))
+    found = bisect(repository, tmp_path / "out", *words).json()
+    assert found["status"] == "found"
+    assert found["culprits"][0]["bad"] == shas[11]
+    assert found["tests"] <= 5 + 2
+    assert found["checks"]["tests"] == 0

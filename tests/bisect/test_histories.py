@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from aorta.bisect.git import Repository as Git
-from aorta.bisect.histories import line_between
+from aorta.bisect.histories import span_between
 from support.aorta_cli import aorta
 from support.git_repositories import Repository, numbered
 
@@ -72,8 +72,8 @@ def test_a_good_end_on_a_branch_that_was_merged_later_is_where_the_line_begins(
     tmp_path: Path,
 ) -> None:
     repository, shas = with_merge(tmp_path / "repo")
-    line = line_between(Git.on_host(repository.path), shas["b1"], shas["a3"])
-    assert [commit.title for commit in line.commits] == ["b1", "b2", "b3", "M", "a3"]
+    line = span_between(Git.on_host(repository.path), shas["b1"], shas["a3"]).line
+    assert [commit.title for commit in line.states] == ["b1", "b2", "b3", "M", "a3"]
     found = culprit(
         repository, tmp_path / "out", "--good", shas["b1"], "--", "sh", "-c", "test ! -e b3"
     )
@@ -82,8 +82,8 @@ def test_a_good_end_on_a_branch_that_was_merged_later_is_where_the_line_begins(
 
 def test_two_branches_are_joined_over_their_common_commit(tmp_path: Path) -> None:
     repository, shas = with_merge(tmp_path / "repo")
-    line = line_between(Git.on_host(repository.path), shas["b1"], shas["a2"])
-    assert [commit.title for commit in line.commits] == ["b1", "b0", "a1", "a2"]
+    line = span_between(Git.on_host(repository.path), shas["b1"], shas["a2"]).line
+    assert [commit.title for commit in line.states] == ["b1", "b0", "a1", "a2"]
     missing_repair = culprit(
         repository,
         tmp_path / "out",
@@ -128,5 +128,5 @@ def test_a_path_with_spaces_and_a_submodule_works(tmp_path: Path) -> None:
     repository.git("-C", "inner", "checkout", "--quiet", inner_shas[0])
     shas.append(repository.commit("older inner", {}))
     assert Git.on_host(repository.path).resolve("HEAD") == shas[1]
-    line = line_between(Git.on_host(repository.path), shas[0], shas[1])
-    assert [commit.sha for commit in line.commits] == shas
+    line = span_between(Git.on_host(repository.path), shas[0], shas[1]).line
+    assert [commit.sha for commit in line.states] == shas

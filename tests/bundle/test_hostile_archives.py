@@ -72,6 +72,12 @@ HOSTILE: dict[str, Callable[[], Forged]] = {
     "control character": lambda: forged(f"{TOP}/a\x1b[2J.txt"),
     "newline": lambda: forged(f"{TOP}/a\nb.txt"),
     "windows device": lambda: forged(f"{TOP}/CON.txt"),
+    "repository": lambda: forged(f"{TOP}/.git/config"),
+    "repository by another case": lambda: forged(f"{TOP}/.GIT/hooks/post-checkout"),
+    "home of root": lambda: forged(f"{TOP}/~root"),
+    "option": lambda: forged(f"{TOP}/-rf"),
+    "ticket of two lines": lambda: with_manifest(ticket="a\nb"),
+    "ticket without end": lambda: with_manifest(ticket="a" * 300),
     "trailing dot": lambda: forged(f"{TOP}/a.txt."),
     "second manifest": lambda: forged(f"{TOP}/manifest.json"),
     "manifest by another case": lambda: forged(f"{TOP}/Manifest.JSON"),
@@ -106,6 +112,12 @@ def test_a_hostile_archive_is_refused_and_nothing_of_it_reaches_the_disk(
     assert "\n" not in str(refused.value)
     assert "\x1b" not in str(refused.value)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["b.tar.gz"]
+
+
+def test_a_newer_schema_is_called_one(tmp_path: Path) -> None:
+    bundle = with_manifest(schema="aorta.bundle_manifest/9").write(tmp_path / "b.tar.gz")
+    with pytest.raises(BundleError, match="use a newer aorta"):
+        verify(bundle)
 
 
 def test_the_forger_makes_good_bundles_too(tmp_path: Path) -> None:

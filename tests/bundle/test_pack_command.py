@@ -1,17 +1,22 @@
 """`aorta bundle RUN_DIR` as a user runs it: what comes out, what stays here, what it says."""
 
 import gzip
+import html
 import json
 import re
+import signal
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
-import yaml
 
-from support.aorta_cli import Finished, aorta
-from support.run_dirs import HF, HOST, MAKERS, PRIVATE_VALUES, USER, reduce_dir, triage_dir
+from support import real_runs
+from support.aorta_cli import Finished, aorta, start_aorta
+from support.real_runs import HF, HOST, MAKERS, USER, copied
+from support.reductions import numeric, write_spec
 
 EACH_VERB = pytest.mark.parametrize("verb", MAKERS)
 
@@ -23,8 +28,14 @@ def contents(bundle: Path) -> dict[str, bytes]:
         }
 
 
+def reduce_dir(tmp_path: Path) -> Path:
+    return copied(real_runs.reduce_dir(), tmp_path)
+
+
 def packed(run: Path, output: Path, *options: str | Path, stdin: str = "") -> tuple[Finished, Path]:
-    done = aorta("bundle", run, "--output", output, "--json", *options, stdin=stdin)
+    ticket = () if "--ticket" in options else ("--ticket", "GPU-7")
+    words = ("--output", output, "--json", "--no-check", *ticket, *options)
+    done = aorta("bundle", run, *words, stdin=stdin)
     assert done.exit_code == 0, done.stderr
     return done, Path(done.json()["path"])
 
@@ -43,31 +54,26 @@ def state_of(run: Path) -> dict[str, tuple[int, bytes | None]]:
 
 
 @EACH_VERB
-def test_a_run_directory_of_each_verb_is_packed_without_a_private_value(
+def test_packing_names_the_archive_by_its_ticket_and_never_changes_the_run(
     verb: str, tmp_path: Path
 ) -> None:
-    run = MAKERS[verb](tmp_path)
+    run = MAKERS[verb]()
     before = state_of(run)
     done, bundle = packed(run, tmp_path / "out")
     assert re.fullmatch(r"GPU-7-\d{8}T\d{6}Z\.tar\.gz", bundle.name)
     files = contents(bundle)
-    tops = {name.split("/")[0] for name in files}
-    assert len(tops) == 1
-    everything = "\n".join([*files, *(data.decode() for data in files.values())])
-    assert [value for value in PRIVATE_VALUES if value in everything] == []
-    assert str(tmp_path) not in everything
-    assert not [name for name in files if ".aorta" in name]
+    assert len({name.split("/")[0] for name in files}) == 1
     document = done.json()
     assert document["schema"] == "aorta.bundle/1"
     assert document["files"] == len(files) - 1
-    assert all(document["scrubbed"][group] for group in ("paths", "addresses", "secrets"))
+    assert document["scrubbed"]["paths"]
     assert document["scrubbed"]["patterns"] == 0
     assert state_of(run) == before
 
 
 @EACH_VERB
 def test_verify_show_and_unpack_accept_what_pack_writes(verb: str, tmp_path: Path) -> None:
-    _, bundle = packed(MAKERS[verb](tmp_path), tmp_path / "out")
+    _, bundle = packed(MAKERS[verb](), tmp_path / "out")
     verified = aorta("bundle", "verify", bundle, "--json")
     assert verified.exit_code == 0
     assert verified.json()["signature"] == "none"
@@ -85,7 +91,7 @@ def test_verify_show_and_unpack_accept_what_pack_writes(verb: str, tmp_path: Pat
 
 @EACH_VERB
 def test_the_same_run_gives_the_same_bytes(verb: str, tmp_path: Path) -> None:
-    run = MAKERS[verb](tmp_path)
+    run = copied(MAKERS[verb](), tmp_path)
     _, first = packed(run, tmp_path / "one")
     for path in run.rglob("*"):
         if path.is_file() and not path.is_symlink():
@@ -109,8 +115,8 @@ def test_the_manifest_says_what_is_inside_and_what_was_taken_out_of_each_file(
     assert manifest["ticket"] == "GPU-7"
     assert manifest["verb"] == "reduce"
     entries = {entry["path"]: entry for entry in manifest["files"]}
-    assert entries["shrunken/env.json"]["scrubbed"]["secrets"] == 2
-    assert entries["shrunken/shapes.txt"]["scrubbed"] == {}
+    assert entries["logs/stdout.log"]["scrubbed"]["secrets"] == 2
+    assert entries["shrunken/shards/one.txt"]["scrubbed"] == {}
     totals = {
         group: sum(e["scrubbed"].get(group, 0) for e in entries.values())
         for group in manifest["scrubbed"]
@@ -118,63 +124,76 @@ def test_the_manifest_says_what_is_inside_and_what_was_taken_out_of_each_file(
     assert totals == manifest["scrubbed"] == done.json()["scrubbed"]
 
 
-def test_a_recipe_that_points_into_the_run_directory_still_does_after_unpacking_elsewhere(
+def test_ship_md_keeps_the_runs_own_words_and_says_what_was_removed_and_what_cannot_be_known(
     tmp_path: Path,
 ) -> None:
-    _, bundle = packed(reduce_dir(tmp_path), tmp_path / "out")
-    unpacked = aorta("bundle", "unpack", bundle, tmp_path / "there", "--json").json()
-    recipe = Path(unpacked["directory"]) / "shrunken" / "recipe.resolved.yaml"
-    assert unpacked["next"] == [f"aorta triage run --recipe {recipe}"]
-    config = yaml.safe_load(recipe.read_text("utf-8"))["workload_config"]
-    assert (recipe.parent / config["cwd"]).resolve() == recipe.parent.resolve()
-    assert config["command"] == "sh repro.sh"
-    assert (recipe.parent / "run_repro.sh").stat().st_mode & 0o111
-    assert not (recipe.parent / "shapes.txt").stat().st_mode & 0o111
-
-
-def test_ship_md_keeps_the_runs_own_words_and_says_what_was_removed(tmp_path: Path) -> None:
-    _, bundle = packed(reduce_dir(tmp_path), tmp_path / "out")
-    ship = next(
-        data.decode() for name, data in contents(bundle).items() if name.endswith("SHIP.md")
-    )
-    assert ship.startswith("# What is shared\n\nmade on <HOST:")
+    _, bundle = packed(real_runs.reduce_dir(), tmp_path / "out")
+    files = {name.split("/", 1)[1]: data.decode() for name, data in contents(bundle).items()}
+    ship = files["SHIP.md"]
+    assert ship.startswith("# What is shared\n\nReduced, and confirmed with fresh trials.")
     assert "- `shrunken/run_repro.sh`" in ship
     assert re.search(r"- \d+ secrets, as `<SECRET:n>`", ship)
+    assert "nothing was taken out" not in ship
+    assert "names of people in free text" in ship
+    assert "was not run from this bundle" in ship
 
 
 def test_a_log_stays_readable_and_one_value_has_one_placeholder_across_files(
     tmp_path: Path,
 ) -> None:
-    _, bundle = packed(reduce_dir(tmp_path), tmp_path / "out")
+    _, bundle = packed(real_runs.reduce_dir(), tmp_path / "out")
     files = {name.split("/", 1)[1]: data.decode() for name, data in contents(bundle).items()}
-    log = next(text for name, text in files.items() if name.startswith("logs/trial_0_HOST-"))
-    assert log.endswith("loss=nan at step 137\n")
-    host = re.search(r"starting on (<HOST:\d+>), user <USER:\d+>", log)
+    host = re.search(r"starting on (<HOST:\d+>), user <USER:\d+>", files["logs/stdout.log"])
     assert host is not None
-    assert json.loads(files["shrunken/env.json"])["hostname"] == host[1]
-    assert json.loads(files["shrunken/env.json"])["env_vars"]["NCCL_DEBUG"] == "INFO"
+    assert f"starting on {host[1]}, user" in files["shrunken/workload/train.py"]
+    assert 'RuntimeError("loss is nan at step 137")' in files["shrunken/workload/train.py"]
 
 
 def test_the_ticket_given_goes_before_the_runs_own_and_none_at_all_is_one_clear_line(
     tmp_path: Path,
 ) -> None:
-    run = triage_dir(tmp_path, ticket=None)
-    refused = aorta("bundle", run, "--output", tmp_path / "out")
+    refused = aorta("bundle", real_runs.run_dir(), "--output", tmp_path / "out")
     assert refused.exit_code == 2
     assert refused.stderr.count("\n") == 1
     assert "--ticket" in refused.stderr
     assert not (tmp_path / "out").exists()
-    _, bundle = packed(run, tmp_path / "out", "--ticket", "ACME/9")
+    _, bundle = packed(real_runs.reduce_dir(), tmp_path / "out", "--ticket", "ACME/9")
     assert bundle.name.startswith("ACME_9-2")
 
 
-def test_a_reduce_directory_without_metadata_takes_the_ticket_its_output_was_named_by(
+@pytest.mark.parametrize("ticket", ["x" * 300, "two\nlines", "tab\there"])
+def test_a_ticket_that_is_no_name_is_one_line(ticket: str, tmp_path: Path) -> None:
+    done = aorta("bundle", real_runs.run_dir(), "--output", tmp_path / "out", "--ticket", ticket)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "the ticket is" in done.stderr
+
+
+def test_a_private_name_in_the_ticket_is_taken_out_of_archive_manifest_and_ship_md(
     tmp_path: Path,
 ) -> None:
-    run = reduce_dir(tmp_path, ticket="MY-TICKET")
-    (run / ".aorta" / "run.json").unlink()
-    _, bundle = packed(run, tmp_path / "out")
-    assert bundle.name.startswith("MY-TICKET-2")
+    _, bundle = packed(real_runs.reduce_dir(), tmp_path / "out", "--ticket", f"{USER} GPU-7")
+    everything = [bundle.name, *contents(bundle), *map(str, contents(bundle).values())]
+    assert not [text for text in everything if USER in text]
+    assert "USER-" in bundle.name
+
+
+def test_a_run_that_is_not_over_is_refused(tmp_path: Path) -> None:
+    spec = write_spec(
+        tmp_path / "work", 'sleep 1; [ "$N" -ge 5 ] && echo BOOM', [numeric("N", 40, 1)]
+    )
+    process = start_aorta("reduce", "--spec", spec, "--output", tmp_path / "out")
+    try:
+        deadline = time.monotonic() + 60
+        while not (locks := list((tmp_path / "out").glob("2*/.aorta/lock"))):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        done = aorta("bundle", locks[0].parent.parent, "--output", tmp_path / "b", "--ticket", "T")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert done.exit_code == 1
+    assert "the run is not over" in done.stderr
 
 
 def test_a_directory_that_no_verb_wrote_is_refused(tmp_path: Path) -> None:
@@ -219,11 +238,24 @@ def test_user_patterns_are_taken_out_wherever_they_are_given(tmp_path: Path) -> 
     assert done.json()["scrubbed"]["patterns"] == 4
 
 
+def test_a_pattern_is_found_in_every_spelling(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    text = 'zeus "v3"/é x'
+    spelt = [
+        json.dumps(text)[1:-1], json.dumps(json.dumps(text)), quote(text, safe=""), quote_plus(text), html.escape(text),
+    ]  # fmt: skip
+    (run / "logs" / "spelt.log").write_text("\n".join(spelt))
+    _, bundle = packed(run, tmp_path / "out", "--scrub", text)
+    after = next(data for name, data in contents(bundle).items() if name.endswith("spelt.log"))
+    assert re.fullmatch(r'"?<TEXT:\d+>"?', after.decode().split("\n")[0])
+    assert b"zeus" not in after
+
+
 def test_a_policy_includes_excludes_keeps_and_lets_binary_pass(tmp_path: Path) -> None:
     run = reduce_dir(tmp_path)
     (run / "shrunken" / "shard.npy").write_bytes(b"\x93NUMPY\0data")
     (run / "notes.txt").write_text("ACME_SEED=77 at 10.11.12.13\n")
-    refused = aorta("bundle", run, "--output", tmp_path / "out")
+    refused = aorta("bundle", run, "--output", tmp_path / "out", "--no-check")
     assert refused.exit_code == 1
     assert "refused: shrunken/shard.npy: is not text" in refused.stderr
     (tmp_path / "policy.yaml").write_text(
@@ -259,7 +291,8 @@ def test_review_shows_everything_and_writes_only_after_a_yes(
     answer: str, written: bool, tmp_path: Path
 ) -> None:
     run = reduce_dir(tmp_path)
-    done = aorta("bundle", run, "--output", tmp_path / "out", "--review", stdin=answer)
+    words = ("--output", tmp_path / "out", "--review", "--no-check")
+    done = aorta("bundle", run, *words, stdin=answer)
     assert done.exit_code == (0 if written else 1)
     assert (
         bool(list((tmp_path / "out").glob("*.tar.gz")) if (tmp_path / "out").exists() else [])
@@ -269,31 +302,31 @@ def test_review_shows_everything_and_writes_only_after_a_yes(
     assert f"/home/{USER}/proj/train.py -> <PATH:" in done.stderr
     assert f"{HOST} -> <HOST:" in done.stderr
     assert HF not in done.stderr
+    page = re.search(r"file://(\S+)", done.stderr)
+    assert page is not None
+    assert not Path(page[1]).exists()
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("result.json", '{"schema": "aorta.reduce/1", "x": '),
         ("reduction_trace.jsonl", '{"a": 1}\n{"half'),
         ("spec.yaml", "command: [unclosed"),
-        ("shrunken/env.json", "not json hf_secret"),
+        ("shrunken/env.json", "not json"),
+        ("shrunken/shards/one.json", '{"a": 1, "a": 2}'),
+        ("shrunken/shards/one.yaml", "a: !!python/object:os.system 1"),
     ],
 )
-def test_a_file_that_should_parse_and_does_not_fails_closed(
-    name: str, content: str, tmp_path: Path
-) -> None:
+def test_a_file_that_does_not_parse_is_text(name: str, content: str, tmp_path: Path) -> None:
     run = reduce_dir(tmp_path)
-    (run / name).write_text(content)
-    done = aorta("bundle", run, "--output", tmp_path / "out")
-    assert done.exit_code == 1
-    assert f"refused: {name}: " in done.stderr
-    assert "hf_secret" not in done.stderr
-    assert not (tmp_path / "out").exists()
+    (run / name).write_text(f"{content} password=hunter-22")
+    _, bundle = packed(run, tmp_path / "out")
+    after = next(data for path, data in contents(bundle).items() if path.endswith(f"/{name}"))
+    assert re.fullmatch(re.escape(content) + r" password=<SECRET:\d+>", after.decode())
 
 
 def test_the_case_of_a_stopped_launch_is_packed_by_itself_too(tmp_path: Path) -> None:
-    case = MAKERS["launch"](tmp_path) / "case"
+    case = copied(MAKERS["launch"](), tmp_path) / "case"
     (case / "logs" / "trace_3").write_bytes(b"\x80\0pickle")
     done, bundle = packed(case, tmp_path / "out", "--ticket", "GPU-8")
     assert done.json()["left_out"] == 1
@@ -305,6 +338,7 @@ def test_the_case_of_a_stopped_launch_is_packed_by_itself_too(tmp_path: Path) ->
         "env.json",
         "finding.json",
         "logs/rank_0.err",
+        "logs/rank_0.out",
     }
 
 

@@ -3,25 +3,34 @@
 import base64
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from aorta.bundle import collect
 from aorta.bundle.errors import RefusedError
-from aorta.bundle.pack import prepare
+from aorta.bundle.pack import PackedFile, prepared
 from aorta.bundle.policy import Policy
 from aorta.bundle.source import open_source
-from aorta.scrub.files import learn_file
-from aorta.scrub.scrubber import Scrubber
+from aorta.scrub.files import FileScrubber
 from aorta.scrub.structure import ScrubError
-from support.run_dirs import HF, reduce_dir
+from support import real_runs
+from support.real_runs import HF, copied
+
+
+def reduce_dir(tmp_path: Path) -> Path:
+    return copied(real_runs.reduce_dir(), tmp_path)
+
+
+def prepare(run: Path, policy: Policy) -> tuple[PackedFile, ...]:
+    with prepared(run, None, policy, (), run.parent) as found:
+        return found.files
 
 
 def problems(run: Path, policy: Policy | None = None) -> tuple[str, ...]:
     with pytest.raises(RefusedError) as refused:
-        prepare(run, None, policy or Policy(), ())
+        prepare(run, policy or Policy())
     return refused.value.problems
 
 
@@ -96,7 +105,7 @@ ODD: dict[str, tuple[Callable[[Path], None], str]] = {
     "symlink to a folder outside": (_symlinked_folder_out, "leaves the directory"),
     "symlink to nothing": (_broken_symlink, "link to nothing"),
     "symlink to itself": (_symlink_loop, "link to nothing"),
-    "symlink into the private state": (_symlink_to_private_state, "private state"),
+    "symlink into the private state": (_symlink_to_private_state, "leaves the directory"),
     "hard link to outside": (_hard_link_out, "hard link"),
     "named pipe": (_pipe, "named pipe"),
     "device": (_device, "device"),
@@ -129,11 +138,14 @@ def test_every_odd_file_is_named_at_once(tmp_path: Path) -> None:
 
 def test_links_that_stay_inside_are_packed_as_the_files_they_lead_to(tmp_path: Path) -> None:
     run = reduce_dir(tmp_path)
-    (run / "shrunken" / "also.txt").symlink_to("shapes.txt")
+    (run / "shrunken" / "also.txt").symlink_to("shards/one.txt")
     (run / "shrunken" / "here").symlink_to(".")
-    os.link(run / "shrunken" / "shapes.txt", run / "shrunken" / "twin.txt")
-    files = {file.path: file.data for file in prepare(run, None, Policy(), ()).files}
-    assert files["shrunken/also.txt"] == files["shrunken/twin.txt"] == files["shrunken/shapes.txt"]
+    (run / "shrunken" / "more").symlink_to("shards")
+    os.link(run / "shrunken" / "shards" / "one.txt", run / "shrunken" / "twin.txt")
+    files = {file.path: file.sha256 for file in prepare(run, Policy())}
+    one = files["shrunken/shards/one.txt"]
+    assert one == files["shrunken/also.txt"] == files["shrunken/twin.txt"]
+    assert one == files["shrunken/more/one.txt"]
     assert not [path for path in files if "here" in path]
 
 
@@ -152,12 +164,16 @@ def test_a_file_that_grows_while_it_is_packed_is_refused(
     run = reduce_dir(tmp_path)
     trace = run / "reduction_trace.jsonl"
 
-    def grow_after_reading(scrubber: Scrubber, name: str, data: bytes) -> None:
-        learn_file(scrubber, name, data)
+    learn = FileScrubber.learn
+
+    def grow_after_reading(
+        self: FileScrubber, name: str, pieces: Iterable[bytes], *, ours: bool
+    ) -> None:
+        learn(self, name, pieces, ours=ours)
         with trace.open("a") as file:
             file.write("{}\n")
 
-    monkeypatch.setattr("aorta.bundle.pack.learn_file", grow_after_reading)
+    monkeypatch.setattr(FileScrubber, "learn", grow_after_reading)
     assert "changed while it was being packed" in problems(run)[0]
 
 
@@ -169,7 +185,7 @@ def test_a_file_swapped_for_a_link_after_it_was_found_is_not_followed(tmp_path: 
     (run / "spec.yaml").unlink()
     (run / "spec.yaml").symlink_to("/etc/hostname")
     with pytest.raises(RefusedError):
-        collect.read_member(member)
+        list(collect.read_member(member))
 
 
 def test_two_keys_that_become_one_fail_closed(tmp_path: Path) -> None:
@@ -177,7 +193,7 @@ def test_two_keys_that_become_one_fail_closed(tmp_path: Path) -> None:
     twice = {HF: 1, base64.b64encode(HF.encode()).decode(): 2}
     (run / "shrunken" / "env.json").write_text(json.dumps(twice))
     with pytest.raises(ScrubError, match="two keys become"):
-        prepare(run, None, Policy(), ())
+        prepare(run, Policy())
 
 
 def test_a_directory_with_nothing_to_ship_is_refused(tmp_path: Path) -> None:

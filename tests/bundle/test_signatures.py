@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from support import real_runs
 from support.aorta_cli import aorta
-from support.run_dirs import reduce_dir
 
 
 def key_pair(folder: Path, name: str = "key", kind: str = "ed25519") -> Path:
@@ -19,7 +19,14 @@ def key_pair(folder: Path, name: str = "key", kind: str = "ed25519") -> Path:
 def signed(tmp_path: Path) -> tuple[Path, Path]:
     key = key_pair(tmp_path)
     done = aorta(
-        "bundle", reduce_dir(tmp_path), "--output", tmp_path / "out", "--sign", key, "--json"
+        "bundle",
+        real_runs.reduce_dir(),
+        "--no-check",
+        "--output",
+        tmp_path / "out",
+        "--sign",
+        key,
+        "--json",
     )
     assert done.exit_code == 0, done.stderr
     bundle = Path(done.json()["path"])
@@ -46,7 +53,14 @@ def test_a_bundle_changed_after_signing_is_refused_even_if_it_is_whole(
 ) -> None:
     bundle, key = signed
     another = aorta(
-        "bundle", reduce_dir(tmp_path / "b", ticket="X"), "--output", tmp_path / "out", "--json"
+        "bundle",
+        real_runs.reduce_dir(),
+        "--no-check",
+        "--ticket",
+        "X",
+        "--output",
+        tmp_path / "out",
+        "--json",
     ).json()
     bundle.write_bytes(Path(another["path"]).read_bytes())
     assert aorta("bundle", "verify", bundle).exit_code == 0
@@ -64,7 +78,7 @@ def test_an_unsigned_bundle_is_refused_when_a_key_is_demanded(signed: tuple[Path
 def test_a_key_that_is_not_ed25519_or_not_there_is_refused_before_anything_is_packed(
     tmp_path: Path,
 ) -> None:
-    run = reduce_dir(tmp_path)
+    run = real_runs.reduce_dir()
     (tmp_path / "text").write_text("no key")
     for key in (key_pair(tmp_path, "rsa", "rsa"), tmp_path / "missing", tmp_path / "text"):
         done = aorta("bundle", run, "--output", tmp_path / "out", "--sign", key)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aorta.probe import EnvSnapshot, collect, collect_env
-from aorta.probe.machine import Finding, Machine
+from aorta.probe.machine import Machine, Probed
 from aorta.registry.variables import KNOWN_VARIABLES
 
 SECRETS = {
@@ -66,8 +66,8 @@ def test_bytes_that_are_no_text_do_not_break_the_file(tmp_path: Path) -> None:
 
 
 def broken_in(way: Callable[[], object]) -> collect.Probe:
-    def probe(_machine: Machine) -> Finding:
-        return Finding(way())
+    def probe(_machine: Machine) -> Probed:
+        return Probed(way())
 
     return probe
 
@@ -126,7 +126,7 @@ def test_the_second_call_asks_only_what_can_have_changed(
     asked: list[str] = []
 
     def counting(name: str, probe: collect.Probe) -> collect.Probe:
-        def count(machine: Machine) -> Finding:
+        def count(machine: Machine) -> Probed:
             asked.append(name)
             return probe(machine)
 

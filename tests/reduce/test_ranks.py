@@ -11,7 +11,7 @@ from aorta.core.errors import SpecError
 from aorta.core.oracle import ExitCodeOracle, RegexOracle
 from aorta.core.outcome import Outcome
 from aorta.core.trial import StreamEnd, TrialEnd
-from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size
+from aorta.reduce.launcher import is_launched, ranks_of, with_rank_logs, with_world_size
 from aorta.workloads.command import command_trial
 from aorta.workloads.ranks import RankedOracle, failed_ranks, rank_logs
 from support.aorta_cli import aorta
@@ -183,6 +183,7 @@ def test_a_word_that_is_not_the_launcher_is_left_alone(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
     assert not is_launched(command)
+    assert ranks_of(command) is None
     assert with_rank_logs(command, tmp_path) == command
     assert with_world_size(command, 2) == command
 

@@ -13,7 +13,8 @@ from aorta.executors.local import LocalExecutor
 from aorta.runtimes import containers
 from support.aorta_cli import ROOT
 from support.executor_contract import Bench
-from support.services.engines import Engine
+from support.services.engines import DockerEngine, Engine
+from support.services.images import Rootfs
 from support.waiting import eventually
 
 IMAGE = "aorta-test/busybox:1"
@@ -33,6 +34,28 @@ def test_a_trial_brings_back_its_exit_code_output_and_image(engine: Engine, benc
     assert (end.stdout.tail, end.stderr.tail) == ("out\n", "err\n")
     assert (end.image_digest or "").startswith("sha256:")
     assert engine.containers() == []
+
+
+def test_a_container_that_goes_over_its_memory_ends_by_its_own_fault(
+    engine: Engine, bench: Bench
+) -> None:
+    small = engine.environment(IMAGE, "--memory=64m", "--memory-swap=64m")
+    hog = bench.run("tail", "/dev/zero", environment=small)
+    assert (hog.exit_code, hog.lost) == (137, None)
+    assert engine.containers() == []
+
+
+@pytest.mark.xdist_group("docker")
+def test_docker_s_word_on_memory_is_asked_for(
+    docker_engine: DockerEngine, busybox: Rootfs, bench: Bench
+) -> None:
+    docker_engine.import_image(busybox, IMAGE)
+    there = docker_engine.argv[1:]
+    small = docker_engine.environment(IMAGE, *there, "--memory=64m", "--memory-swap=64m")
+    assert bench.run("tail", "/dev/zero", environment=small).out_of_memory
+    plain = docker_engine.environment(IMAGE, *there)
+    killed = bench.run("sh", "-c", "kill -9 $$", environment=plain)
+    assert (killed.exit_code, killed.out_of_memory, killed.lost) == (137, False, None)
 
 
 def test_a_container_that_did_not_start_says_why_nothing_is_known(

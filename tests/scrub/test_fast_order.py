@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.scrub import addresses, known, paths, veils
+from aorta.scrub import addresses, encodings, known, paths
 from aorta.scrub.known import KnownValues
 from aorta.scrub.secrets import shapes
 from aorta.scrub.secrets.findings import Kind
@@ -66,19 +66,23 @@ def test_addresses_are_those_that_their_plain_patterns_find(text: str) -> None:
 @given(TEXT)
 @settings(max_examples=300, deadline=None)
 def test_everything_that_can_be_decoded_is_decoded(text: str) -> None:
-    tokens = [token for token in veils._TOKEN.finditer(text) if veils._ESCAPE.search(token.group())]
-    plain = [(token.span(), veils._unescaped(token.group())) for token in tokens]
+    tokens = [
+        token
+        for token in encodings._TOKEN.finditer(text)
+        if encodings._ESCAPE.search(token.group())
+    ]
+    plain = [(token.span(), encodings._unescaped(token.group())) for token in tokens]
     for pattern, decode in (
-        (veils._BASE64, veils._from_base64),
-        (veils._WRAPPED, veils._from_base64),
-        (veils._HEX, veils._from_hex),
+        (encodings._BASE64, encodings._from_base64),
+        (encodings._WRAPPED, encodings._from_base64),
+        (encodings._HEX, encodings._from_hex),
     ):
         plain += [
             (match.span(), said)
             for match in pattern.finditer(text)
             if (said := decode(match.group())) is not None
         ]
-    assert sorted(((a, b), said) for a, b, said in veils.unveiled(text)) == sorted(plain)
+    assert sorted(((a, b), said) for a, b, said in encodings.unveiled(text)) == sorted(plain)
 
 
 @given(

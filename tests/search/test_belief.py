@@ -33,9 +33,11 @@ def weight(trials: dict[int, Counts], prior: Prior, candidate: int) -> float:
         side = sides[position > candidate]
         side[0], side[1] = side[0] + hits, side[1] + misses
     good, bad = sides
-    likelihood = USUAL_RATES.good.log_marginal(*good) + USUAL_RATES.bad.log_marginal(*bad)
+    flaky = USUAL_RATES.good.log_marginal(*good) + USUAL_RATES.bad.log_marginal(*bad)
+    nothing_lies = not good[0] and not bad[1]
+    likelihood = (1 - USUAL_RATES.steady) * math.exp(flaky) + USUAL_RATES.steady * nothing_lies
     stepped = [step for start, step in prior if start <= candidate][-1]
-    return stepped * math.exp(likelihood)
+    return stepped * likelihood
 
 
 @settings(max_examples=80, deadline=None)

@@ -224,3 +224,36 @@ def test_a_state_that_stops_telling_anything_is_not_asked_for_ever() -> None:
     assert done.search.done
     assert done.trials < 60
     assert (0, 20) in done.changes
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    st.sampled_from([0.6, 0.95, 0.999, 0.99999]),
+    st.sampled_from([0.2, 0.5, 1.0]),
+    st.sampled_from([0.0, 0.2]),
+    st.randoms(use_true_random=False),
+)
+def test_no_search_runs_more_trials_than_it_may_and_never_says_it_will(
+    sizes: list[int], confidence: float, fails: float, flakes: float, rng: random.Random
+) -> None:
+    timeline = Timeline(random_histories(sizes, rng))
+    culprit = rng.randrange(1, sizes[0] + 1)
+    search = TimelineBisection(timeline, Settings(confidence=confidence))
+    trials = 0
+    while not search.done:
+        assert search.expected_questions() <= search.most_trials
+        [point] = search.ask(1)
+        trials += 1
+        has = search.timeline.vector(point)[0] >= culprit
+        search.tell(point, Verdict(rng.random() < (fails if has else flakes)))
+    assert trials <= search.most_trials
+
+
+def test_ends_that_turn_out_to_fail_alike_end_the_search() -> None:
+    rng = random.Random(1)
+    done = simulate(
+        one_package(10), lambda _: rng.random() < 0.5, settings=Settings(confidence=0.999)
+    )
+    assert done.search.ends is EndsVerdict.GOOD_FAILS_TOO
+    assert done.trials < 120

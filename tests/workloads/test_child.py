@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aorta.workloads.base import WorkloadResult
-from aorta.workloads.child import ChildExit, Order
+from aorta.workloads.child import ChildExit, WorkloadOrder
 from support.waiting import patience
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +42,9 @@ def start(
         else f"support.ailing_workloads:{workload}"
     )
     order = folder / "order.json"
-    order.write_text(Order(name, folder / "result.json", config, trial_env=list(extra)).to_json())
+    order.write_text(
+        WorkloadOrder(name, folder / "result.json", config, trial_env=list(extra)).to_json()
+    )
     return subprocess.Popen(
         [sys.executable, "-m", "aorta.workloads.child", str(order)],
         stdout=subprocess.PIPE,
@@ -223,7 +225,7 @@ def test_a_rank_that_gave_its_own_order_finds_the_result_where_it_asked_for_it(
 ) -> None:
     order = tmp_path / "order.json"
     name = "support.ailing_workloads:Distributed"
-    order.write_text(Order(name, tmp_path / "result.json", rank=1).to_json())
+    order.write_text(WorkloadOrder(name, tmp_path / "result.json", rank=1).to_json())
     subprocess.run(
         [sys.executable, "-m", "aorta.workloads.child", str(order)],
         env=_environment({"RANK": "1", "WORLD_SIZE": "2"}),

@@ -1,22 +1,25 @@
 """What was found, as the document that scripts read: statuses, culprits, versions, rates, counts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from aorta.bisect.git import web_address
+from aorta.bisect.git import Commit, web_address
+from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import Found, Outcome
 from aorta.bisect.metric import Metric
 from aorta.bisect.package import Package, moving
 from aorta.core.exits import Exit
+from aorta.core.outcome import Outcome as TrialOutcome
 from aorta.core.point import Purpose
 from aorta.engine.events import Reason
 from aorta.engine.question import Answer
 from aorta.search.ends import EndsVerdict
-from aorta.search.interval import Interval
-from aorta.search.timeline import Change
+from aorta.search.timeline import Change, Vector
 
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
+_NOISY = 0.05
+_CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 
 _ENDS = {
     EndsVerdict.BAD_DOES_NOT_FAIL: (
@@ -25,63 +28,74 @@ _ENDS = {
     ),
     EndsVerdict.BAD_UNTESTABLE: ("did_not_reproduce", "the bad end cannot be built or tested"),
     EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails like the bad one"),
-    EndsVerdict.GOOD_UNTESTABLE: (
-        "inconsistent",
-        "the good end cannot be built or tested, or fails in another way",
-    ),
+    EndsVerdict.GOOD_UNTESTABLE: ("inconsistent", "the good end cannot be built or tested"),
 }
 
 
-@dataclass
-class Findings:
-    """The content of result.json; `details` holds what only the report shows."""
+@dataclass(frozen=True)
+class Counted:
+    """What it took, counted from the journals: `checks` are the trials that only made the answer surer."""
 
-    status: str
-    culprits: list[dict[str, Any]] = field(default_factory=list)
-    confidence: float | None = None
-    range: list[dict[str, Any]] = field(default_factory=list)
-    partner: dict[str, Any] | None = None
-    good: dict[str, str] = field(default_factory=dict)
-    bad: dict[str, str] = field(default_factory=dict)
-    containers: dict[str, str | None] = field(
-        default_factory=lambda: {"last_good": None, "first_bad": None}
-    )
-    metric: dict[str, Any] | None = None  # the two levels of the number that decided
-    rates: dict[str, float | None] = field(default_factory=lambda: {"good": None, "bad": None})
     builds: int = 0
     tests: int = 0
     cached: int = 0
-    checks: dict[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
-    skipped: list[dict[str, Any]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    output_dir: str = ""
-    reproduce: dict[str, str] = field(default_factory=dict)
+    checks: Mapping[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
     resumed_trials: int = 0
-    differences: list[dict[str, Any]] = field(default_factory=list)  # of two environments
+    other_failures: int = 0  # states that failed, and not like the first one
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The content of result.json."""
+
+    status: str
+    culprits: Sequence[Mapping[str, Any]] = ()
+    confidence: float | None = None
+    range: Sequence[Mapping[str, Any]] = ()
+    partner: Mapping[str, Any] | None = None
+    good: Mapping[str, str] = field(default_factory=dict)
+    bad: Mapping[str, str] = field(default_factory=dict)
+    containers: Mapping[str, str | None] = field(
+        default_factory=lambda: {"last_good": None, "first_bad": None}
+    )
+    metric: Mapping[str, Any] | None = None  # the two levels of the number that decided
+    rates: Mapping[str, float | None] = field(default_factory=lambda: {"good": None, "bad": None})
+    seen: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # failures by side
+    counted: Counted = field(default_factory=Counted)
+    skipped: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    output_dir: str = ""
+    reproduce: Mapping[str, str] = field(default_factory=dict)
+    differences: Sequence[Mapping[str, Any]] = ()  # of two environments
     exit_code: int = 0
 
     def document(self) -> dict[str, Any]:
-        content = dict(vars(self))
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
         del content["exit_code"]
-        return content
+        counted = content.pop("counted")
+        return {**content, **{one.name: getattr(counted, one.name) for one in fields(counted)}}
 
 
 def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
-    main = outcome.main
-    findings = Findings(status=_status(outcome), warnings=list(outcome.warnings))
-    _describe_ends(findings, main)
-    shown = outcome.inner or main
-    if (interval := shown.interval) and not main.alike:
-        _describe_interval(findings, shown, interval, outcome.merge)
-    _describe_partner(findings, outcome)
-    _describe_skipped(findings, main)
-    if words := _about_paths(shown):
-        findings.warnings.append(words)
-    for older in main.search.fixed_before:
-        findings.warnings.append(_about_repair(main, older))
-    count(findings, outcome, answers)
-    findings.exit_code = exit_code(findings.status, answers)
-    return findings
+    main, last = outcome.main, outcome.last
+    status = _status(outcome)
+    good, bad = _ends_shown(last if last.interval and not main.alike else main)
+    candidates = last.interval if not main.alike else None
+    culprits = _culprits(outcome) if candidates else []
+    return Findings(
+        status=status,
+        culprits=culprits,
+        confidence=round(last.mass, 4) if candidates else None,
+        range=_range_of(culprits) if len(culprits) > 1 else (),
+        partner=_partner(outcome.partner),
+        good=good,
+        bad=bad,
+        **_sides_seen(outcome),
+        counted=counted(outcome, answers),
+        skipped=list(_skipped(main)),
+        warnings=list(_warnings(outcome, answers)),
+        exit_code=exit_code(status, answers),
+    )
 
 
 def levels_found(metric: Metric) -> dict[str, Any] | None:
@@ -105,130 +119,178 @@ def exit_code(status: str, answers: Sequence[Answer]) -> int:
 
 
 def _status(outcome: Outcome) -> str:
-    main = outcome.main
-    ends = main.search.ends
+    main, last = outcome.main, outcome.last
     if main.alike:
         return "inconsistent"
-    if ends in _ENDS:
-        return _ENDS[ends][0]
-    shown = outcome.inner or main
-    interval = shown.interval
-    if interval is None or (not shown.is_sure and not main.search.done):
+    if main.search.ends in _ENDS:
+        return _ENDS[main.search.ends][0]
+    candidates = last.interval
+    if candidates is None or (not last.is_sure and not last.search.done):
         return "partial"
-    if shown.single:
+    if not main.search.sides()[1][0] and main.search.taken_on_trust:
+        return "did_not_reproduce"
+    if last.single and len(_brought(*last.single)) == 1:
         return "found"
-    together = len(interval.changes) == len(interval.packages) > 1
-    return "pair" if together and shown.is_sure else "range"
+    together = len(candidates.changes) == len(candidates.packages) > 1
+    return "pair" if together and last.is_sure else "range"
 
 
-def _describe_ends(findings: Findings, main: Found) -> None:
-    search, ends = main.search, main.search.ends
-    findings.good = main.versions(search.timeline.state(0))
-    findings.bad = main.versions(search.timeline.state(search.timeline.changes))
+def _ends_shown(found: Found) -> tuple[dict[str, str], dict[str, str]]:
+    timeline = found.search.timeline
+    good, bad = timeline.good_end, timeline.bad_end
+    if found.interval and not found.alike:
+        good, bad = found.interval.good, found.interval.bad
+    return found.versions(good), found.versions(bad)
+
+
+def _sides_seen(outcome: Outcome) -> dict[str, Any]:
+    """What was seen of the two sides, not what was thought of them before."""
+    if outcome.main.search.ends is not EndsVerdict.DIFFER:
+        return {}
+    sides = dict(zip(("good", "bad"), outcome.last.search.sides(), strict=True))
+    return {
+        "rates": {side: round(h / (h + m), 4) if h + m else None for side, (h, m) in sides.items()},
+        "seen": {side: {"failed": h, "of": h + m} for side, (h, m) in sides.items()},
+    }
+
+
+# -- the changes ------------------------------------------------------------------------------------------------------
+
+
+def _culprits(outcome: Outcome) -> list[dict[str, Any]]:
+    """A merge that could not be looked into is every commit that it brings."""
+    found = outcome.last
+    packages = moving(found.packages)
+    merge = _merge_before(outcome)
+    return [
+        said
+        for change in (found.interval.changes if found.interval else ())
+        for said in _candidates(packages[change.package], change, merge)
+    ]
+
+
+def _merge_before(outcome: Outcome) -> str | None:
+    """The merge that the search before the last one named."""
+    single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
+    return single[0].versions[single[1] + 1] if single else None
+
+
+def _candidates(package: Package, change: Change, merge: str | None) -> Iterator[dict[str, Any]]:
+    brought = _brought(package, change.rank)
+    if len(brought) == 1 or package.repository is None:
+        yield culprit(package, change, merge)
+        return
+    for commit in package.repository.commits(brought):
+        below = commit.parents[0] if commit.parents else package.versions[change.rank]
+        about = {"good": below, "bad": commit.sha, **_about(package, commit)}
+        yield {**culprit(package, change), **about}
+
+
+def _brought(package: Package, rank: int) -> Sequence[str]:
+    changes = package.changes
+    if changes is None or (package.span and package.span.first_parent):
+        return (package.versions[rank + 1],)
+    return changes[rank].brought
+
+
+def culprit(package: Package, change: Change, merge: str | None = None) -> dict[str, Any]:
+    said: dict[str, Any] = {"package": package.name}
+    changes = package.changes
+    if changes is None or package.repository is None:
+        said |= {"good": package.versions[change.rank], "bad": package.versions[change.rank + 1]}
+        return said | dict.fromkeys(("title", "author", "date", "url"))
+    step = changes[change.rank]
+    said |= {"good": step.good, "bad": step.bad, **_about(package, step.commit)}
+    said["removed"] = step.removed
+    if package.graph is not None and package.span is not None:
+        merge = merge_of(package.span, step) or merge
+    if merge and merge != step.commit.sha:
+        said["merge"] = merge
+    return said
+
+
+def _about(package: Package, commit: Commit) -> dict[str, Any]:
+    return {
+        "title": commit.title,
+        "author": commit.author,
+        "date": commit.date,
+        "url": web_address(package.spec.remote or package.remote_address, commit.sha),
+        "commit": commit.sha,
+    }
+
+
+def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    packages = dict.fromkeys(said["package"] for said in culprits)
+    return [
+        {
+            "package": package,
+            "commits": [c.get("commit") or c["bad"] for c in culprits if c["package"] == package],
+        }
+        for package in packages
+    ]
+
+
+def _partner(found: Found | None) -> dict[str, Any] | None:
+    """The one commit without which the culprit does no harm."""
+    if found is None or found.search.ends is not EndsVerdict.DIFFER or found.single is None:
+        return None
+    package, rank = found.single
+    said = culprit(package, Change(0, rank))
+    about = {key: said[key] for key in ("title", "author", "date", "url")}
+    commit = said.get("commit") or said["bad"]
+    return {"package": package.name, "commit": commit, **about, "confidence": round(found.mass, 4)}
+
+
+# -- what else there is to say ----------------------------------------------------------------------------------------
+
+
+def _skipped(main: Found) -> Iterator[dict[str, Any]]:
+    whys = {record.point.config_key: record.why for record in main.answer.records}
+    whys |= main.undecided
+    for vector in sorted(main.search.untestable):
+        point = main.search.timeline.point(vector, Purpose.PROBE, 0)
+        why = whys.get(point.config_key, "skipped as asked")
+        yield {"versions": main.versions(vector), "why": why}
+
+
+def _warnings(outcome: Outcome, answers: Sequence[Answer]) -> Iterator[str]:
+    main, search = outcome.main, outcome.main.search
     if main.alike:
-        findings.warnings.append(main.alike)
-    if ends in _ENDS:
-        findings.warnings.append(_ENDS[ends][1] + _last_words(main, ends))
-    if ends is EndsVerdict.DIFFER:
-        good, bad = search.rates
-        findings.rates = {"good": round(good, 4), "bad": round(bad, 4)}
+        yield main.alike
+    if search.ends in _ENDS:
+        yield _ENDS[search.ends][1] + _last_words(main)
+    elif search.ends is EndsVerdict.DIFFER:
+        for vector in search.taken_on_trust & _tried(main):
+            side = "good" if vector == search.timeline.good_end else "bad"
+            yield f"the {side} end cannot be built or tested: that it is {side} is taken as said"
+    if words := _about_noise(outcome):
+        yield words
+    if words := _about_paths(outcome.last):
+        yield words
+    if words := _about_partner(outcome.partner):
+        yield words
+    for broken, repaired in search.fixed_before:
+        yield _about_repair(main, broken, repaired)
+    if others := len(_failing_otherwise(answers)):
+        yield (
+            f"{others} of the states that failed did not fail like the first one; "
+            "--same-failure leaves such states out"
+        )
 
 
-def _last_words(main: Found, ends: EndsVerdict) -> str:
-    if ends not in (EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE):
+def _tried(found: Found) -> set[Vector]:
+    return {found.search.timeline.vector(record.point) for record in found.answer.records}
+
+
+def _last_words(main: Found) -> str:
+    if main.search.ends not in (EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE):
         return ""
     whys = [record.why for record in main.answer.records]
     return f": {whys[-1]}" if whys else ""
 
 
-def _describe_interval(
-    findings: Findings, found: Found, interval: Interval, merge: str | None
-) -> None:
-    findings.confidence = round(interval.mass, 4)
-    findings.good, findings.bad = found.versions(interval.good), found.versions(interval.bad)
-    packages = moving(found.packages)
-    findings.culprits = [
-        culprit(packages[change.package], change, merge) for change in interval.changes
-    ]
-    if len(interval.changes) > 1:
-        findings.range = [
-            {
-                "package": packages[index].name,
-                "commits": [
-                    changed_version(packages[index], change.rank)
-                    for change in interval.changes
-                    if change.package == index
-                ],
-            }
-            for index in interval.packages
-        ]
-
-
-def culprit(package: Package, change: Change, merge: str | None = None) -> dict[str, Any]:
-    good, bad = package.versions[change.rank], package.versions[change.rank + 1]
-    said: dict[str, Any] = {"package": package.name, "good": good, "bad": bad}
-    said |= dict.fromkeys(("title", "author", "date", "url"))
-    if package.line is not None and package.repository is not None:
-        commit = package.line.changed_by(change.rank)
-        remote = package.spec.remote or package.repository.remote_address()
-        said |= {
-            "title": commit.title,
-            "author": commit.author,
-            "date": commit.date,
-            "url": web_address(remote, commit.sha),
-            "commit": commit.sha,
-            "removed": package.line.takes_away(change.rank),
-        }
-    if merge:
-        said["merge"] = merge
-    return said
-
-
-def changed_version(package: Package, rank: int) -> str:
-    """The commit or version that a change is about."""
-    if package.line is not None:
-        return package.line.changed_by(rank).sha
-    return package.versions[rank + 1]
-
-
-def _describe_partner(findings: Findings, outcome: Outcome) -> None:
-    partner = outcome.partner
-    if partner is None or not (interval := partner.interval):
-        return
-    packages = moving(partner.packages)
-    if partner.single is None:
-        findings.warnings.append(
-            f"the failure also needs one of {len(interval.changes)} other changes; which one is not sure"
-        )
-        return
-    package, rank = partner.single
-    findings.partner = {
-        "package": package.name,
-        "commit": changed_version(package, rank),
-        **{
-            key: value
-            for key, value in culprit(
-                packages[interval.changes[0].package], interval.changes[0]
-            ).items()
-            if key in {"title", "author", "date", "url"}
-        },
-        "confidence": round(interval.mass, 4),
-    }
-
-
-def _describe_skipped(findings: Findings, main: Found) -> None:
-    whys: dict[str, str] = {}
-    for record in main.answer.records:
-        whys[record.point.config_key] = record.why
-    whys |= main.undecided
-    for vector in sorted(main.search.untestable):
-        point = main.search.timeline.point(vector, Purpose.PROBE, 0)
-        why = whys.get(point.config_key, "skipped as asked")
-        findings.skipped.append({"versions": main.versions(vector), "why": why})
-
-
-def _about_repair(main: Found, older: Interval) -> str:
-    broken, repaired = main.versions(older.good), main.versions(older.bad)
+def _about_repair(main: Found, older: Vector, newer: Vector) -> str:
+    broken, repaired = main.versions(older), main.versions(newer)
     moved = [name for name in broken if broken[name] != repaired[name]]
     words = ", ".join(f"{name} {broken[name][:12]}..{repaired[name][:12]}" for name in moved)
     return (
@@ -237,40 +299,83 @@ def _about_repair(main: Found, older: Interval) -> str:
     )
 
 
-def _about_paths(found: Found) -> str | None:
-    """The last change of a line kept to some paths may be commits that touch none of them."""
-    if not found.single or not found.single[0].spec.paths:
+def _about_partner(found: Found | None) -> str | None:
+    if found is None or found.search.ends is not EndsVerdict.DIFFER or found.single:
         return None
-    package, rank = found.single
-    line, repository, paths = package.line, package.repository, package.spec.paths
-    if line is None or repository is None:
-        return None
-    good, bad = line.commits[rank].sha, line.commits[rank + 1].sha
-    if repository.touching(good, bad, paths):
-        return None
+    interval = found.interval
     return (
-        f"no commit that touches {', '.join(paths)} brings the failure: "
-        f"it came with another one of {good[:12]}..{bad[:12]}"
+        "the culprit does no harm over the oldest of the other packages; which of "
+        f"{len(interval.changes) if interval else 0} changes it needs is not known"
     )
 
 
-def count(findings: Findings, outcome: Outcome, answers: Sequence[Answer]) -> None:
-    """What finding the answer took, and apart from it what checking it took. Containers of days count as states."""
+def _about_noise(outcome: Outcome) -> str | None:
+    """Simulated, the stated probability holds up to about one failure in twenty trials of good states."""
+    (failed, passed), _ = outcome.last.search.sides()
+    if outcome.last.interval is None or failed < 2 or failed / (failed + passed) <= _NOISY:
+        return None
+    return (
+        f"{failed} of {failed + passed} trials of the good side failed: for so noisy a test the probability "
+        "is stated too high; ask for more (--confidence 0.99)"
+    )
+
+
+def _about_paths(found: Found) -> str | None:
+    """The last change of a line kept to some paths may be commits that touch none of them."""
+    package, rank = found.single or (None, 0)
+    if package is None or package.span is None or not package.spec.paths or not package.changes:
+        return None
+    step, kept = package.changes[rank], package.span.kept
+    if kept is None or step.commit.sha in kept or set(step.brought) & kept:
+        return None
+    return (
+        f"no commit that touches {', '.join(package.spec.paths)} brings the failure: "
+        f"it came with another one of {step.good[:12]}..{step.bad[:12]}"
+    )
+
+
+# -- counting ---------------------------------------------------------------------------------------------------------
+
+
+def counted(outcome: Outcome, answers: Sequence[Answer], cached: int = 0) -> Counted:
+    """Every trial once, as the journals have it. Containers of days count as states."""
+    named = {found.stage: found for found in (*outcome.searched, outcome.partner) if found}
+    by_answer = {id(found.answer): found for found in named.values()}
     sought: list[object] = []
-    checked: list[object] = []
-    for found in outcome.searched:
-        for record in found.answer.records:
-            is_check = record.point.purpose is Purpose.REPLAY
-            (checked if is_check else sought).append(found.version_set(record.point))
-    if partner := outcome.partner_search:
-        checked += [partner.version_set(record.point) for record in partner.answer.records]
-    own = {id(found.answer) for found in (*outcome.searched, outcome.partner_search) if found}
-    days = [r.point for answer in answers if id(answer) not in own for r in answer.records]
-    findings.builds = len(set(sought)) + len({point.config_key for point in days})
-    findings.tests = len(sought) + len(days)
-    findings.checks = {"builds": len(set(checked) - set(sought)), "tests": len(checked)}
-    findings.cached = sum(found.cached for found in outcome.searched)
-    findings.resumed_trials = sum(answer.ending.resumed_trials for answer in answers)
+    checks: list[object] = []
+    for answer in answers:
+        found = by_answer.get(id(answer))
+        for record in answer.records:
+            made = found.version_set(record.point) if found else record.point.config_key
+            beside = found is not None and found is outcome.partner
+            (checks if beside or record.point.purpose in _CHECKS else sought).append(made)
+    return Counted(
+        builds=len({*sought, *checks}),
+        tests=len(sought) + len(checks),
+        cached=cached + sum(found.cached for found in outcome.searched),
+        checks={"builds": len(set(checks) - set(sought)), "tests": len(checks)},
+        resumed_trials=sum(answer.ending.resumed_trials for answer in answers),
+        other_failures=len(_failing_otherwise(answers)),
+    )
+
+
+def counted_records(answers: Sequence[Answer], cached: int = 0) -> Counted:
+    """Of searches over containers as they are."""
+    records = [record for answer in answers for record in answer.records]
+    return Counted(
+        builds=len({record.point.config_key for record in records}),
+        tests=len(records),
+        cached=cached,
+        resumed_trials=sum(answer.ending.resumed_trials for answer in answers),
+        other_failures=len(_failing_otherwise(answers)),
+    )
+
+
+def _failing_otherwise(answers: Sequence[Answer]) -> set[str]:
+    """The states whose failure looks unlike the first that was seen."""
+    records = [record for answer in answers for record in answer.records]
+    failing = [r for r in records if r.outcome is TrialOutcome.REPRODUCED and r.signature]
+    return {r.point.config_key for r in failing if r.signature != failing[0].signature}
 
 
 def culprit_words(said: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ message.
 import os
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +19,38 @@ RunGit = Callable[[Sequence[str]], "GitAnswer"]
 """Runs `git ARGUMENTS...` in the repository."""
 
 _FIELD = "\x1f"
-_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_FORM = _FIELD.join(("%H", "%P", "%ct", "%an", "%aI", "%s"))
+_AT_ONCE = 500  # commits named in one command: a system takes only so long a line
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _WEB_FORMS = (
     re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
     re.compile(r"(?:ssh://)?git@([^:/\s]+)[:/](\S+?)(?:\.git)?/?\Z"),
 )
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "LC_ALL": "C"}
+_OF_ONE_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_CONFIG",
+        "GIT_CONFIG_COUNT",
+        "GIT_CONFIG_PARAMETERS",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+"""What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works there, whatever
+directory it is given.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,6 +72,20 @@ class Commit:
     title: str
 
 
+def _environ() -> dict[str, str]:
+    return {name: v for name, v in os.environ.items() if name not in _OF_ONE_REPOSITORY}
+
+
+@contextmanager
+def no_repository_named() -> Iterator[None]:
+    """While this lasts, git finds a repository by its directory alone, and so do the processes started meanwhile."""
+    named = {name: os.environ.pop(name) for name in _OF_ONE_REPOSITORY & os.environ.keys()}
+    try:
+        yield
+    finally:
+        os.environ.update(named)
+
+
 def git_on_host(path: Path) -> RunGit:
     """Git in a directory of this machine; it never asks for a password and never runs in the user's language."""
 
@@ -57,7 +97,7 @@ def git_on_host(path: Path) -> RunGit:
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                env={**os.environ, **_QUIET},
+                env={**_environ(), **_QUIET},
                 check=False,
             )
         except FileNotFoundError:
@@ -73,14 +113,16 @@ class Repository:
 
     @classmethod
     def on_host(cls, path: Path) -> "Repository":
-        """The repository that `path` lies in; refuses a path outside any."""
-        answer = git_on_host(path)(("rev-parse", "--show-toplevel")) if path.is_dir() else None
-        if answer is None or answer.code:
-            raise UsageError(
-                "this is no git repository; go into one, or name it with a spec", where=str(path)
-            )
-        top = Path(answer.out.strip())
-        return cls(git_on_host(top), str(top))
+        """The repository that `path` lies in, also a bare one; refuses a path outside any."""
+        if path.is_dir():
+            for question in ("--show-toplevel", "--absolute-git-dir"):
+                answer = git_on_host(path)(("rev-parse", question))
+                if answer.code == 0 and answer.out.strip():
+                    top = Path(answer.out.strip())
+                    return cls(git_on_host(top), str(top))
+        raise UsageError(
+            "this is no git repository; go into one, or name it with a spec", where=str(path)
+        )
 
     def resolve(self, revision: str) -> str:
         """The commit that a branch, tag or abbreviation stands for."""
@@ -95,9 +137,8 @@ class Repository:
     def has(self, revision: str) -> bool:
         return self._run(("cat-file", "-e", f"{revision}^{{commit}}")).code == 0
 
-    def tracks(self, path: Path) -> bool:
-        """Whether the index has this file of the checkout."""
-        return self._run(("ls-files", "--error-unmatch", "--", str(path))).code == 0
+    def has_file(self, revision: str, path: str) -> bool:
+        return self._run(("cat-file", "-e", f"{revision}:{path}")).code == 0
 
     def fetch(self, remote: str, revisions: Sequence[str]) -> None:
         answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))
@@ -118,11 +159,12 @@ class Repository:
             )
         return answer.out.split()[0]
 
-    def between(self, older: str, newer: str) -> dict[str, tuple[str, ...]]:
-        """Every commit on any way from `older` (left out) to `newer`, with its parents."""
-        answer = self._asked("rev-list", "--parents", "--ancestry-path", f"{older}..{newer}")
-        rows = (line.split() for line in answer.splitlines())
-        return {sha: tuple(parents) for sha, *parents in rows}
+    def only_in(self, newer: str, older: str) -> list[Commit]:
+        """The commits that `newer` has and `older` has not, every one after its parents."""
+        answer = self._asked(
+            "log", "--topo-order", "--reverse", f"--format={_FORM}", newer, f"^{older}"
+        )
+        return [_commit(line) for line in answer.splitlines()]
 
     def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
         """The commits between the two that change one of these paths; merges are not told apart."""
@@ -148,9 +190,12 @@ class Repository:
         """In the order given."""
         if not shas:
             return []
-        form = _FIELD.join(("%H", "%P", "%ct", "%an", "%aI", "%s"))
-        answer = self._asked("log", "--no-walk=unsorted", f"--format={form}", *shas)
-        return [_commit(line) for line in answer.splitlines()]
+        found: list[Commit] = []
+        for start in range(0, len(shas), _AT_ONCE):
+            some = shas[start : start + _AT_ONCE]
+            answer = self._asked("log", "--no-walk=unsorted", f"--format={_FORM}", *some)
+            found += [_commit(line) for line in answer.splitlines()]
+        return found
 
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
@@ -166,10 +211,6 @@ class Repository:
                 f"git {arguments[0]} failed: {without_secrets(_last(answer.err))}", where=self.where
             )
         return answer.out
-
-
-def is_sha(text: str) -> bool:
-    return bool(_SHA.match(text))
 
 
 def web_address(remote: str | None, sha: str) -> str | None:

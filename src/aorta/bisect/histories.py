@@ -1,44 +1,92 @@
-"""From two revisions of a repository to the line of commits between them.
+"""From two revisions of a repository to what lies between them: a line of states, or the history with its merges.
 
-Every state is a real commit, and neighbouring states are parent and child. Where the good end is an ancestor of the bad
-one the line runs forward. Where it is not, it runs back from the good end to the commit both share, and forward from
-there: going back over a commit takes it away, so a repair that only one branch has is found like any other change.
+The changes are the commits that one end has and the other has not. Going from the good end to the bad one first takes
+away what only the good end has, then adds what only the bad end has; a repair that only one branch has is so found like
+any other change, and so is the commit that repaired something.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from aorta.bisect.git import Commit, Repository
 from aorta.core.errors import UsageError
+from aorta.search.graph import GraphHistory
 from aorta.search.timeline import History
 
 
 @dataclass(frozen=True)
-class Line:
-    """The commits from the good end to the bad one, both included; `turn` is the index of the shared commit."""
+class CommitChange:
+    """One step: the commit it is about, whether it is taken away, and the two versions it lies between."""
 
-    commits: tuple[Commit, ...]
-    turn: int
+    commit: Commit
+    removed: bool
+    good: str
+    bad: str
+    brought: tuple[str, ...]  # every commit that comes or goes with it, itself included
+
+
+@dataclass(frozen=True)
+class Span:
+    """What lies between two ends. `back` are the commits that only the good end has, `forward` those that only the bad
+    one has; both with every commit after its parents. `kept`: only these are changes of their own, where some are given.
+    """
+
+    good: str
+    bad: str
+    shared: Commit
+    back: tuple[Commit, ...]
+    forward: tuple[Commit, ...]
+    kept: frozenset[str] | None = None
+    main: frozenset[str] = frozenset()
+    first_parent: bool = False
 
     @property
-    def goes_back(self) -> bool:
-        return self.turn > 0
+    def has_merges(self) -> bool:
+        """Whether a line of commits leaves something out that can be looked at for itself."""
+        return not self.first_parent and any(len(c.brought) > 1 for c in self.line.changes)
+
+    @property
+    def size(self) -> int:
+        return len(self.back) + len(self.forward)
+
+    @cached_property
+    def line(self) -> "Line":
+        return _line_of(self)
+
+    def graph(self, package: str) -> "Graph":
+        return _graph_of(self, package)
+
+
+@dataclass(frozen=True)
+class Line:
+    """States from the good end to the bad one, and the change between each and the next."""
+
+    states: tuple[Commit, ...]
+    changes: tuple[CommitChange, ...]
 
     def history(self, package: str) -> History:
         """Going back over commits takes no time: what counts is when the line turned."""
-        turned = float(self.commits[self.turn].time)
-        times = [turned] * self.turn + [float(commit.time) for commit in self.commits[self.turn :]]
-        return History(package, tuple(commit.sha for commit in self.commits), tuple(times))
+        turn = sum(change.removed for change in self.changes)
+        turned = float(self.states[turn].time)
+        times = [turned] * turn + [float(commit.time) for commit in self.states[turn:]]
+        shas = tuple(commit.sha for commit in self.states)
+        weights = tuple(len(change.brought) for change in self.changes)
+        return History(package, shas, tuple(times), weights)
 
-    def changed_by(self, rank: int) -> Commit:
-        """The commit that the step from state `rank` to the next adds, or takes away."""
-        return self.commits[rank] if rank < self.turn else self.commits[rank + 1]
-
-    def takes_away(self, rank: int) -> bool:
-        return rank < self.turn
+    def until(self, rank: int) -> "Line":
+        return Line(self.states[: rank + 1], self.changes[:rank])
 
 
-def line_between(
+@dataclass(frozen=True)
+class Graph:
+    """Every commit between the two ends as a state and as a change."""
+
+    history: GraphHistory
+    changes: tuple[CommitChange, ...]
+
+
+def span_between(
     repository: Repository,
     good: str,
     bad: str,
@@ -46,9 +94,10 @@ def line_between(
     find_fix: bool = False,
     main_branch: str | None = None,
     paths: Sequence[str] = (),
-) -> Line:
-    """Both ends are commits that the repository has. The line keeps to the main branch where one is named; with
-    `paths`, commits that touch none of them are no states of their own.
+    first_parent: bool = False,
+) -> Span:
+    """Both ends are commits that the repository has. A line keeps to the main branch where one is named; with `paths`,
+    commits that touch none of them are no changes of their own, except for the end.
     """
     if good == bad:
         raise UsageError(
@@ -60,43 +109,215 @@ def line_between(
             "add --find-fix to look for the commit that repaired it",
             where=repository.where,
         )
-    shared = repository.merge_base(good, bad)
-    main = repository.first_parents(shared, main_branch) if main_branch else frozenset[str]()
-    back = _way(repository, shared, good, main, paths)
-    forward = _way(repository, shared, bad, main, paths)
-    shas = [*reversed(back), shared, *forward]
-    return Line(tuple(repository.commits(shas)), turn=len(back))
+    shared = repository.commit(repository.merge_base(good, bad))
+    back, forward = repository.only_in(good, bad), repository.only_in(bad, good)
+    touching = None
+    if paths:
+        touching = repository.touching(bad, good, paths) | repository.touching(good, bad, paths)
+    main = repository.first_parents(shared.sha, main_branch) if main_branch else frozenset[str]()
+    return Span(
+        good, bad, shared, tuple(back), tuple(forward), touching, main, first_parent=first_parent
+    )
 
 
-def merged_line(repository: Repository, merge: Commit, main: str) -> list[str]:
-    """The commits that a merge brought in by its other parents, oldest first; empty if it is no merge."""
-    others = [parent for parent in merge.parents if parent != main]
-    if not others:
-        return []
-    base = repository.merge_base(main, others[0])
-    return _way(repository, base, others[0])
+def inside(change: CommitChange, commits: Mapping[str, Commit]) -> Span:
+    """What one step of a line brings, or takes away, to be looked at commit by commit."""
+    brought = [commits[sha] for sha in change.brought]
+    back, forward = (brought, []) if change.removed else ([], brought)
+    older = change.bad if change.removed else change.good
+    base = Commit(older, (), 0, "", "", "")
+    return Span(change.good, change.bad, base, tuple(back), tuple(forward))
+
+
+# -- the line ---------------------------------------------------------------------------------------------------------
+
+
+def _line_of(span: Span) -> Line:
+    known = {commit.sha: commit for commit in (*span.back, span.shared, *span.forward)}
+    back = list(_steps(span, span.back, span.good))
+    forward = list(_steps(span, span.forward, span.bad))
+    shas = [*(sha for sha, _ in reversed(back)), span.shared.sha, *(sha for sha, _ in forward)]
+    brought = [*(b for _, b in reversed(back)), *(b for _, b in forward)]
+    states = tuple(known[sha] for sha in shas)
+    changes = tuple(
+        CommitChange(
+            known[shas[rank] if rank < len(back) else shas[rank + 1]],
+            rank < len(back),
+            shas[rank],
+            shas[rank + 1],
+            commits,
+        )
+        for rank, commits in enumerate(brought)
+    )
+    return Line(states, changes)
+
+
+def _steps(
+    span: Span, commits: Sequence[Commit], top: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The states of a way up to `top`, and what each brings that the one before it had not; oldest first."""
+    if not commits:
+        return
+    parents = {commit.sha: commit.parents for commit in commits}
+    way = _way(parents, top, span.main, first_parent=span.first_parent)
+    brought = _brought(way, parents)
+    waiting: list[str] = []
+    for sha in way:
+        waiting += brought[sha]
+        kept = waiting if span.kept is None else [one for one in waiting if one in span.kept]
+        if kept or sha == top:
+            yield sha, tuple(kept or [sha])
+            waiting = []
 
 
 def _way(
-    repository: Repository,
-    older: str,
-    newer: str,
-    main: Collection[str] = (),
-    paths: Sequence[str] = (),
+    parents: Mapping[str, Sequence[str]], top: str, main: Collection[str], *, first_parent: bool
 ) -> list[str]:
-    """One way from `older` (left out) to `newer`, oldest first: along `main`, then first parents, where they lead
-    there. A merge may bring what touches `paths`, so every merge stays, and so does the end.
+    """From the oldest commit to `top`, each a parent of the next: along `main` where one is named, then by first parents
+    or, where merges are looked into, by the parent with the most commits behind it.
     """
-    if older == newer:
-        return []
-    parents = repository.between(older, newer)
-    way: list[str] = []
-    here = newer
-    while here != older:
+    behind = {} if first_parent else _counts_behind(parents)
+    way, here = [top], top
+    while leading := [parent for parent in parents[here] if parent in parents]:
+        on_main = [parent for parent in leading if parent in main]
+        if first_parent and not on_main:
+            leading = [parent for parent in parents[here][:1] if parent in parents]
+        here = next(iter(on_main or sorted(leading, key=lambda p: -behind.get(p, 0))), "")
+        if not here:
+            break
         way.append(here)
-        leading = [parent for parent in parents[here] if parent == older or parent in parents]
-        here = next((parent for parent in leading if parent in main), leading[0])
-    if paths:
-        touching = repository.touching(older, newer, paths)
-        way = [sha for sha in way if sha in touching or len(parents[sha]) > 1 or sha == newer]
     return way[::-1]
+
+
+def _counts_behind(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """How many commits each one contains. Sets are let go as soon as every child has used them."""
+    places = {sha: place for place, sha in enumerate(parents)}
+    children = dict.fromkeys(parents, 0)
+    for known in parents.values():
+        for parent in known:
+            if parent in children:
+                children[parent] += 1
+    held: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for sha, known in parents.items():
+        mine = 1 << places[sha]
+        for parent in known:
+            if parent in places:
+                mine |= held[parent]
+                children[parent] -= 1
+                if not children[parent]:
+                    del held[parent]
+        counts[sha] = mine.bit_count()
+        if children[sha]:
+            held[sha] = mine
+    return counts
+
+
+def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """By each state of a way the commits that it has and the one before it has not, every one after its parents."""
+    places = {sha: place for place, sha in enumerate(parents)}
+    seen: set[str] = set()
+    brought: dict[str, list[str]] = {}
+    for sha in way:
+        stack, found = [sha], list[str]()
+        while stack:
+            here = stack.pop()
+            if here in parents and here not in seen:
+                seen.add(here)
+                found.append(here)
+                stack += parents[here]
+        brought[sha] = sorted(found, key=places.__getitem__)
+    return brought
+
+
+# -- the graph --------------------------------------------------------------------------------------------------------
+
+
+def _graph_of(span: Span, package: str) -> Graph:
+    """Changes in the order back (newest first), then forward; a commit that no path keeps is no change."""
+    back = [c for c in reversed(span.back) if _counts(span, c.sha)]
+    forward = [c for c in span.forward if _counts(span, c.sha)]
+    taken = {commit.sha: 1 << rank for rank, commit in enumerate(back)}
+    added = {commit.sha: 1 << rank for rank, commit in enumerate(forward, len(back))}
+    all_taken = (1 << len(back)) - 1
+    had = _containing(span.back, taken)
+    holds = {sha: all_taken & ~mine for sha, mine in reversed(had.items())}
+    for parent in (span.shared.sha, *_outer_parents((*span.back, *span.forward))):
+        holds.setdefault(parent, all_taken)
+    for sha, mine in _containing(span.forward, added).items():
+        holds[sha] = all_taken | mine
+    states = _told_apart(span, holds)
+    places = {sha: place for place, sha in enumerate(states)}
+    changes = [*_removals(back, span), *_additions(forward, span)]
+    history = GraphHistory(
+        package,
+        tuple(states),
+        tuple(holds[sha] for sha in states),
+        tuple(_place(places, holds, change.good) for change in changes),
+        tuple(_place(places, holds, change.bad) for change in changes),
+    )
+    return Graph(history, tuple(changes))
+
+
+def _counts(span: Span, sha: str) -> bool:
+    return span.kept is None or sha in span.kept or sha in (span.good, span.bad)
+
+
+def _containing(commits: Iterable[Commit], own: Mapping[str, int]) -> dict[str, int]:
+    held: dict[str, int] = {}
+    for commit in commits:
+        mine = own.get(commit.sha, 0)
+        for parent in commit.parents:
+            mine |= held.get(parent, 0)
+        held[commit.sha] = mine
+    return held
+
+
+def _outer_parents(commits: Sequence[Commit]) -> list[str]:
+    """Parents that both ends have: what a branch was begun from."""
+    inside_ = {commit.sha for commit in commits}
+    parents = (parent for commit in commits for parent in commit.parents)
+    return list(dict.fromkeys(parent for parent in parents if parent not in inside_))
+
+
+def _told_apart(span: Span, holds: Mapping[str, int]) -> list[str]:
+    """The states, the good end first and the bad one last; with paths, one for each set of changes it may contain."""
+    between = [sha for sha in holds if sha not in (span.good, span.bad)]
+    if span.kept is not None:
+        kept = span.kept
+        ends = {holds[span.good], holds[span.bad]}
+        first: dict[int, str] = {}
+        for sha in sorted(between, key=lambda one: one not in kept):
+            if holds[sha] not in ends:
+                first.setdefault(holds[sha], sha)
+        between = [sha for sha in between if first.get(holds[sha]) == sha]
+    return [span.good, *between, span.bad]
+
+
+def _place(places: Mapping[str, int], holds: Mapping[str, int], sha: str) -> int:
+    if sha in places:
+        return places[sha]
+    return next(place for state, place in places.items() if holds[state] == holds[sha])
+
+
+def _removals(commits: Sequence[Commit], span: Span) -> Iterator[CommitChange]:
+    for commit in commits:
+        below = commit.parents[0] if commit.parents else span.shared.sha
+        yield CommitChange(commit, True, commit.sha, below, (commit.sha,))
+
+
+def _additions(commits: Sequence[Commit], span: Span) -> Iterator[CommitChange]:
+    for commit in commits:
+        below = commit.parents[0] if commit.parents else span.good
+        yield CommitChange(commit, False, below, commit.sha, (commit.sha,))
+
+
+def merge_of(span: Span, change: CommitChange) -> str | None:
+    """The merge that brought a commit to the main line of its end; None where it is on that line itself."""
+    commits = span.back if change.removed else span.forward
+    top = span.good if change.removed else span.bad
+    parents = {commit.sha: commit.parents for commit in commits}
+    way = _way(parents, top, span.main, first_parent=True)
+    brought = _brought(way, parents)
+    merge = next(sha for sha in way if change.commit.sha in brought[sha])
+    return merge if merge != change.commit.sha else None

@@ -1,70 +1,100 @@
-"""Packages whose repositories are on this host: from revisions to lines of commits."""
+"""A bisection on this host: the packages of its repositories, the command as every state sees it, and the checkouts.
 
+Checkouts are worktrees beside the user's own, which is never touched. Where a package declares a build, every version set
+has trees of its own, built once and shared by its trials. Where none does, the test command itself may build in place, so
+each running trial has a lane of trees to itself, moved to its commits and cleaned before it runs.
+"""
+
+import hashlib
+import json
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from aorta.bisect.checkout import Job, TreeJob, forget_trees
+from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import line_between
-from aorta.bisect.package import Package
+from aorta.bisect.investigation import investigate
+from aorta.bisect.package import Package, Versions, git_package, library, version_variables
+from aorta.bisect.run import Request, Run, shown_of
 from aorta.bisect.spec import PackageSpec
+from aorta.bisect.trials import Order
 from aorta.core.errors import UsageError
+from aorta.core.trial import LOCAL, TrialSpec
+from aorta.engine.rundir import PRIVATE
+
+
+def bisect_on_host(request: Request) -> Findings:
+    spec = request.spec
+    packages = host_packages(
+        spec.packages,
+        request.directory,
+        find_fix=spec.find_fix,
+        first_parent=spec.first_parent,
+    )
+    with Run(request) as run:
+        root = run.stages.path / PRIVATE / "trees"
+        trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
+        command = replace(run.command(), command=_own_command(run, packages))
+        setting = run.setting(
+            lambda those: HostTrees(root, those, build_timeout=spec.build_timeout), command=command
+        )
+        try:
+            outcome = investigate(setting, packages)
+        finally:
+            trees.remove()
+        findings = findings_of(outcome, list(run.stages.answers.values()))
+        reproduce = {
+            side: reproduce_on_host(outcome.last.packages, command.command, versions)
+            for side, versions in (("good", findings.good), ("bad", findings.bad))
+        }
+        return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
+
+
+def _own_command(run: Run, packages: Sequence[Package]) -> tuple[str, ...]:
+    request = run.request
+    given = request.spec.command
+    package = next((p for p in packages if p.repository), None)
+    if package is None or package.repository is None:
+        return given
+    command = with_own_files(given, package, request.directory)
+    for word, whole in zip(given, command, strict=True):
+        if word != whole:
+            run.say(f"{word} is not in every commit: every state is tested with {whole}")
+    if name := imported_from_the_checkout(command, package.repository):
+        run.say(
+            f"!!! {name} is installed in place from {package.repository.where}: every state may import "
+            "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
+        )
+    return tuple(command)
 
 
 def host_packages(
-    specs: Sequence[PackageSpec], directory: Path, *, find_fix: bool = False
+    specs: Sequence[PackageSpec],
+    directory: Path,
+    *,
+    find_fix: bool = False,
+    first_parent: bool = False,
 ) -> list[Package]:
     packages = [
         git_package(
-            spec, Repository.on_host(directory / str(spec.path)), spec.good, spec.bad, find_fix
+            spec,
+            Repository.on_host(directory / str(spec.path)),
+            spec.good,
+            spec.bad,
+            find_fix=find_fix,
+            first_parent=first_parent,
         )
         if spec.is_git
         else library(spec, spec.good, spec.bad)
         for spec in specs
     ]
     return check_something_moves(packages)
-
-
-def git_package(
-    spec: PackageSpec,
-    repository: Repository,
-    good: str | None,
-    bad: str | None,
-    find_fix: bool = False,
-) -> Package:
-    """A package with one end given stands still there; with none, where its repository stands."""
-    ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
-    here = spec.model_copy(update={"path": repository.where})
-    if len(ends) < 2 or ends[0] == ends[1]:
-        return Package(here, ((ends or [repository.resolve("HEAD")])[0],), None, repository)
-    line = line_between(
-        repository,
-        ends[0],
-        ends[1],
-        find_fix=find_fix,
-        main_branch=spec.main_branch,
-        paths=spec.paths,
-    )
-    skipped = repository.listed(spec.skip)
-    shas = tuple(commit.sha for commit in line.commits)
-    return Package(here, shas, line, repository, skipped)
-
-
-def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
-    """Every listed version between the two ends, in the order of the list; backwards if the good end is newer."""
-    versions = spec.versions or tuple(dict.fromkeys(v for v in (good, bad) if v))
-    if not versions:
-        raise UsageError(f"package {spec.name} has neither versions nor a good and a bad one")
-    first, last = good or versions[0], bad or versions[-1]
-    for version in (first, last):
-        if version not in versions:
-            raise UsageError(
-                f"package {spec.name}: version {version!r} is not in its list of versions"
-            )
-    start, stop = versions.index(first), versions.index(last)
-    chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
-    return Package(spec, chosen, skipped=frozenset(spec.skip))
 
 
 def check_something_moves(packages: list[Package]) -> list[Package]:
@@ -75,22 +105,59 @@ def check_something_moves(packages: list[Package]) -> list[Package]:
     return packages
 
 
-def with_own_files(command: Sequence[str], repository: Repository, directory: Path) -> list[str]:
-    """The command with files that no commit has by their whole path: a script beside the repository's own files, as
-    people have it who bisect by hand, is not in any other checkout.
+def with_own_files(command: Sequence[str], package: Package, directory: Path) -> list[str]:
+    """The command with files that not every commit has by their whole path: a script or an environment beside the
+    repository's own files, or outside of it, as people have it who bisect by hand, is not in any other checkout.
     """
     return [
-        str(directory / word) if _is_own_file(word, repository, directory) else word
+        os.path.normpath(directory / word) if _is_own_file(word, package, directory) else word
         for word in command
     ]
 
 
-def _is_own_file(word: str, repository: Repository, directory: Path) -> bool:
-    path = directory / word
+def _is_own_file(word: str, package: Package, directory: Path) -> bool:
+    """Links are not followed: what counts is where a file is named."""
+    assert package.repository is not None
+    if not word or word.startswith(("/", "-")):
+        return False
+    path = Path(os.path.normpath(directory / word))
+    top = Path(package.repository.where)
     with suppress(OSError, ValueError):
-        inside = path.resolve().is_relative_to(Path(repository.where).resolve())
-        return path.is_file() and inside and not repository.tracks(path)
+        if not path.is_relative_to(top):
+            return path.exists()
+        inside = str(path.relative_to(top))
+        ends = (package.versions[0], package.versions[-1])
+        return path.is_file() and not all(package.repository.has_file(end, inside) for end in ends)
     return False
+
+
+def imported_from_the_checkout(command: Sequence[str], repository: Repository) -> str | None:
+    """A package that the command's Python has installed in place from this repository: then every state would import the
+    user's own checkout. None where there is none to be seen.
+    """
+    for site in _site_packages(command):
+        for note in site.glob("*.dist-info/direct_url.json"):
+            with suppress(OSError, ValueError):
+                said = json.loads(note.read_text(encoding="utf-8"))
+                source = str(said.get("url", "")).removeprefix("file://")
+                in_place = (said.get("dir_info") or {}).get("editable") is True
+                if in_place and Path(source).resolve() == Path(repository.where).resolve():
+                    return note.parent.name.partition("-")[0]
+    return None
+
+
+def _site_packages(command: Sequence[str]) -> Iterator[Path]:
+    """Of the Python that the command is, or that its first line names."""
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        return
+    path = Path(program)
+    with suppress(OSError):
+        with path.open("rb") as file:
+            first = file.readline(200).decode("utf-8", "replace")
+        if first.startswith("#!"):
+            path = Path(first[2:].split()[0])
+    yield from path.parent.parent.glob("lib/python*/site-packages")
 
 
 def reproduce_on_host(
@@ -105,7 +172,8 @@ def reproduce_on_host(
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
             repository = shlex.quote(str(spec.path))
-            lines.append(f"git -C {repository} worktree add --detach {tree} {version}")
+            lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
+            lines.append(f"git -C {tree} checkout --quiet --detach {version}")
             lines += [
                 f"git -C {tree} cherry-pick {pick} || git -C {tree} cherry-pick --abort"
                 for pick in spec.cherry_pick
@@ -124,7 +192,115 @@ def reproduce_on_host(
     return "\n".join([*lines, shlex.join(command)])
 
 
-def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
-    if spec.remote and not repository.has(revision):
-        repository.fetch(spec.remote, [revision])
-    return repository.resolve(revision)
+class HostTrees:
+    """The workshop of the host. `root` is this run's own directory."""
+
+    def __init__(
+        self, root: Path, packages: Sequence[Package], *, build_timeout: float | None = None
+    ) -> None:
+        self._root, self._packages = root, packages
+        self._build_timeout = build_timeout
+        self._versions: dict[str, Versions] = {}
+        self._lanes: dict[str, int] = {}
+
+    @property
+    def _builds(self) -> bool:
+        return any(package.spec.build for package in self._packages)
+
+    def assign(self, trial_dir: Path, versions: Versions) -> None:
+        """Which version set the trial of this directory is of."""
+        self._versions[str(trial_dir)] = versions
+
+    def order(self, trial: TrialSpec) -> Order:
+        versions = self._versions[str(trial.trial_dir)]
+        if not self._builds:
+            lane = next(n for n in range(10_000) if n not in self._lanes.values())
+            self._lanes[trial.id] = lane
+            places = {p.name: self._root / f"lane-{lane}" / p.name for p in self._git()}
+            key = f"lane-{lane}"
+            job: Job | None = self._job(versions, places, None)
+        else:
+            places = {p.name: self._tree(p, versions) for p in self._git()}
+            key = set_key(self._packages, versions)
+            mark = self._root / f"{key}.made"
+            job = None if mark.exists() else self._job(versions, places, mark)
+        build = self._build_trial(job, key, versions) if job else None
+        return Order(key, build, self._at(trial, places, versions))
+
+    def built(self, key: str) -> None:
+        """The mark says so."""
+
+    def finished(self, trial_id: str) -> None:
+        self._lanes.pop(trial_id, None)
+
+    def remove(self) -> None:
+        """Every worktree of this run, from the disk and from git's own list."""
+        shutil.rmtree(self._root, ignore_errors=True)
+        for package in self._git():
+            forget_trees(str(package.spec.path))
+
+    def _git(self) -> list[Package]:
+        return [package for package in self._packages if package.spec.is_git]
+
+    def _tree(self, package: Package, versions: Versions) -> Path:
+        """A package that is rebuilt only when it changed has a tree for each version of itself and its needs."""
+        if package.spec.rebuild == "always":
+            return self._root / set_key(self._packages, versions) / package.name
+        own = [p for p in self._packages if p.name in {package.name, *package.spec.needs}]
+        return self._root / set_key(own, versions) / package.name
+
+    def _job(self, versions: Versions, places: Mapping[str, Path], mark: Path | None) -> Job:
+        jobs = [self._tree_job(p, versions, places.get(p.name)) for p in self._packages]
+        return Job(
+            [job for job in jobs if job], self.variables(versions, places), str(mark or "") or None
+        )
+
+    def _tree_job(self, package: Package, versions: Versions, tree: Path | None) -> TreeJob | None:
+        spec = package.spec
+        if tree is not None and spec.rebuild == "changed" and _mark_of(tree).exists():
+            return None
+        build = spec.build
+        if build and tree is not None and spec.rebuild == "changed":
+            build = f"{{ {build}\n}} && touch {shlex.quote(str(_mark_of(tree)))}"
+        return TreeJob(
+            package.name,
+            tree=str(tree) if tree else None,
+            repository=spec.path,
+            sha=versions[package.name] if tree else None,
+            cherry_pick=spec.cherry_pick,
+            build=build,
+        )
+
+    def variables(self, versions: Versions, places: Mapping[str, Path]) -> dict[str, str]:
+        trees = {p.spec.variable: str(places[p.name]) for p in self._git()}
+        return {**version_variables(self._packages, versions), **trees}
+
+    def _build_trial(self, job: Job, key: str, versions: Versions) -> TrialSpec:
+        directory = self._root / "builds" / f"{key}-{set_key(self._packages, versions)}"
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / "job.json"
+        path.write_text(job.to_json(), encoding="utf-8")
+        return TrialSpec(
+            argv=(sys.executable, "-m", "aorta.bisect.checkout", str(path)),
+            trial_dir=directory,
+            cwd=directory,
+            environment=LOCAL,
+            timeout=self._build_timeout,
+        )
+
+    def _at(self, trial: TrialSpec, places: Mapping[str, Path], versions: Versions) -> TrialSpec:
+        first = next((places[p.name] for p in self._packages if p.name in places), trial.cwd)
+        env = {**self.variables(versions, places), **trial.env}
+        others = tuple(f"{path}:{path}" for path in places.values() if path != first)
+        environment = replace(trial.environment, mounts=(*trial.environment.mounts, *others))
+        return replace(trial, cwd=first, env=env, environment=environment)
+
+
+def set_key(packages: Sequence[Package], versions: Versions) -> str:
+    """Names a version set by whole versions: two that only share their first characters never meet."""
+    content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def _mark_of(tree: Path) -> Path:
+    return tree.parent / f"{tree.name}.made"

@@ -5,18 +5,15 @@ own over other histories; all of them run the same command in the same way.
 """
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from aorta.bisect.building import Workshop
 from aorta.bisect.cache import OutcomeCache
-from aorta.bisect.experiment import Assigns, ProbedCommand, VersionsExperiment
-from aorta.bisect.histories import Line, merged_line
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Package, moving, whole
 from aorta.bisect.stages import MAIN, Stages
+from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.engine import events
@@ -25,16 +22,18 @@ from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.search import Search
-from aorta.search.bisection import Settings, TimelineBisection
-from aorta.search.ends import EndsVerdict
-from aorta.search.interval import Interval
+from aorta.search.belief import Counts
+from aorta.search.bisecting import Bisection, Settings
+from aorta.search.bisection import TimelineBisection
+from aorta.search.graph_bisection import GraphBisection
+from aorta.search.interval import Candidates, Interval
 from aorta.search.remembered import Remembered
-from aorta.search.timeline import Timeline
+from aorta.search.timeline import Timeline, Vector
 
 KnownT = TypeVar("KnownT")
 
 _SENTINELS = 2
-_SURELY_SILENT = 0.02
+_NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
 class Workshops(Workshop, Assigns, Protocol):
@@ -55,26 +54,34 @@ class Setting:
     confidence: float
     check_ends: bool = True
     checks: bool = True
-    into_merges: bool = True
-    on_search: Callable[[TimelineBisection], Sequence[Listener]] = lambda _: ()
+    on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
     say: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
 class Found:
-    """One finished search: what it knows, and the packages its versions are of."""
+    """One finished search: what it knows, and the packages its versions are of. `before` is the probability of what led
+    to it: that the change is in the merge that it looked into.
+    """
 
-    search: TimelineBisection
+    stage: str
+    search: Bisection
     packages: Sequence[Package]
     answer: Answer
     cached: int = 0
+    before: float = 1.0
     alike: str | None = None  # why its two ends cannot be told apart
     undecided: Mapping[str, str] = field(default_factory=dict)  # why, by the key of a configuration
 
     @property
-    def interval(self) -> Interval | None:
+    def interval(self) -> Interval | Candidates | None:
         return self.search.answer
+
+    @property
+    def mass(self) -> float:
+        """The probability of the whole answer."""
+        return self.before * (self.interval.mass if self.interval else 0.0)
 
     @property
     def is_sure(self) -> bool:
@@ -82,7 +89,7 @@ class Found:
 
     @property
     def single(self) -> tuple[Package, int] | None:
-        """The package and the rank of the one change that did it."""
+        """The package and the rank of the one change that did it; it may be a merge that brings many commits."""
         interval = self.interval
         if interval is None or self.alike or not self.is_sure or len(interval.changes) != 1:
             return None
@@ -98,30 +105,42 @@ class Found:
         return whole(self.packages, self.search.timeline.versions(tuple(vector)))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Outcome:
-    """What the searches brought. `inner` is the search inside a merge, `partner` the one for a needed commit."""
+    """What the searches brought: the main one, then one inside each merge. `partner` is the search for a commit that the
+    culprit needs, also where it found that there is none.
+    """
 
-    main: Found
-    inner: Found | None = None
-    merge: str | None = None
+    searched: Sequence[Found]
     partner: Found | None = None
-    partner_search: Found | None = None  # also where it found that there is none
-    searched: list[Found] = field(default_factory=list)  # the main search and those inside merges
-    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def main(self) -> Found:
+        return self.searched[0]
+
+    @property
+    def last(self) -> Found:
+        """The search that has the answer."""
+        return self.searched[-1]
 
 
 def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
     setting.say(_between_words(packages))
-    main = _search(setting, MAIN, packages, sentinels=True)
-    outcome = Outcome(main, searched=[main])
-    if setting.stages.interrupted or main.single is None:
-        return outcome
-    if setting.into_merges:
-        _look_into_merge(setting, outcome)
-    if setting.checks and not setting.stages.interrupted:
-        _look_for_partner(setting, outcome)
-    return outcome
+    main = _search(setting, MAIN, _with_merges(packages))
+    searched = [main]
+    while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
+        searched.append(inner)
+    partner = None
+    if setting.checks and not setting.stages.interrupted and len(searched) == 1:
+        partner = _partner_of(setting, main)
+    return Outcome(searched, partner)
+
+
+def _with_merges(packages: Sequence[Package]) -> Sequence[Package]:
+    """Where one package moves, all of its commits are looked at at once; several go along lines first."""
+    moved = moving(packages)
+    graph = moved[0].as_graph if len(moved) == 1 else None
+    return [graph if graph and p.name == graph.name else p for p in packages]
 
 
 def _between_words(packages: Sequence[Package]) -> str:
@@ -137,22 +156,13 @@ def _search(
     name: str,
     packages: Sequence[Package],
     *,
-    sentinels: bool = False,
-    silent: int | None = None,
-    assume: Mapping[tuple[int, ...], tuple[int, int]] | None = None,
+    assume: Mapping[Vector, Counts] | None = None,
+    before: float = 1.0,
+    check_ends: bool = True,
 ) -> Found:
-    buildless = not any(package.spec.build for package in packages)
-    base = Settings()
-    settings = Settings(
-        confidence=setting.confidence,
-        check_ends=setting.check_ends or name != MAIN,
-        sentinels=_SENTINELS if sentinels and setting.checks and buildless else 0,
-        silent=silent or base.silent,
-    )
-    timeline = Timeline([package.history for package in moving(packages)])
-    search = TimelineBisection(timeline, settings)
-    for vector, counts in (assume or {}).items():
-        search.assume(vector, counts)
+    search = _bisection(setting, name, packages, before, check_ends=check_ends)
+    if assume:
+        search.assume(assume)
     _skip(search, packages)
     workshop = setting.workshop(packages)
     experiment = VersionsExperiment(setting.command, packages, workshop)
@@ -164,22 +174,44 @@ def _search(
     if setting.metric:
         listeners.append(setting.metric.listen)
         ends = _measured_ends(setting.metric, setting, name, search, packages)
-        before = setting.metric.cached
+        earlier = setting.metric.cached
         answer = drive(ends or search, setting.metric)
-        used = setting.metric.cached - before
+        used = setting.metric.cached - earlier
         undecided = dict(setting.metric.undecided)
-        return Found(search, packages, answer, used, ends.alike if ends else None, undecided)
-    known = _known(setting, name, timeline, packages, setting.cache.known)
+        alike = ends.alike if ends else None
+        return Found(name, search, packages, answer, used, before, alike, undecided)
+    known = _known(setting, name, search.timeline, packages, setting.cache.known)
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     answer = drive(remembered)
-    return Found(search, packages, answer, remembered.used)
+    return Found(name, search, packages, answer, remembered.used, before)
 
 
-def _skip(search: TimelineBisection, packages: Sequence[Package]) -> None:
+def _bisection(
+    setting: Setting, name: str, packages: Sequence[Package], before: float, *, check_ends: bool
+) -> Bisection:
+    moved = moving(packages)
+    graph = moved[0].graph
+    merges = graph is None and any(p.span and p.span.has_merges for p in moved)
+    wanted = setting.confidence / before
+    if merges:  # what is inside a merge takes its own share of the doubt
+        wanted = 1 - (1 - wanted) / 2
+    buildless = not any(package.spec.build for package in packages)
+    settings = Settings(
+        confidence=min(wanted, _NEARLY_SURE),
+        check_ends=check_ends and (setting.check_ends or name != MAIN),
+        trust_ends=setting.metric is None,
+        confirm=setting.checks,
+        sentinels=_SENTINELS if name == MAIN and setting.checks and buildless else 0,
+    )
+    if graph is not None:
+        return GraphBisection(graph.history, settings)
+    return TimelineBisection(Timeline([package.history for package in moved]), settings)
+
+
+def _skip(search: Bisection, packages: Sequence[Package]) -> None:
     """States that the user says cannot be tested; an end must be, whatever is said of it."""
     names = {package.name: package.skipped for package in packages if package.skipped}
-    for position in range(1, search.timeline.changes) if names else ():
-        vector = search.timeline.state(position)
+    for vector in search.timeline.every_state()[1:-1] if names else ():
         versions = search.timeline.versions(vector)
         if any(version in names.get(name, ()) for name, version in versions.items()):
             point = search.timeline.point(vector, Purpose.PROBE, 0)
@@ -190,7 +222,7 @@ def _measured_ends(
     metric: Metric,
     setting: Setting,
     name: str,
-    search: TimelineBisection,
+    search: Bisection,
     packages: Sequence[Package],
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; the searches after it know the two levels already."""
@@ -203,85 +235,46 @@ def _measured_ends(
     return None
 
 
-def _look_into_merge(setting: Setting, outcome: Outcome) -> None:
-    """A merge brings a branch at once; the commit that did it is on that branch, or it is the merge itself."""
-    found, depth = outcome.main, 0
-    while (single := found.single) and (package := _package_of_merge(single)):
-        depth += 1
-        interval = found.interval
-        assert interval is not None
-        setting.say(
-            f"{single[0].versions[single[1] + 1][:12]} is a merge: looking into what it merged"
-        )
-        others = {p.name: v for p, v in _at(found, interval.bad)}
-        packages = [
-            package if p.name == package.name else p.fixed_at(others[p.name])
-            for p in found.packages
-        ]
-        inner = _search(setting, f"merge-{depth}", packages, silent=_silent(found))
-        outcome.searched.append(inner)
-        if inner.single is None:
-            outcome.warnings.append(_about_merge(inner, single))
-            return
-        outcome.merge = single[0].versions[single[1] + 1]
-        outcome.inner = found = inner
-
-
-def _package_of_merge(single: tuple[Package, int]) -> Package | None:
-    """The package with the line inside the merge that one change is; None if it is no merge."""
-    package, rank = single
-    if package.line is None or package.repository is None:
-        return None
-    line, repository = package.line, package.repository
-    merge = line.changed_by(rank)
-    back = line.takes_away(rank)
-    main = line.commits[rank + 1 if back else rank].sha
-    if len(merge.parents) < 2 or main not in merge.parents:
-        return None
-    branch = merged_line(repository, merge, main)
-    if not branch:
-        return None
-    base = repository.commit(branch[0]).parents[0]
-    commits = repository.commits([base, *branch])
-    inner = Line(tuple(reversed(commits)), len(branch)) if back else Line(tuple(commits), 0)
-    return Package(package.spec, tuple(commit.sha for commit in inner.commits), inner, repository)
-
-
-def _about_merge(inner: Found, single: tuple[Package, int]) -> str:
-    package, rank = single
-    merge = package.versions[rank + 1][:12]
-    if inner.search.ends is EndsVerdict.BAD_DOES_NOT_FAIL:
-        return f"neither side of merge {merge} fails alone: the merge itself brings the failure"
-    return f"merge {merge} could not be looked into: {inner.search.ends.value}"
-
-
-def _look_for_partner(setting: Setting, outcome: Outcome) -> None:
-    """The culprit over the oldest of everything else: if that passes, it takes another commit to fail."""
-    found = outcome.main
+def _within_merge(setting: Setting, found: Found) -> Found | None:
+    """A merge brings many commits at once: the one that did it is among them, or it is the merge itself. What is known
+    of its two sides needs no further trial.
+    """
     interval, single = found.interval, found.single
-    if interval is None or single is None or outcome.inner is not None:
-        return
-    culprit = single[0]
+    if interval is None or single is None or (package := single[0].within(single[1])) is None:
+        return None
+    others = found.versions(interval.bad)
+    packages = [
+        package if p.name == package.name else p.fixed_at(others[p.name]) for p in found.packages
+    ]
+    setting.say(f"{package.versions[-1][:12]} is a merge: looking into what it merged")
+    good, bad = found.search.sides()
+    depth = 1 + (int(found.stage.rpartition("-")[2]) if found.stage != MAIN else 0)
+    return _search(
+        setting,
+        f"merge-{depth}",
+        packages,
+        assume={(0,): good, (len(package.versions) - 1,): bad},
+        before=found.mass,
+        check_ends=False,
+    )
+
+
+def _partner_of(setting: Setting, found: Found) -> Found | None:
+    """The culprit over the oldest of everything else: if that passes, it takes another commit to fail."""
+    interval, single = found.interval, found.single
+    if interval is None or single is None:
+        return None
+    culprit, rank = single
     moved = moving(found.packages)
     reached = dict(zip((p.name for p in moved), interval.bad, strict=True))
-    others = [p for p in moved if p.name != culprit.name and reached[p.name]]
-    if not others:
-        return
+    if not any(reached[p.name] for p in moved if p.name != culprit.name):
+        return None
     packages = [_until(p, culprit, reached) for p in found.packages]
     tried = found.search.trials.get(interval.bad, (1, 0))
     vector = tuple(reached[p.name] for p in moving(packages))
-    setting.say(
-        f"does {culprit.name} {_short(found, culprit)} fail alone, over the oldest of the rest?"
-    )
-    partner = _search(setting, "partner", packages, assume={vector: tried})
-    outcome.partner_search = partner
-    if partner.search.ends is EndsVerdict.DIFFER:
-        outcome.partner = partner
-
-
-def _short(found: Found, package: Package) -> str:
-    single = found.single
-    return package.versions[single[1] + 1][:12] if single else ""
+    short = culprit.versions[rank + 1][:12]
+    setting.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
+    return _search(setting, "partner", packages, assume={vector: tried})
 
 
 def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Package:
@@ -290,20 +283,7 @@ def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Pa
     end = reached[package.name]
     if package.name == culprit.name or end == 0:
         return package.fixed_at(package.versions[end])
-    line = package.line
-    cut = Line(line.commits[: end + 1], min(line.turn, end)) if line else None
-    return Package(package.spec, package.versions[: end + 1], cut, package.repository)
-
-
-def _at(found: Found, vector: Sequence[int]) -> list[tuple[Package, str]]:
-    versions = found.versions(vector)
-    return [(package, versions[package.name]) for package in found.packages]
-
-
-def _silent(found: Found) -> int:
-    """How many silent trials rule the failure out, at the rate it has shown."""
-    _, bad = found.search.rates
-    return max(2, math.ceil(math.log(_SURELY_SILENT) / math.log(1 - min(bad, 0.99))))
+    return package.until(end)
 
 
 def _known(
@@ -320,8 +300,10 @@ def _known(
     if kept.exists():
         found: dict[str, list[KnownT]] = json.loads(kept.read_text(encoding="utf-8"))
         return found
-    states = (timeline.state(position) for position in range(timeline.changes + 1))
-    points = {timeline.point(s, Purpose.PROBE, 0).config_key: timeline.versions(s) for s in states}
+    points = {
+        timeline.point(state, Purpose.PROBE, 0).config_key: timeline.versions(state)
+        for state in timeline.every_state()
+    }
     known = {key: look_up(whole(packages, versions)) for key, versions in points.items()}
     found = {key: answers for key, answers in known.items() if answers}
     write_atomically(kept, json.dumps(found))

@@ -19,8 +19,8 @@ from aorta.core.point import Point, Purpose
 from aorta.core.trial import TrialEnd, Watch
 from aorta.engine import events
 from aorta.engine.events import Event
-from aorta.search.bisection import TimelineBisection
-from aorta.search.ends import BAD_RUNS, GOOD_RUNS, EndsVerdict
+from aorta.search.bisecting import Bisection
+from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
 
 METRICS_FILE = "metrics.json"
@@ -195,7 +195,7 @@ class MetricJudge:
 class MeasuredEnds:
     """A search that first measures both ends, and only goes on where their levels can be told apart."""
 
-    def __init__(self, search: TimelineBisection, metric: Metric) -> None:
+    def __init__(self, search: Bisection, metric: Metric) -> None:
         self.search, self._metric = search, metric
         metric.forget_levels()
         self._rounds = _FIRST
@@ -203,7 +203,7 @@ class MeasuredEnds:
         self._known = False
         self.alike: str | None = None
         timeline = search.timeline
-        self._ends = {"bad": timeline.state(timeline.changes), "good": timeline.state(0)}
+        self._ends = {"bad": timeline.bad_end, "good": timeline.good_end}
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> Sequence[Point]:
         if self.done:
@@ -256,8 +256,8 @@ class MeasuredEnds:
         else:
             self._metric.levels = with_samples(levels, self._metric.oracle)
             self._known = True
-            self.search.assume(self._ends["bad"], (BAD_RUNS, 0))
-            self.search.assume(self._ends["good"], (0, GOOD_RUNS))
+            ends = {self._ends["bad"]: (_FIRST, 0), self._ends["good"]: (0, _FIRST)}
+            self.search.assume(ends)
 
     def _values(self, vector: Vector) -> tuple[float, ...]:
         point = self.search.timeline.point

@@ -1,25 +1,33 @@
 """A package with its line of versions: what the whole room talks about."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import Line
+from aorta.bisect.histories import CommitChange, Graph, Line, Span, inside, span_between
 from aorta.bisect.spec import PackageSpec
+from aorta.core.errors import UsageError
 from aorta.search.timeline import History
 
 Versions = Mapping[str, str]
 """Package name -> commit or version: one state of the timeline."""
 
 
+_MOST_STATES = 20_000  # of a graph: beyond, what every state contains takes too much memory
+
+
 @dataclass(frozen=True)
 class Package:
-    """Versions from the good end to the bad one. A git package knows its commits, a library only their names."""
+    """Versions from the good end to the bad one. A git package knows what lies between, a library only names. `graph`:
+    the versions are all commits of a history with merges; without one they are a line.
+    """
 
     spec: PackageSpec
     versions: tuple[str, ...]
-    line: Line | None = None
     repository: Repository | None = None
+    span: Span | None = None
+    graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
 
     @property
@@ -32,13 +40,52 @@ class Package:
 
     @property
     def history(self) -> History:
-        if self.line is not None:
-            return self.line.history(self.name)
+        if self.span is not None:
+            return self._line(self.span).history(self.name)
         return History(self.name, self.versions)
+
+    @property
+    def changes(self) -> Sequence[CommitChange] | None:
+        """By their rank; None where the versions are only names."""
+        if self.graph is not None:
+            return self.graph.changes
+        return self._line(self.span).changes if self.span else None
+
+    def _line(self, span: Span) -> Line:
+        return span.line.until(len(self.versions) - 1)
+
+    @property
+    def as_graph(self) -> "Package | None":
+        """The same with every commit of its merges; None where there are none to look into."""
+        span = self.span
+        if span is None or not span.has_merges or span.size > _MOST_STATES:
+            return None
+        graph = span.graph(self.name)
+        return replace(self, versions=graph.history.states, graph=graph)
+
+    @cached_property
+    def remote_address(self) -> str | None:
+        return self.repository.remote_address() if self.repository else None
+
+    def within(self, rank: int) -> "Package | None":
+        """What one change of a line brings, commit by commit; None where it is a single commit."""
+        changes = self.changes
+        if self.span is None or changes is None or self.span.first_parent:
+            return None
+        if len(changes[rank].brought) == 1:
+            return None
+        commits = {c.sha: c for c in (*self.span.back, *self.span.forward)}
+        span = inside(changes[rank], commits)
+        graph = span.graph(self.name)
+        return replace(self, versions=graph.history.states, span=span, graph=graph)
+
+    def until(self, rank: int) -> "Package":
+        """The same, as far as one state of its line."""
+        return replace(self, versions=self.versions[: rank + 1])
 
     def fixed_at(self, version: str) -> "Package":
         """The same package, standing still."""
-        return Package(self.spec, (version,), None, self.repository)
+        return Package(self.spec, (version,), self.repository)
 
 
 def moving(packages: Sequence[Package]) -> list[Package]:
@@ -59,3 +106,53 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
         for package in packages
         if not package.spec.is_git
     }
+
+
+def git_package(
+    spec: PackageSpec,
+    repository: Repository,
+    good: str | None,
+    bad: str | None,
+    *,
+    find_fix: bool = False,
+    first_parent: bool = False,
+) -> Package:
+    """A package with one end given stands still there; with none, where its repository stands."""
+    ends = [_commit(repository, revision, spec) for revision in (good, bad) if revision]
+    here = spec.model_copy(update={"path": repository.where})
+    if len(ends) < 2 or ends[0] == ends[1]:
+        return Package(here, ((ends or [repository.resolve("HEAD")])[0],), repository)
+    span = span_between(
+        repository,
+        ends[0],
+        ends[1],
+        find_fix=find_fix,
+        main_branch=spec.main_branch,
+        paths=spec.paths,
+        first_parent=first_parent,
+    )
+    skipped = repository.listed(spec.skip)
+    shas = tuple(commit.sha for commit in span.line.states)
+    return Package(here, shas, repository, span, skipped=skipped)
+
+
+def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
+    """Every listed version between the two ends, in the order of the list; backwards if the good end is newer."""
+    versions = spec.versions or tuple(dict.fromkeys(v for v in (good, bad) if v))
+    if not versions:
+        raise UsageError(f"package {spec.name} has neither versions nor a good and a bad one")
+    first, last = good or versions[0], bad or versions[-1]
+    for version in (first, last):
+        if version not in versions:
+            raise UsageError(
+                f"package {spec.name}: version {version!r} is not in its list of versions"
+            )
+    start, stop = versions.index(first), versions.index(last)
+    chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
+    return Package(spec, chosen, skipped=frozenset(spec.skip))
+
+
+def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
+    if spec.remote and not repository.has(revision):
+        repository.fetch(spec.remote, [revision])
+    return repository.resolve(revision)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Findings, culprit_words
+from aorta.bisect.findings import Counted, Findings, culprit_words
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.signature import normalise
 from aorta.engine.journal import TrialRecord
 
-_HEADLINES = {
+HEADLINES = {
     "found": "One change brings the failure",
     "range": "The change is one of these",
     "pair": "These changes break it together",
@@ -25,7 +25,7 @@ _LOG_LINES = 60
 
 def headline(findings: Findings) -> str:
     """One line: what was found, and how sure it is."""
-    words = _HEADLINES[findings.status]
+    words = HEADLINES[findings.status]
     if findings.status in {"found", "pair"} and findings.culprits:
         words += ": " + " and ".join(culprit_words(said) for said in findings.culprits)
     elif findings.culprits:
@@ -66,10 +66,12 @@ def _culprits(findings: Findings) -> Iterator[str]:
             f"`{metric['name']}` is {metric['good']['mean']:.4g} on the good side and "
             f"{metric['bad']['mean']:.4g} on the bad side, with a noise of {metric['noise']:.2g}."
         )
-    rates = findings.rates
-    if rates["bad"] is not None:
+    if findings.seen:
         yield ""
-        yield f"The good side fails {rates['good']:.1%} of the time, the bad side {rates['bad']:.1%}."
+        yield f"{sides_words(findings.seen)}."
+    if findings.counted.cached:
+        yield ""
+        yield cached_words(findings.counted)
     yield ""
 
 
@@ -161,4 +163,22 @@ def summary_lines(findings: Findings) -> Iterator[str]:
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
         yield f"  warning: {warning}"
-    yield f"  {findings.builds} states, {findings.tests} trials; report: {findings.output_dir}/report.md"
+    counted = findings.counted
+    if counted.cached:
+        yield f"  {cached_words(counted)}"
+    checks = f" ({counted.checks['tests']} to check the answer)" if counted.checks["tests"] else ""
+    yield (
+        f"  {counted.builds} states, {counted.tests} trials{checks}; "
+        f"report: {findings.output_dir}/report.md"
+    )
+
+
+def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
+    good, bad = (f"{seen[side]['failed']} of {seen[side]['of']} trials" for side in ("good", "bad"))
+    return f"The good side failed in {good}, the bad side in {bad}"
+
+
+def cached_words(counted: Counted) -> str:
+    return (
+        f"{counted.cached} outcomes are those of earlier runs (--no-cache to try everything anew)"
+    )

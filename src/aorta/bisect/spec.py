@@ -141,6 +141,7 @@ class BisectSpec(StrictModel):
     find_fix: bool = False
     first_parent: bool = False  # a merge is one change: what it merged is not looked into
     skip_precondition_checks: bool = False
+    same_failure: bool = False  # a failure unlike the first one is neither good nor bad
     timeout: float | None = None
     build_timeout: float | None = None
 
@@ -201,3 +202,14 @@ def versions_from(text: str | None, option: str) -> dict[str, str]:
             raise UsageError(f"{option}: package {name} stands twice")
         found[name] = version
     return found
+
+
+JAX_URL_TEMPLATE = "ghcr.io/nvidia/jax:{container}-{date}"
+
+# XLA is built as a part of JAX, so only the last of the two builds; `build-jax.sh` is the images' own script.
+JAX_PACKAGES = (
+    PackageSpec(name="xla", path="/opt/xla"),
+    PackageSpec(name="jax", path="/opt/jax", build="build-jax.sh ${BAZEL_CACHE_OPTION}"),
+    PackageSpec(name="flax", path="/opt/flax"),
+    PackageSpec(name="maxtext", path="/opt/maxtext"),
+)

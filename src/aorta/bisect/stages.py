@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.bisect.building import BuildFirst, Workshop
-from aorta.bisect.meaning import OneTrial
+from aorta.bisect.trials import BuildFirst, OneTrial, Workshop
 from aorta.core.errors import UsageError
 from aorta.core.signature import Signature
 from aorta.engine.events import Listener, Reason
@@ -31,6 +30,7 @@ class Workplace:
     executor: Callable[[], Executor]
     listeners: Callable[[], Sequence[Listener]] = tuple
     budget: Budget = field(default_factory=Budget)
+    same_failure: bool = False
 
 
 class Stages:
@@ -66,6 +66,7 @@ class Stages:
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),
+            guard_signature=self._place.same_failure,
             expected=self._failure,
         )
         executor = self._place.executor()

@@ -5,23 +5,21 @@ And what stays for later: `info.log` with the same lines, `debug.log` with every
 
 import io
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.bisect.building import BUILD_LOG
 from aorta.bisect.git import without_secrets
+from aorta.bisect.trials import BUILD_LOG
 from aorta.core.durations import show_duration
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.journal import TrialRecord
-from aorta.search.bisection import TimelineBisection
-from aorta.views.lines import PlainProgress
+from aorta.search.bisecting import Bisection
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -45,16 +43,6 @@ _FIRST = {
 def short(point: Point) -> str:
     """`jax@cd04d0f xla@662eb45`: enough to know a state by."""
     return " ".join(f"{name}@{str(value)[:10]}" for name, value in point.values)
-
-
-def a_line_a_trial(listener: Listener) -> Listener:
-    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps both."""
-
-    def listen(event: Event) -> None:
-        if not isinstance(event, events.PointSettled):
-            listener(event)
-
-    return listen if isinstance(listener, PlainProgress) else listener
 
 
 class FirstFailure:
@@ -100,7 +88,7 @@ class FirstFailure:
 class StepsLeft:
     """After every answer: how many candidates are left, and about how many trials and how much time."""
 
-    def __init__(self, search: TimelineBisection, say: Say) -> None:
+    def __init__(self, search: Bisection, say: Say) -> None:
         self._search, self._say = search, say
         self._durations: list[float] = []
 
@@ -128,20 +116,30 @@ class LogFiles:
             for name in ("info.log", "debug.log")
         )
         self._directory = directory
-        self._plain = a_line_a_trial(PlainProgress(short, out=self._info))
+        self._trials = 0
 
     def listeners(self, stage_dir: Callable[[], Path]) -> list[Listener]:
         def record(event: Event) -> None:
             self._debug.write(f"{type(event).__name__}: {_event_words(event)}\n")
             if isinstance(event, events.TrialEnded):
+                self._note(event)
                 words = last_words(stage_dir() / event.record.path)
                 for line in words.splitlines():
                     self._debug.write(f"  | {line}\n")
 
-        return [self._plain, record]
+        return [record]
+
+    def _note(self, event: events.TrialEnded) -> None:
+        self._trials += 1
+        record = event.record
+        again = ", from an earlier start" if event.replayed else ""
+        self._info.write(
+            f"[{_now()}] trial {self._trials}: {record.outcome.value} in "
+            f"{show_duration(record.duration)} ({short(record.point)}): {record.why}{again}\n"
+        )
 
     def say(self, text: str) -> None:
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        stamp = _now()
         for file in (self._info, self._debug):
             file.write(f"[{stamp}] {text}\n")
 
@@ -173,8 +171,8 @@ def last_words(directory: Path) -> str:
     ) or _tail(directory / BUILD_LOG)
 
 
-def stderr_say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _tail(path: Path) -> str:

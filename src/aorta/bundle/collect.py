@@ -1,6 +1,5 @@
 """Finds the files that ship and reads them, refusing whatever is not simply a file of this directory."""
 
-import hashlib
 import os
 import stat
 from collections import Counter
@@ -22,6 +21,7 @@ class Member:
     file: Path
     executable: bool
     binary: bool  # leaves as it is, because the policy says so
+    ours: bool  # a document that a verb wrote
     identity: tuple[int, ...]
 
 
@@ -36,11 +36,13 @@ def collect(source: Source, policy: Policy) -> Collected:
     """Everything that ships, everything that does not, and a line for everything that must not."""
     found = Collected()
     links = Counter[tuple[int, int]]()
+    left: dict[str, tuple[int, int]] = {}
     total = 0
     for path, file, status in _walk(source.root, found.problems):
-        links[status.st_dev, status.st_ino] += 1
+        inode = (status.st_dev, status.st_ino)
+        links[inode] += 1
         if not source.layout.ships(path, policy):
-            found.left_out.append(path)
+            left[path] = inode
             continue
         if status.st_size > policy.max_file_mib * 2**20:
             found.problems.append(
@@ -49,7 +51,10 @@ def collect(source: Source, policy: Policy) -> Collected:
         total += status.st_size
         executable = bool(status.st_mode & stat.S_IXUSR)
         is_binary = matches(path, policy.binary)
-        found.members.append(Member(path, file, executable, is_binary, _identity(status)))
+        ours = matches(path, source.layout.ours)
+        found.members.append(Member(path, file, executable, is_binary, ours, _identity(status)))
+    packed = {member.identity[:2] for member in found.members}
+    found.left_out = [path for path, inode in left.items() if inode not in packed]
     found.problems.extend(_outside_links(found.members, links))
     if total > policy.max_total_mib * 2**20:
         found.problems.append(
@@ -60,13 +65,14 @@ def collect(source: Source, policy: Policy) -> Collected:
     return found
 
 
-def read_member(member: Member) -> bytes:
-    """The bytes of a file that did not change since it was found."""
+def read_member(member: Member, piece: int = 1 << 20) -> Iterator[bytes]:
+    """The bytes of a file that did not change since it was found, piece by piece."""
     try:
         handle = os.open(member.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             before = _identity(os.fstat(handle))
-            data = file.read()
+            while data := file.read(piece):
+                yield data
             after = _identity(os.fstat(handle))
     except OSError as wrong:
         raise RefusedError([f"{member.path}: {wrong.strerror}"], where=member.path) from None
@@ -75,11 +81,6 @@ def read_member(member: Member) -> bytes:
             [f"{member.path}: changed while it was being packed; wait for the run to end"],
             where=member.path,
         )
-    return data
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_result]]:
@@ -94,13 +95,17 @@ def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_
             continue
         for entry in entries:
             path = Path(entry.path)
-            if folder == root and entry.name == PRIVATE:
-                continue
+            if entry.name == PRIVATE:
+                continue  # of the run, of a stage, of a trial: never part of what ships
             name = _inside(path, root)
             if entry.is_symlink():
-                path = _followed(path, name, real_root, problems) or path
-                if path.is_symlink() or path.is_dir():
-                    continue  # refused above, or a second way to a folder that is packed by itself
+                target = _followed(path, name, real_root, problems)
+                if target is None or path.absolute().is_relative_to(target):
+                    continue  # refused above, or a way back to where it stands
+                if target.is_dir():
+                    waiting.append(path)  # its files ship under the name that the run gave them
+                    continue
+                path = target
             status = path.lstat()
             if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)

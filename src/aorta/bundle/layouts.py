@@ -35,6 +35,7 @@ class Layout:
     documents: tuple[str, ...]  # where that document is
     files: tuple[str, ...]
     trees: tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()  # documents whose fields we know; everything else is somebody's text
     reads: tuple[str, ...] = ()  # what the other side should read first, in this order
 
     def ships(self, path: str, policy: Policy) -> bool:
@@ -56,6 +57,14 @@ LAYOUTS: tuple[Layout, ...] = (
         documents=("result.json",),
         files=("spec.yaml", "reduction_trace.jsonl", "shrunken/*"),
         trees=("logs/*",),
+        ours=(
+            "result.json",
+            "spec.yaml",
+            "reduction_trace.jsonl",
+            "shrunken/env.json",
+            "shrunken/aorta.yaml",
+            "shrunken/recipe.resolved.yaml",
+        ),
         reads=(
             "SHIP.md",
             "shrunken/run_repro.sh",
@@ -79,6 +88,14 @@ LAYOUTS: tuple[Layout, ...] = (
             "sidecars/*",
         ),
         trees=("cells/*", "points/*"),
+        ours=(
+            "matrix.json",
+            "optimize.json",
+            "recipe.resolved.yaml",
+            "*env.json",
+            "cells/*/trial_*.json",
+            "points/*/trial_*.json",
+        ),
         reads=("matrix.md", "optimize.md", "recipe.resolved.yaml"),
     ),
     Layout(
@@ -94,7 +111,14 @@ LAYOUTS: tuple[Layout, ...] = (
             "bisect.yaml",
             "spec.yaml",
         ),
-        trees=("probes/*", "first-known-bad/*", "last-known-good/*", "logs/*"),
+        trees=(
+            "probes/*",
+            "stages/*",
+            "first-known-bad/*",
+            "last-known-good/*",
+            "logs/*",
+        ),
+        ours=("result.json", "timeline.json", "bisect.yaml", "spec.yaml", "stages/*/result.json"),
         reads=("report.md", "result.json"),
     ),
     Layout(
@@ -106,6 +130,7 @@ LAYOUTS: tuple[Layout, ...] = (
             "cycle_*/cycle_info.json",
         ),
         trees=("case/logs/*", "cycle_*/*", "logs/*"),
+        ours=("*cycle_info.json", "*finding.json", "*env.json", "*aorta.yaml"),
         reads=("finding.json", "case/finding.json", "aorta.yaml", "case/aorta.yaml"),
     ),
     Layout(
@@ -114,6 +139,7 @@ LAYOUTS: tuple[Layout, ...] = (
         documents=("result.json",),
         files=("env.json", "host_env.json"),
         trees=("*",),
+        ours=("result.json", "trial_*.json", "env.json", "host_env.json"),
         reads=("result.json",),
     ),
 )

@@ -1,42 +1,50 @@
 """Packing: learn what is private from everything that ships, take it out of everything, write one archive.
 
-`prepare` does all of it in memory and touches nothing; `write` puts the archive beside the user's other files.
-Between the two the user may look (`--review`) and say no.
+`prepare` reads every file twice, piece by piece, into a spool that nobody else sees; `write` puts the archive beside the user's other
+files. Between the two the user may look (`--review`) and say no, and the reproducer is rehearsed.
 """
 
+import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
-from aorta.bundle.collect import Collected, Member, collect, digest, read_member
+from aorta.bundle.collect import Member, collect, read_member
 from aorta.bundle.errors import RefusedError
 from aorta.bundle.identity import this_site
-from aorta.bundle.manifest import MANIFEST, FileEntry, Manifest
+from aorta.bundle.manifest import MANIFEST, Checked, FileEntry, Manifest
 from aorta.bundle.policy import Policy
 from aorta.bundle.portable import doubles, problem_with
 from aorta.bundle.relocate import relocated
 from aorta.bundle.ship import SHIP, updated_ship
 from aorta.bundle.source import Source, open_source
-from aorta.bundle.tarball import Entry, write_tarball
+from aorta.bundle.tarball import Entry, TarWriter
+from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
-from aorta.engine.rundir import write_atomically
-from aorta.scrub.files import ScrubbedFile, is_text, learn_file, scrub_file
-from aorta.scrub.scrubber import Rules, Scrubber, Span, count_groups
-from aorta.scrub.structure import ScrubError
+from aorta.scrub.files import Account, FileScrubber, NotTextError
+from aorta.scrub.placeholders import as_file_name
+from aorta.scrub.scrubber import Rules, Scrubber
+from aorta.scrub.secrets.findings import GROUPS
 
 _MOST_IN_ONE_SECOND = 1000
+_LARGEST_SHIP = 4 << 20
 
 
 @dataclass(frozen=True)
 class PackedFile:
-    """One file as it will leave."""
+    """One file as it will leave; its content is in the spool."""
 
     path: str
-    data: bytes
+    size: int
+    sha256: str
     executable: bool
-    spans: tuple[Span, ...] = ()
+    account: Account = field(default_factory=Account)
     unscrubbed: bool = False
 
 
@@ -45,16 +53,34 @@ class Prepared:
     """Everything a bundle will hold; nothing is written yet."""
 
     source: Source
-    files: tuple[PackedFile, ...]
+    ticket: str
+    files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
     left_out: tuple[str, ...]
+    own_ship: tuple[str, Account] | None
+    archive: TarWriter
 
     @property
     def scrubbed(self) -> dict[str, int]:
-        return count_groups([span for file in self.files for span in file.spans])
+        found = Counter(dict.fromkeys(GROUPS.values(), 0))
+        accounts = [file.account for file in self.files]
+        for account in [*accounts, self.own_ship[1]] if self.own_ship else accounts:
+            found.update(account.groups)
+        return dict(found)
+
+    @property
+    def name(self) -> str:
+        return slug(as_file_name(self.ticket))
+
+    @property
+    def top(self) -> str:
+        return f"{self.name}-{self.source.top}"
 
 
-def prepare(run_dir: Path, ticket: str | None, policy: Policy, patterns: Sequence[str]) -> Prepared:
-    """Read, refuse, scrub, check."""
+@contextmanager
+def prepared(
+    run_dir: Path, ticket: str | None, policy: Policy, patterns: Sequence[str], near: Path
+) -> Iterator[Prepared]:
+    """Read, refuse, scrub, check. The spool lies in `near` where that exists, and is gone afterwards."""
     source = open_source(run_dir, ticket)
     found = collect(source, policy)
     _refuse(found.problems, source)
@@ -64,100 +90,164 @@ def prepare(run_dir: Path, ticket: str | None, policy: Policy, patterns: Sequenc
         keep=tuple(policy.keep),
         identity=this_site(run_dir),
     )
-    scrubber = Scrubber(rules)
-    hashes = _learn(scrubber, found, source)
-    files = [_scrubbed(scrubber, member, source, hashes[member.path]) for member in found.members]
-    left_out = tuple(scrubber.file_name(path) for path in found.left_out)
-    files = _with_ship(files, source, len(left_out))
-    _check_names(files, source)
-    return Prepared(source, tuple(sorted(files, key=lambda file: file.path)), left_out)
-
-
-def write(prepared: Prepared, output: Path) -> Path:
-    """`<output>/<ticket>-<UTC>.tar.gz`, whole or not at all."""
-    name = slug(prepared.source.ticket)
-    top = f"{name}-{prepared.source.top}"
-    created = prepared.source.created
-    when = int(created.timestamp()) if created else 0
-    content = [(Entry(f"{top}/{MANIFEST}", len(raw := _manifest(prepared).to_bytes())), raw)]
-    content += [
-        (Entry(f"{top}/{file.path}", len(file.data), file.executable), file.data)
-        for file in prepared.files
-    ]
-    path = _free_path(output, name)
-    write_atomically(path, write_tarball(content, when))
-    return path
-
-
-def _learn(scrubber: Scrubber, found: Collected, source: Source) -> dict[str, str]:
-    """First reading of every file. All that cannot be scrubbed is named at once."""
-    hashes: dict[str, str] = {}
-    problems: list[str] = []
-    scrubber.learn("\n".join([*(member.path for member in found.members), *found.left_out]))
-    for member in found.members:
-        data = read_member(member)
-        hashes[member.path] = digest(data)
-        if member.binary:
-            continue
-        if not is_text(data):
-            problems.append(
-                f"{member.path}: is not text and cannot be scrubbed; "
-                "exclude it, or let it pass as it is with `binary:` in a policy"
-            )
-            continue
-        try:
-            learn_file(scrubber, member.path, data)
-        except ScrubError as wrong:
-            problems.append(str(wrong))
-    _refuse(problems, source)
-    return hashes
-
-
-def _scrubbed(scrubber: Scrubber, member: Member, source: Source, expected: str) -> PackedFile:
-    data = read_member(member)
-    if digest(data) != expected:
-        raise RefusedError([f"{member.path}: changed while it was being packed"], where=member.path)
-    name = scrubber.file_name(member.path)
-    if member.binary:
-        return PackedFile(name, data, member.executable, unscrubbed=True)
-    roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
-    moved, spans = _relocated(member.path, data, roots)
-    clean = scrub_file(scrubber, member.path, moved)
-    _check_final(scrubber, member.path, clean)
-    return PackedFile(name, clean.data, member.executable, (*spans, *clean.spans))
-
-
-def _relocated(path: str, data: bytes, roots: Sequence[str]) -> tuple[bytes, tuple[Span, ...]]:
-    text, spans = relocated(path, data.decode("utf-8", "surrogateescape"), roots)
-    return (text.encode("utf-8", "surrogateescape"), spans) if spans else (data, ())
-
-
-def _check_final(scrubber: Scrubber, path: str, clean: ScrubbedFile) -> None:
-    """What was put together from scrubbed parts is scrubbed once more; if that still finds anything, nothing leaves."""
-    if clean.put_together and scrub_file(scrubber, path, clean.data).spans:
-        raise ScrubError(
-            "scrubbing did not come to an end; leave the file out with a policy", where=path
+    with _spool(near) as spool:
+        packing = _Packing(source, FileScrubber(Scrubber(rules)), TarWriter(spool))
+        packing.learn(found.members, found.left_out)
+        files = [packing.add(member) for member in found.members if member.path != SHIP]
+        _check_names([*(file.path for file in files), SHIP], source)
+        yield Prepared(
+            source,
+            packing.scrubbed_ticket(),
+            tuple(sorted(files, key=lambda file: file.path)),
+            tuple(map(packing.scrubber.file_name, found.left_out)),
+            packing.ship(next((m for m in found.members if m.path == SHIP), None)),
+            packing.archive,
         )
 
 
-def _with_ship(files: list[PackedFile], source: Source, left_out: int) -> list[PackedFile]:
-    before = next((file for file in files if file.path == SHIP), None)
-    paths = sorted({MANIFEST, SHIP, *(file.path for file in files)})
-    text = updated_ship(
-        before.data.decode("utf-8", "replace") if before else None,
-        ticket=source.ticket,
-        layout=source.layout,
-        files=paths,
-        removed=count_groups([span for file in files for span in file.spans]),
-        left_out=left_out,
-        unscrubbed=[file.path for file in files if file.unscrubbed],
-    )
-    ship = PackedFile(SHIP, text.encode(), executable=False, spans=before.spans if before else ())
-    return [*(file for file in files if file.path != SHIP), ship]
+def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> Path:
+    """`<output>/<ticket>-<UTC>.tar.gz`, whole or not at all."""
+    ship = _ship(prepared, checked)
+    manifest = _manifest(prepared, ship, checked).to_bytes()
+    first = [
+        (Entry(f"{prepared.top}/{name}", len(data)), data)
+        for name, data in ((MANIFEST, manifest), (SHIP, ship))
+    ]
+    created = prepared.source.created
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        path = _free_path(output, prepared.name)
+        with tempfile.NamedTemporaryFile(dir=output, prefix=".packing-", delete=False) as file:
+            try:
+                prepared.archive.write(file.file, first, int(created.timestamp()) if created else 0)
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).chmod(0o644)
+                Path(file.name).rename(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as wrong:
+        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(output)) from None
+    return path
 
 
-def _check_names(files: list[PackedFile], source: Source) -> None:
-    paths = [file.path for file in files]
+class _Packing:
+    """One bundle's way from the run directory into the spool."""
+
+    def __init__(self, source: Source, files: FileScrubber, archive: TarWriter) -> None:
+        self.source = source
+        self.files = files
+        self.archive = archive
+        self._hashes: dict[str, str] = {}
+        self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
+
+    @property
+    def scrubber(self) -> Scrubber:
+        return self.files.scrubber
+
+    def scrubbed_ticket(self) -> str:
+        return self.scrubber.text(self.source.ticket).text
+
+    def learn(self, members: Sequence[Member], left_out: Sequence[str]) -> None:
+        """First reading of every file. All that cannot be scrubbed is named at once."""
+        problems: list[str] = []
+        names = [*(member.path for member in members), *left_out]
+        self.scrubber.learn("\n".join([*names, self.source.ticket]))
+        for member in members:
+            hashing = _Hashing(read_member(member))
+            try:
+                if not member.binary:
+                    self.files.learn(member.path, iter(hashing), ours=member.ours)
+                hashing.finish()
+            except NotTextError:
+                problems.append(
+                    f"{member.path}: is not text and cannot be scrubbed; "
+                    "exclude it, or let it pass as it is with `binary:` in a policy"
+                )
+            self._hashes[member.path] = hashing.digest
+        _refuse(problems, self.source)
+
+    def add(self, member: Member) -> PackedFile:
+        name = self.scrubber.file_name(member.path)
+        account = Account()
+        leaving = _Hashing(self._pieces(member, account))
+        entry = self.archive.add(
+            f"{slug(as_file_name(self.scrubbed_ticket()))}-{self.source.top}/{name}",
+            leaving,
+            executable=member.executable,
+        )
+        return PackedFile(
+            name, entry.size, leaving.digest, member.executable, account, member.binary
+        )
+
+    def ship(self, member: Member | None) -> tuple[str, Account] | None:
+        if member is None:
+            return None
+        account = Account()
+        data = b"".join(self._pieces(member, account))[:_LARGEST_SHIP]
+        return data.decode("utf-8", "replace"), account
+
+    def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
+        """The second reading, which must meet the same bytes as the first."""
+        given = _Hashing(read_member(member))
+        if member.binary:
+            yield from given
+        else:
+            moved = relocated(member.path, given, self._roots, account)
+            yield from self.files.scrub(member.path, moved, account, ours=member.ours)
+        if given.digest != self._hashes[member.path]:
+            raise RefusedError(
+                [f"{member.path}: changed while it was being packed; wait for the run to end"],
+                where=member.path,
+            )
+
+
+class _Hashing:
+    """Pieces on their way, and the hash of all that went by."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._hash = hashlib.sha256()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self._hash.update(piece)
+            yield piece
+
+    def finish(self) -> None:
+        for _ in self:
+            continue
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@contextmanager
+def _spool(near: Path) -> Iterator[IO[bytes]]:
+    """A file without a name: whatever ends this process, nothing of it is left."""
+    try:
+        with tempfile.TemporaryFile(dir=near if near.is_dir() else None) as file:
+            yield file
+    except OSError as wrong:
+        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(near)) from None
+
+
+def _ship(prepared: Prepared, checked: Checked | None) -> bytes:
+    return updated_ship(
+        prepared.own_ship[0] if prepared.own_ship else None,
+        ticket=prepared.ticket,
+        layout=prepared.source.layout,
+        files=sorted({MANIFEST, SHIP, *(file.path for file in prepared.files)}),
+        removed=prepared.scrubbed,
+        left_out=len(prepared.left_out),
+        unscrubbed=[file.path for file in prepared.files if file.unscrubbed],
+        checked=checked,
+    ).encode()
+
+
+def _check_names(paths: list[str], source: Source) -> None:
     problems = [f"{path}: {problem}" for path in paths if (problem := problem_with(path))]
     problems += [
         f"{one} and {other}: are one name on some systems; rename one"
@@ -171,25 +261,26 @@ def _refuse(problems: Sequence[str], source: Source) -> None:
         raise RefusedError(problems, where=str(source.root))
 
 
-def _manifest(prepared: Prepared) -> Manifest:
+def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manifest:
     created = prepared.source.created
+    ship_account = prepared.own_ship[1] if prepared.own_ship else Account()
+    of_ship = PackedFile(SHIP, len(ship), hashlib.sha256(ship).hexdigest(), False, ship_account)
     return Manifest(
-        ticket=prepared.source.ticket,
+        ticket=prepared.ticket,
         verb=prepared.source.layout.verb,
         created=created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
         scrubbed=prepared.scrubbed,
         left_out=list(prepared.left_out),
+        checked=checked,
         files=[
             FileEntry(
                 path=file.path,
-                sha256=digest(file.data),
-                bytes=len(file.data),
-                scrubbed={
-                    group: count for group, count in count_groups(file.spans).items() if count
-                },
+                sha256=file.sha256,
+                bytes=file.size,
+                scrubbed={group: count for group, count in file.account.groups.items() if count},
                 unscrubbed=file.unscrubbed,
             )
-            for file in prepared.files
+            for file in sorted((*prepared.files, of_ship), key=lambda file: file.path)
         ],
     )
 

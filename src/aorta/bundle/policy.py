@@ -21,8 +21,8 @@ class Policy(StrictModel):
     include: list[str] = Field(default_factory=list)  # files besides the usual ones
     exclude: list[str] = Field(default_factory=list)  # files to leave out
     binary: list[str] = Field(default_factory=list)  # files that leave as they are, unscrubbed
-    max_file_mib: int = Field(default=256, ge=1, le=4096)
-    max_total_mib: int = Field(default=1024, ge=1, le=16384)
+    max_file_mib: int = Field(default=7680, ge=1, le=8191)  # a plain tar header holds 8 GiB
+    max_total_mib: int = Field(default=16384, ge=1, le=262144)
 
 
 def read_policy(path: Path | None) -> Policy:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 _FORBIDDEN = re.compile(r"[<>:\"|?*\\\x00-\x1f\x7f]")
 _WINDOWS_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|\Z)", re.IGNORECASE)
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_TAKEN = frozenset({".git", ".hg", ".svn", ".ssh", ".aorta", "git~1"})
 _MAX_PART = 200  # bytes; room for a suffix below the 255 of most file systems
 MAX_PATH = 240  # bytes; below the limit of Windows and of a plain tar header
 
@@ -46,6 +47,8 @@ def doubles(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _problem_with_part(part: str) -> str | None:
     if part in {"", ".", ".."}:
         return f"has {part or 'an empty name'!r} inside its path"
+    if part[0] in "-~" or part.casefold() in _TAKEN:
+        return "has a name that a shell or another program would obey"
     if _FORBIDDEN.search(part):
         return 'has a character in its name that some systems forbid (one of < > : " | ? * \\ or a control character)'
     if any(unicodedata.category(char) in _HIDDEN_CATEGORIES for char in part):

@@ -5,31 +5,64 @@ That is what lets a shipped recipe run on another path: a relative path in a rec
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
+from aorta.scrub.files import Account
 from aorta.scrub.scrubber import Span
 from aorta.scrub.secrets.findings import Kind
 
 _CONTEXT = 40
+_LONGEST_LINE = 1 << 22
 
 
-def relocated(path: str, text: str, roots: Sequence[str]) -> tuple[str, tuple[Span, ...]]:
-    """`text` of the file `path` with every way to a root of the run written as a relative one."""
-    if not any(root in text for root in roots):
-        return text, ()
+def relocated(
+    path: str, pieces: Iterable[bytes], roots: Sequence[str], account: Account
+) -> Iterator[bytes]:
+    """The file `path` with every way to a root of the run written as a relative one."""
     here = posixpath.relpath(".", str(PurePosixPath(path).parent))
-    longest_first = sorted(roots, key=len, reverse=True)
-    pattern = re.compile(rf"(?<![\w./\-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.\-])")
-    spans = tuple(
-        Span(
-            f"line {text.count(chr(10), 0, match.start()) + 1}",
-            text[max(0, match.start() - _CONTEXT) : match.start()].rsplit("\n", 1)[-1],
-            match.group(),
-            text[match.end() : match.end() + _CONTEXT].split("\n", 1)[0],
+    longest_first = sorted(map(_bytes, roots), key=len, reverse=True)
+    one_of = b"|".join(map(re.escape, longest_first))
+    pattern = re.compile(rb"(?<![\w./\-])(?:" + one_of + rb")(?![\w.\-])")
+    line = 1
+    for part in _lines_together(pieces):
+        if not any(root in part for root in longest_first):
+            yield part
+        else:
+            account.add(_spans(part, pattern, here, line))
+            yield pattern.sub(_bytes(here).replace(b"\\", rb"\\"), part)
+        line += part.count(b"\n")
+
+
+def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Iterator[Span]:
+    for match in pattern.finditer(part):
+        yield Span(
+            f"line {line + part.count(bytes([10]), 0, match.start())}",
+            _text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
+            _text(match.group()),
+            _text(part[match.end() : match.end() + _CONTEXT]).split("\n", 1)[0],
             here,
             Kind.PATH,
         )
-        for match in pattern.finditer(text)
-    )
-    return pattern.sub(here, text), spans
+
+
+def _lines_together(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces that end where a line ends, so that no path is cut in two."""
+    waiting = b""
+    for piece in pieces:
+        waiting += piece
+        cut = waiting.rfind(b"\n") + 1
+        if cut or len(waiting) > _LONGEST_LINE:
+            cut = cut or len(waiting)
+            yield waiting[:cut]
+            waiting = waiting[cut:]
+    if waiting:
+        yield waiting
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -8,30 +8,37 @@ from aorta.scrub.secrets.findings import Kind
 
 
 def review_lines(prepared: Prepared) -> Iterator[str]:
-    yield f"{len(prepared.files)} files for {prepared.source.ticket}:"
+    yield f"{len(prepared.files) + 1} files for {prepared.ticket}:"
     for file in prepared.files:
-        yield f"  {file.path}  {len(file.data)} bytes{_note(file)}"
+        yield f"  {file.path}  {file.size} bytes{_note(file)}"
+    yield "  SHIP.md"
     if prepared.left_out:
         yield f"{len(prepared.left_out)} files stay here:"
         yield from (f"  {path}" for path in prepared.left_out)
     for file in prepared.files:
-        if file.spans:
+        if file.account.spans:
             yield f"{file.path}:"
-            yield from (f"  {_shown(span)}" for span in file.spans)
+            yield from (f"  {_shown(span)}" for span in file.account.spans)
+
+
+def shown_value(span: Span) -> str:
+    """A secret is shown by its first characters only: a review may be seen by more than one pair of eyes."""
+    value = span.value.replace("\n", "\\n")
+    if span.kind is Kind.CREDENTIAL:
+        return f"{value[:3]}... ({len(span.value)} characters)"
+    return value
 
 
 def _note(file: PackedFile) -> str:
     if file.unscrubbed:
         return "  NOT SCRUBBED (binary)"
-    return f"  {len(file.spans)} replaced" if file.spans else ""
+    replaced = sum(file.account.counts.values())
+    return f"  {replaced} replaced" if replaced else ""
 
 
 def _shown(span: Span) -> str:
-    """A secret is shown by its first characters only: a review may be seen by more than one pair of eyes."""
-    value = span.value.replace("\n", "\\n")
-    if span.kind is Kind.CREDENTIAL:
-        value = f"{value[:3]}... ({len(span.value)} characters)"
-    return f"{span.where}: {_plain(span.before)}[{_plain(value)} -> {span.placeholder}]{_plain(span.after)}"
+    value = _plain(shown_value(span))
+    return f"{span.where}: {_plain(span.before)}[{value} -> {span.placeholder}]{_plain(span.after)}"
 
 
 def _plain(text: str) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from aorta.bundle.layouts import Layout
+from aorta.bundle.manifest import Checked
 
 SHIP = "SHIP.md"
 _BEGIN, _END = "<!-- aorta bundle: begin -->", "<!-- aorta bundle: end -->"
@@ -17,6 +18,16 @@ _WORDS = {
 }
 
 
+UNKNOWN = (
+    "- names of models, projects, customers and data sets that look like ordinary words",
+    "- names of people in free text, and what a sentence gives away",
+    "- what the source, the data and the shapes themselves tell about the work",
+    "- a secret without a shape, behind no name that announces one, or split over several lines",
+    "",
+    "Name such words with `--scrub`, and look at everything with `--review`.",
+)
+
+
 def updated_ship(
     before: str | None,
     *,
@@ -26,6 +37,7 @@ def updated_ship(
     removed: Mapping[str, int],
     left_out: int,
     unscrubbed: Sequence[str],
+    checked: Checked | None,
 ) -> str:
     """The same text for the same content, however often it is updated."""
     own = _SECTION.sub("\n", before).strip("\n") if before else f"# {ticket}"
@@ -37,6 +49,7 @@ def updated_ship(
         "",
         f"Ticket {ticket}, made by `aorta {layout.verb}`.",
     ]
+    parts += ["", _rehearsed(checked)] if checked or layout.verb == "reduce" else []
     parts += ["", "### Read first", ""]
     parts += [f"- `{path}`" for path in layout.reads if path in files] or ["- `manifest.json`"]
     parts += ["", "### Inside", ""]
@@ -54,11 +67,21 @@ def updated_ship(
         "The same value has the same placeholder everywhere; in file names it reads `HOST-1`.",
     ]
     parts += ["No list of the removed values exists. `manifest.json` counts them file by file."]
+    parts += ["", "### What no scrubbing can know", "", *UNKNOWN]
     if unscrubbed:
         parts += ["", "### Not scrubbed: binary files that the site's policy lets pass", ""]
         parts += [f"- `{path}`" for path in unscrubbed]
     parts += ["", _END, ""]
     return "\n".join(parts)
+
+
+def _rehearsed(checked: Checked | None) -> str:
+    if checked is None:
+        return "The reproducer was not run from this bundle."
+    how = "Unpacked into an empty directory, with another home and user name, the reproducer"
+    if checked.reproduces:
+        return f"{how} failed the same way {checked.reproduced} of {checked.of} times."
+    return f"{how} did **not** fail the same way ({checked.of} runs; the last: `{checked.why}`)."
 
 
 def _files(count: int) -> str:

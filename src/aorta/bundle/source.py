@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aorta.bundle.errors import RefusedError
 from aorta.bundle.layouts import LAYOUTS, Layout
+from aorta.bundle.manifest import MAX_TICKET
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import RunDir
+from aorta.runtimes.owner import Owner
 
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 
@@ -20,6 +23,7 @@ class Source:
     layout: Layout
     ticket: str
     created: datetime | None  # when the run began; the only time inside a bundle
+    reproduces: bool = False  # the run itself saw what ships fail
 
     @property
     def top(self) -> str:
@@ -41,7 +45,31 @@ def open_source(run_dir: Path, ticket: str | None) -> Source:
     )
     if not found:
         raise UsageError("the run names no ticket; give one with --ticket", where=str(run_dir))
-    return Source(run_dir, layout, found, _created(about, run_dir))
+    _refuse_running(RunDir(run_dir))
+    shipped = document.get("shipped_copy")
+    reproduces = isinstance(shipped, dict) and shipped.get("self_contained") is True
+    when = _created(about, run_dir)
+    return Source(run_dir, layout, _checked_ticket(found), when, reproduces)
+
+
+def _checked_ticket(ticket: str) -> str:
+    if len(ticket) > MAX_TICKET or not ticket.isprintable():
+        raise UsageError(
+            f"the ticket is {len(ticket)} characters long or holds one that cannot be shown; "
+            f"expected one line of at most {MAX_TICKET}, for example with --ticket"
+        )
+    return ticket
+
+
+def _refuse_running(run: RunDir) -> None:
+    try:
+        owner = Owner.from_label(run.lock.read_text())
+    except OSError:
+        return
+    if owner is not None and not owner.is_gone():
+        raise RefusedError(
+            ["the run is not over; wait for its end, or stop it with Ctrl-C"], where=str(run.path)
+        )
 
 
 def _layout_of(root: Path, about: dict[str, Any]) -> tuple[Layout, dict[str, Any]]:

@@ -7,11 +7,11 @@ only if it is byte for byte the one that writing makes, so there is nothing odd 
 import gzip
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from aorta.bundle.errors import BundleError
 
@@ -41,18 +41,60 @@ class Entry:
     executable: bool = False
 
 
-def write_tarball(files: Iterable[tuple[Entry, bytes]], when: int) -> bytes:
-    """The whole archive. `when` is the one time every entry carries."""
-    buffer = BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", filename="", mtime=0, compresslevel=9) as packed:
+class TarWriter:
+    """An archive in the making: contents go to a spool first, for an archive begins with hashes of all of them.
+
+    Each header and each content is a gzip member of its own, so that what is spooled is copied and not compressed twice.
+    """
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        self._spool = spool
+        self._places: list[tuple[Entry, int, int]] = []
+
+    def add(self, name: str, pieces: Iterable[bytes], *, executable: bool = False) -> Entry:
+        start = self._spool.tell()
+        packer = _packer()
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+            self._spool.write(packer.compress(piece))
+        self._spool.write(packer.compress(b"\0" * (-size % _BLOCK)) + packer.flush())
+        entry = Entry(name, size, executable)
+        self._places.append((entry, start, self._spool.tell() - start))
+        return entry
+
+    def write(self, out: IO[bytes], first: Sequence[tuple[Entry, bytes]], when: int) -> None:
+        """The whole archive. `first` goes before what was spooled; `when` is the one time every entry carries."""
         written = 0
-        for entry, data in files:
-            block = _header(entry, when) + data + b"\0" * (-len(data) % _BLOCK)
-            packed.write(block)
-            written += len(block)
+        for entry, data in first:
+            out.write(_gzipped(_header(entry, when) + data + b"\0" * (-len(data) % _BLOCK)))
+            written += _BLOCK + entry.size + -entry.size % _BLOCK
+        for entry, start, length in sorted(self._places, key=lambda place: place[0].name):
+            out.write(_gzipped(_header(entry, when)))
+            written += _BLOCK + entry.size + -entry.size % _BLOCK
+            self._spool.seek(start)
+            out.writelines(
+                self._spool.read(min(left, _CHUNK)) for left in range(length, 0, -_CHUNK)
+            )
         end = 2 * _BLOCK
-        packed.write(b"\0" * (end + -(written + end) % _RECORD))
-    return buffer.getvalue()
+        out.write(_gzipped(b"\0" * (end + -(written + end) % _RECORD)))
+
+
+def write_tarball(files: Iterable[tuple[Entry, bytes]], when: int) -> bytes:
+    """A small archive in memory."""
+    out = BytesIO()
+    TarWriter(BytesIO()).write(out, list(files), when)
+    return out.getvalue()
+
+
+def _packer() -> "zlib._Compress":
+    """The fastest level: a log is packed at 100 MB/s instead of 20, and is a fifth larger."""
+    return zlib.compressobj(1, wbits=31)
+
+
+def _gzipped(data: bytes) -> bytes:
+    packer = _packer()
+    return packer.compress(data) + packer.flush()
 
 
 class TarReader:

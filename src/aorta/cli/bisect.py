@@ -1,5 +1,6 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from aorta.core.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
+    from aorta.bisect.run import Request
     from aorta.bisect.spec import BisectSpec
-    from aorta.bisect.verb import Request
+    from aorta.engine.events import Listener
     from aorta.engine.session import Resume
 
 _SCHEMA = "aorta.bisect/1"
@@ -53,6 +55,9 @@ class _MountsOrVerbose(click.Command):
 @click.option("--passing-versions", metavar="PKG:VERSION[,...]")
 @click.option("--failing-versions", metavar="PKG:VERSION[,...]")
 @click.option("--skip-precondition-checks", is_flag=True, help="Take both ends as they are said.")
+@click.option(
+    "--same-failure", is_flag=True, help="A failure unlike the first is neither good nor bad."
+)
 @click.option("--bazel-cache", metavar="DIR|URL", help="For builds inside containers.")
 @click.option(
     "--container-mount", "mounts", multiple=True, metavar="SRC:DST", help="Also -v; repeatable."
@@ -70,7 +75,9 @@ class _MountsOrVerbose(click.Command):
 @click.option("--cache-dir", type=click.Path(path_type=Path), help="Outcomes shared between runs.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep outcomes of other runs.")
 @click.option(
-    "--no-checks", is_flag=True, help="No trials beyond the answer: partner, older break."
+    "--no-checks",
+    is_flag=True,
+    help="No trials to check the answer: its sides, partner, older break.",
 )
 @options.resumable
 @options.watchable
@@ -98,7 +105,7 @@ def command(**given: Any) -> None:
     if given["dry_run"]:
         _dry_run(request, as_json=given["as_json"])
         return
-    from aorta.bisect.verb import bisect
+    from aorta.bisect.entry import bisect
 
     findings = bisect(request)
     if given["as_json"]:
@@ -108,27 +115,59 @@ def command(**given: Any) -> None:
 
 
 def _request(given: dict[str, Any]) -> "Request":
-    from aorta.bisect.cache import default_cache
-    from aorta.bisect.verb import Request
-    from aorta.bisect.watching import a_line_a_trial, short, stderr_say
+    from aorta.bisect.run import Request, kept_request
+    from aorta.bisect.watching import short
     from aorta.engine.question import Budget
     from aorta.views.pictures import BeliefPicture
 
     resume = options.resume_from(given)
+    prefix = _prefix(given, resume)
     picture = BeliefPicture()
+    asked = kept_request(prefix) if resume and not _asks_something(given) else _asked(given)
     return Request(
-        spec=_spec(given),
-        directory=_directory(given),
-        prefix=_prefix(given, resume),
+        **asked,
+        prefix=prefix,
         executor=lambda: options.executor_from(given),
-        listeners=lambda: options.views(given, picture, describe=short, each=a_line_a_trial),
-        say=(lambda _: None) if given["quiet"] else stderr_say,
+        listeners=lambda: options.views(given, picture, describe=short, each=_a_line_a_trial),
+        say=(lambda _: None) if given["quiet"] else say,
         resume=resume,
-        cache=None if given["no_cache"] else given["cache_dir"] or default_cache(),
-        checks=not given["no_checks"],
         budget=Budget(given["max_trials"], given["max_time"]),
         on_belief=picture.follow,
     )
+
+
+def _asks_something(given: dict[str, Any]) -> bool:
+    """Without any of these, a run that is gone on with is asked what it was asked before."""
+    names = ("command_line", "spec_file", "good", "bad", "family", "passing", "failing")
+    return any(given[name] for name in names)
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    from aorta.bisect.cache import default_cache
+
+    spec = _spec(given)
+    containers = spec.containers
+    cache = given["cache_dir"] or default_cache(
+        knows_what_was_read=containers is not None and not containers.mounts
+    )
+    return {
+        "spec": spec,
+        "directory": _directory(given),
+        "checks": not given["no_checks"],
+        "cache": None if given["no_cache"] else cache,
+    }
+
+
+def _a_line_a_trial(listener: "Listener") -> "Listener":
+    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps both."""
+    from aorta.engine.events import Event, PointSettled
+    from aorta.views.lines import PlainProgress
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, PointSettled):
+            listener(event)
+
+    return listen if isinstance(listener, PlainProgress) else listener
 
 
 def _directory(given: dict[str, Any]) -> Path:
@@ -170,6 +209,7 @@ def _spec(given: dict[str, Any]) -> "BisectSpec":
         "confidence": given["confidence"],
         "find_fix": given["find_fix"] or None,
         "first_parent": given["first_parent"] or None,
+        "same_failure": given["same_failure"] or None,
         "skip_precondition_checks": given["skip_precondition_checks"] or None,
         "timeout": given["timeout"],
         "build_timeout": given["build_timeout"],
@@ -251,7 +291,7 @@ def _containers(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
 
 
 def _dry_run(request: "Request", *, as_json: bool) -> None:
-    from aorta.bisect.planning import plan_lines, plan_of
+    from aorta.bisect.entry import plan_lines, plan_of
 
     plan = plan_of(request)
     if as_json:
@@ -272,4 +312,4 @@ def _show(findings: "Findings", *, quiet: bool) -> None:
             findings.warnings[-1] if findings.warnings else "trials were lost"
         )
     if findings.status == "partial":
-        say(f"aorta: go on with: aorta bisect --resume {findings.output_dir} ...")
+        say(f"aorta: go on with: aorta bisect --resume {shlex.quote(findings.output_dir)}")

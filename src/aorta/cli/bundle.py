@@ -1,5 +1,8 @@
 """`aorta bundle`: what may leave this site, and what is in it?"""
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +12,7 @@ from aorta.cli.printing import print_json, say
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
+    from aorta.bundle.manifest import Checked
     from aorta.bundle.pack import Prepared
     from aorta.bundle.policy import Policy
     from aorta.bundle.reading import Verified
@@ -67,6 +71,9 @@ def command() -> None:
     metavar="KEY",
     help="Sign with this Ed25519 SSH key (ssh-keygen); writes FILE.sig.",
 )
+@click.option(
+    "--no-check", is_flag=True, help="Do not run the reproducer from where the bundle is unpacked."
+)
 @_AS_JSON
 def pack(
     run_dir: Path,
@@ -77,6 +84,7 @@ def pack(
     policy: Path | None,
     review: bool,
     sign: Path | None,
+    no_check: bool,
     as_json: bool,
 ) -> None:
     """Pack RUN_DIR (of reduce, triage, bisect, run or a stopped launch) into TICKET-UTC.tar.gz.
@@ -84,7 +92,11 @@ def pack(
     Secrets, private paths, addresses and names are replaced by placeholders; RUN_DIR is not changed, and nothing is
     sent anywhere. The other side uses `aorta bundle verify FILE`, `show FILE` and `unpack FILE DIR`.
 
-    Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 5 cannot write.
+    A reproducer that failed by itself is unpacked into an empty directory and run there, with another home and user name;
+    SHIP.md says what came of it.
+
+    Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 3 packed, and the reproducer
+    does not fail the same way; 5 cannot write.
     """
     from aorta.bundle import pack as packing
     from aorta.bundle import signing
@@ -94,13 +106,17 @@ def pack(
     patterns = scrub_patterns(site, scrub, redaction_from)
     if sign is not None:
         signing.check_signing_key(sign)
-    prepared = _prepared(run_dir, ticket, site, patterns)
-    if review and not _agreed(prepared):
-        say("Nothing was written.")
-        raise click.exceptions.Exit(Exit.FAILED)
-    path = packing.write(prepared, output)
-    signature = signing.sign(path, sign) if sign is not None else None
-    _print_packed(prepared, path, signature, as_json)
+    with _prepared(run_dir, ticket, site, patterns, output) as prepared:
+        if review and not _agreed(prepared):
+            say("Nothing was written.")
+            raise click.exceptions.Exit(Exit.FAILED)
+        checked = None if no_check else _rehearsed(prepared)
+        path = packing.write(prepared, output, checked)
+        signature = signing.sign(path, sign) if sign is not None else None
+        _print_packed(prepared, path, signature, as_json)
+    if checked is not None and not checked.reproduces:
+        say(f"The reproducer in it does not fail the same way: {checked.why}")
+        raise click.exceptions.Exit(Exit.NO_ANSWER)
 
 
 @command.command()
@@ -108,12 +124,27 @@ def pack(
 @click.option(
     "--key", type=_PATH, metavar="PUB", help="Also demand a signature by this public key."
 )
+@click.option(
+    "--run",
+    "run_it",
+    is_flag=True,
+    help="Also unpack it into an empty directory and run its reproducer there. It is somebody's program: read it first.",
+)
+@click.option("--timeout", type=float, metavar="SECONDS", help="With --run: for one trial.")
 @_MAX_SIZE
 @_AS_JSON
-def verify(bundle: Path, key: Path | None, max_size: int, as_json: bool) -> None:
+def verify(
+    bundle: Path,
+    key: Path | None,
+    run_it: bool,
+    timeout: float | None,
+    max_size: int,
+    as_json: bool,
+) -> None:
     """Check every hash and every name in FILE, and that nothing else is in it.
 
-    Exit codes: 0 whole; 1 damaged, changed, hostile or not signed by --key; 2 no such file.
+    Exit codes: 0 whole (with --run: and it fails like the original); 1 damaged, changed, hostile or not signed by --key;
+    2 no such file; 3 with --run: it does not fail the same way, or there is nothing to run.
     """
     from aorta.bundle import reading, signing
 
@@ -122,14 +153,33 @@ def verify(bundle: Path, key: Path | None, max_size: int, as_json: bool) -> None
     if key is not None:
         signing.check_signature(bundle, key)
     state = "good" if key else "unchecked" if signed else "none"
+    checked = _run_unpacked(bundle, timeout, max_size) if run_it else None
+    run = {"run": checked.model_dump() if checked else None} if run_it else {}
     if as_json:
-        print_json("aorta.bundle_verify/1", {**_summary(verified), "signature": state})
-        return
-    click.echo(
-        f"{bundle}: whole, {len(verified.manifest.files)} files for {verified.manifest.ticket}"
-    )
-    click.echo(f"sha256 {verified.sha256}")
-    click.echo(f"signature: {state}")
+        print_json("aorta.bundle_verify/1", {**_summary(verified), "signature": state, **run})
+    else:
+        files = f"{len(verified.manifest.files)} files for {verified.manifest.ticket}"
+        click.echo(f"{bundle}: whole, {files}")
+        click.echo(f"sha256 {verified.sha256}")
+        click.echo(f"signature: {state}")
+        if run_it:
+            click.echo(f"run: {_outcome(checked)}")
+    if run_it and (checked is None or not checked.reproduces):
+        raise click.exceptions.Exit(Exit.NO_ANSWER)
+
+
+def _run_unpacked(bundle: Path, timeout: float | None, max_size: int) -> "Checked | None":
+    from aorta.bundle.rehearsal import rehearse
+
+    return rehearse(bundle, timeout=timeout, max_bytes=max_size * _MIB)
+
+
+def _outcome(checked: "Checked | None") -> str:
+    if checked is None:
+        return "there is no reproducer in it"
+    if checked.reproduces:
+        return f"failed like the original {checked.reproduced} of {checked.of} times"
+    return f"did not fail like the original ({checked.of} runs): {checked.why}"
 
 
 @command.command()
@@ -182,38 +232,64 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
         say(f"next: {line}")
 
 
+@contextmanager
 def _prepared(
-    run_dir: Path, ticket: str | None, site: "Policy", patterns: tuple[str, ...]
-) -> "Prepared":
+    run_dir: Path, ticket: str | None, site: "Policy", patterns: tuple[str, ...], output: Path
+) -> Iterator["Prepared"]:
     from aorta.bundle import pack as packing
     from aorta.bundle.errors import RefusedError
 
     try:
-        return packing.prepare(run_dir, ticket, site, patterns)
+        with packing.prepared(run_dir, ticket, site, patterns, output) as prepared:
+            yield prepared
     except RefusedError as refused:
         for problem in refused.problems:
             say(f"refused: {problem}")
         raise
 
 
+def _rehearsed(prepared: "Prepared") -> "Checked | None":
+    """Of a run that says of itself that it reproduces."""
+    from aorta.bundle import pack as packing
+    from aorta.bundle.rehearsal import rehearse
+    from aorta.engine.rundir import RunDir
+
+    if not prepared.source.reproduces:
+        return None
+    about = RunDir(prepared.source.root).about()
+    with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
+        path = packing.write(prepared, Path(scratch))
+        return rehearse(path, programs=[str(place) for place in about.get("programs", [])])
+
+
 def _agreed(prepared: "Prepared") -> bool:
     from aorta.bundle.review import review_lines
+    from aorta.report.review import review_page
 
     for line in review_lines(prepared):
         say(line)
-    try:
-        return click.confirm("Write this bundle?", default=False, err=True)
-    except click.Abort:  # the end of the input is no answer, and no answer is No
-        say()
-        return False
+    with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="aorta-review-") as page:
+        page.write(review_page(prepared))
+        page.flush()
+        say(f"The same as a page, until you answer: file://{page.name}")
+        try:
+            return click.confirm("Write this bundle?", default=False, err=True)
+        except click.Abort:  # the end of the input is no answer, and no answer is No
+            say()
+            return False
 
 
 def _print_packed(prepared: "Prepared", path: Path, signature: Path | None, as_json: bool) -> None:
     from aorta.bundle.reading import verify as verified
 
-    checked = verified(path)
+    checked = verified(path, max_bytes=1 << 50)
     if as_json:
-        content = {**_summary(checked), "left_out": len(prepared.left_out)}
+        rehearsal = checked.manifest.checked
+        content = {
+            **_summary(checked),
+            "left_out": len(prepared.left_out),
+            "checked": rehearsal.model_dump() if rehearsal else None,
+        }
         print_json(
             "aorta.bundle/1", {**content, "signature": str(signature) if signature else None}
         )
@@ -221,9 +297,11 @@ def _print_packed(prepared: "Prepared", path: Path, signature: Path | None, as_j
     removed = ", ".join(f"{count} {group}" for group, count in prepared.scrubbed.items() if count)
     click.echo(str(path))
     say(
-        f"{len(prepared.files)} files; removed: {removed or 'nothing'}; left here: {len(prepared.left_out)} files"
+        f"{len(prepared.files) + 1} files; removed: {removed or 'nothing'}; left here: {len(prepared.left_out)} files"
     )
     say(f"sha256 {checked.sha256}")
+    if checked.manifest.checked is not None:
+        say(f"unpacked elsewhere, the reproducer {_outcome(checked.manifest.checked)}")
     say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")
 
 

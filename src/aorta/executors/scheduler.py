@@ -1,6 +1,6 @@
 """What a scheduler does for the cluster executor: it starts supervisors somewhere, and says what became of them.
 
-It sees tickets, not trials' ends: how a trial runs and ends is between its supervisor and the executor, over their own line.
+It sees tickets, not trials' ends: how a trial runs and ends is between its supervisor and the executor, over their own channel.
 """
 
 import socket
@@ -57,7 +57,7 @@ class Scheduler(Protocol):
 
     def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
         """Why these cannot be waited for any longer. Called often; asks the scheduler as seldom as is bearable,
-        but soon for `doubtful` ones, whose line broke."""
+        but soon for `doubtful` ones, whose channel broke."""
 
     def avoid(self, node: str) -> None:
         """A trial was lost there; the next ones go elsewhere as long as there is an elsewhere."""

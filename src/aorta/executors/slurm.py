@@ -58,7 +58,7 @@ class _Slurm:
             self._avoided.append(node)
 
     def _log_of(self, ticket: str) -> str:
-        """What the scheduler or the worker said before there was a line."""
+        """What the scheduler or the worker said before there was a channel."""
         path = self._logs.get(ticket)
         with suppress(OSError):
             if path is not None and (said := path.read_text(errors="replace").strip()):

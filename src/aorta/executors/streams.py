@@ -33,7 +33,7 @@ class SlowPatternError(Exception):
 
 
 @dataclass
-class Pattern:
+class CompiledPattern:
     text: str
     regex: "re.Pattern[bytes]"
     stop: bool
@@ -127,7 +127,7 @@ class WatchedStream:
         self,
         name: str,
         path: Path,
-        patterns: list[Pattern],
+        patterns: list[CompiledPattern],
         limit: int,
         mirror: Mirror | None = None,
     ) -> None:
@@ -187,7 +187,7 @@ class WatchedStream:
         """When the byte before `offset` was read."""
         return next((at for behind, at in self._came if behind >= offset), self.last_at or 0.0)
 
-    def _search(self, pattern: Pattern, settled: bool) -> bool:
+    def _search(self, pattern: CompiledPattern, settled: bool) -> bool:
         if pattern.match is not None and not pattern.keep_last:
             return False
         base = self.seen - len(self._window)  # the absolute offset of the window's first byte
@@ -231,10 +231,10 @@ class WatchedStream:
         }
 
 
-def compiled(order: list[dict[str, Any]], stream: str) -> list[Pattern]:
+def compiled(order: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
     """The patterns of an order that look at this stream."""
     return [
-        Pattern(p["pattern"], re.compile(p["pattern"].encode()), p["stop"], p["keep_last"])
+        CompiledPattern(p["pattern"], re.compile(p["pattern"].encode()), p["stop"], p["keep_last"])
         for p in order
         if p["stream"] in {stream, "both"}
     ]

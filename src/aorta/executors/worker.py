@@ -1,7 +1,7 @@
 """A supervisor on another machine: it dials home, runs the one trial it is given there, and ends with it.
 
 It is started by a scheduler, knows the addresses and the secret of its owner from two variables, and nothing of the
-scheduler. When the line home breaks, or the scheduler wants it gone, it ends the whole tree of the trial first.
+scheduler. When the channel home breaks, or the scheduler wants it gone, it ends the whole tree of the trial first.
 Standard library only.
 """
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from aorta.probe.machine import (
-    Finding,
     GarbledError,
     JsonObject,
     Machine,
+    Probed,
     gpu_record,
     read_text,
     whole_number,
@@ -18,15 +18,15 @@ from aorta.probe.machine import (
 from aorta.probe.platform import has_amd
 
 
-def amd_gpus(machine: Machine) -> Finding:
+def amd_gpus(machine: Machine) -> Probed:
     from_kernel = _from_sysfs(machine)
     try:
         devices = _merged(from_kernel, _from_tool(machine))
     except GarbledError as garbled:
-        return Finding(_merged(from_kernel, []), (f"gpus: {garbled}",))
+        return Probed(_merged(from_kernel, []), (f"gpus: {garbled}",))
     if has_amd(machine) and not devices:
-        return Finding([], ("gpus: the compute driver of AMD is loaded, but shows no GPU",))
-    return Finding(devices)
+        return Probed([], ("gpus: the compute driver of AMD is loaded, but shows no GPU",))
+    return Probed(devices)
 
 
 def _merged(from_kernel: list[JsonObject], from_tool: list[JsonObject]) -> list[JsonObject]:

@@ -10,7 +10,7 @@ from aorta.probe.amd import amd_gpus
 from aorta.probe.containers import probe_docker, probe_runtime_context
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
 from aorta.probe.host import probe_cpu, probe_env_vars, probe_host, probe_memory
-from aorta.probe.machine import Finding, JsonObject, Machine
+from aorta.probe.machine import JsonObject, Machine, Probed
 from aorta.probe.packages import (
     probe_packages,
     probe_python,
@@ -22,20 +22,20 @@ from aorta.probe.rocm import probe_hip, probe_hipblaslt, probe_rocm, probe_syste
 from aorta.probe.snapshot import EnvSnapshot
 from aorta.scrub.secrets import without_secrets
 
-Probe = Callable[[Machine], Finding]
+Probe = Callable[[Machine], Probed]
 
 
-def _platform(machine: Machine) -> Finding:
-    return Finding(platform_here(machine))
+def _platform(machine: Machine) -> Probed:
+    return Probed(platform_here(machine))
 
 
-def _gpus(machine: Machine) -> Finding:
+def _gpus(machine: Machine) -> Probed:
     nvidia, amd = nvidia_gpus(machine), amd_gpus(machine)
-    return Finding([*nvidia.value, *amd.value], nvidia.missing + amd.missing)
+    return Probed([*nvidia.value, *amd.value], nvidia.missing + amd.missing)
 
 
-def _python_version(machine: Machine) -> Finding:
-    return Finding(probe_python(machine).value["version"])
+def _python_version(machine: Machine) -> Probed:
+    return Probed(probe_python(machine).value["version"])
 
 
 # What cannot change while a process lives is asked once in a process; a hung tool then costs its time-out once.
@@ -99,16 +99,16 @@ def collect_env(machine: Machine | None = None) -> EnvSnapshot:
 @functools.cache
 def _static_findings(
     root: Path, where_to_look: tuple[tuple[str, str | None], ...]
-) -> Mapping[str, Finding]:
+) -> Mapping[str, Probed]:
     machine = Machine(root, {name: value for name, value in where_to_look if value is not None})
     return {name: _answer(name, probe, machine) for name, probe in STATIC_PROBES.items()}
 
 
-def _answer(name: str, probe: Probe, machine: Machine) -> Finding:
+def _answer(name: str, probe: Probe, machine: Machine) -> Probed:
     try:
         return probe(machine)
     except Exception as broken:  # noqa: BLE001 - a snapshot never fails; the cause is kept in it
-        return Finding(None, (f"{name}: the probe failed with {type(broken).__name__}: {broken}",))
+        return Probed(None, (f"{name}: the probe failed with {type(broken).__name__}: {broken}",))
 
 
 def _cleaned(value: object) -> object:

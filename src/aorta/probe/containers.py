@@ -3,7 +3,7 @@
 import re
 import sys
 
-from aorta.probe.machine import Finding, JsonObject, Machine, missing_in
+from aorta.probe.machine import JsonObject, Machine, Probed, missing_in
 
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 # The engine mounts these files from a directory named after the container; other mounts may be other containers'.
@@ -28,7 +28,7 @@ def container_type(machine: Machine) -> str:
     return next(found, "baremetal")
 
 
-def probe_runtime_context(machine: Machine) -> Finding:
+def probe_runtime_context(machine: Machine) -> Probed:
     conda = machine.environ.get("CONDA_DEFAULT_ENV")
     in_venv = sys.prefix != sys.base_prefix
     value = {
@@ -37,19 +37,19 @@ def probe_runtime_context(machine: Machine) -> Finding:
         "venv_path": sys.prefix if in_venv else None,
         "conda_env_name": conda,
     }
-    return Finding(value)
+    return Probed(value)
 
 
-def probe_docker(machine: Machine) -> Finding:
+def probe_docker(machine: Machine) -> Probed:
     """A container cannot see its own image; whoever started it says so in AORTA_DOCKER_IMAGE and _DIGEST."""
     if container_type(machine) == "baremetal":
-        return Finding(None)
+        return Probed(None)
     value: JsonObject = {
         "image": machine.environ.get("AORTA_DOCKER_IMAGE") or _podman_image(machine),
         "digest": machine.environ.get("AORTA_DOCKER_DIGEST"),
     }
     missing = missing_in("docker", value, "not told by whoever started the container")
-    return Finding({**value, "container_id": _container_id(machine)}, missing)
+    return Probed({**value, "container_id": _container_id(machine)}, missing)
 
 
 def _podman_image(machine: Machine) -> str | None:

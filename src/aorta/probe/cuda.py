@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from aorta.probe.machine import (
-    Finding,
     GarbledError,
     JsonObject,
     Machine,
+    Probed,
     ToolAnswer,
     gpu_record,
     read_text,
@@ -19,12 +19,12 @@ from aorta.probe.machine import (
 from aorta.probe.platform import has_nvidia
 
 
-def probe_cuda(machine: Machine) -> Finding:
+def probe_cuda(machine: Machine) -> Probed:
     value: JsonObject = {
         "driver_version": _driver_version(machine),
         "toolkit_version": _toolkit_version(machine),
     }
-    return Finding(value)
+    return Probed(value)
 
 
 def _driver_version(machine: Machine) -> str | None:
@@ -57,15 +57,15 @@ _QUESTIONS = {
 _UNKNOWN = {"", "n/a", "[n/a]", "[not supported]", "[unknown error]", "[gpu requires reset]"}
 
 
-def nvidia_gpus(machine: Machine) -> Finding:
+def nvidia_gpus(machine: Machine) -> Probed:
     if machine.tool("nvidia-smi") is None:
         found = _nvidia_from_proc(machine)
         unseen = has_nvidia(machine) and not found
-        return Finding(found, ("gpus: nvidia-smi is not installed",) if unseen else ())
+        return Probed(found, ("gpus: nvidia-smi is not installed",) if unseen else ())
     try:
-        return Finding(_nvidia_rows(_ask_nvidia_smi(machine)))
+        return Probed(_nvidia_rows(_ask_nvidia_smi(machine)))
     except GarbledError as garbled:
-        return Finding(_nvidia_from_proc(machine), (f"gpus: {garbled}",))
+        return Probed(_nvidia_from_proc(machine), (f"gpus: {garbled}",))
 
 
 def _ask_nvidia_smi(machine: Machine) -> ToolAnswer:

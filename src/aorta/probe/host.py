@@ -4,12 +4,12 @@ import os
 import platform
 import re
 
-from aorta.probe.machine import Finding, JsonObject, Machine
+from aorta.probe.machine import JsonObject, Machine, Probed
 from aorta.registry.variables import KNOWN_VARIABLES
 from aorta.scrub.secrets import safe_value
 
 
-def probe_host(machine: Machine) -> Finding:
+def probe_host(machine: Machine) -> Probed:
     system = os.uname()
     library, version = platform.libc_ver()
     value = {
@@ -21,10 +21,10 @@ def probe_host(machine: Machine) -> Finding:
         "libc": f"{library} {version}".strip() or None,
         "distribution": _os_release(machine).get("PRETTY_NAME"),
     }
-    return Finding(value)
+    return Probed(value)
 
 
-def probe_cpu(machine: Machine) -> Finding:
+def probe_cpu(machine: Machine) -> Probed:
     text = machine.text("/proc/cpuinfo") or ""
     fields = dict(_cpu_fields(text))
     value: JsonObject = {
@@ -36,10 +36,10 @@ def probe_cpu(machine: Machine) -> Finding:
         "numa_nodes": len(machine.children("/sys/devices/system/node", "node[0-9]*")) or None,
         "simd": _simd(fields.get("flags") or fields.get("Features") or ""),
     }
-    return Finding(value)
+    return Probed(value)
 
 
-def probe_memory(machine: Machine) -> Finding:
+def probe_memory(machine: Machine) -> Probed:
     """Totals alone: what is free now would make two snapshots of one machine differ."""
     kibibytes = re.search(
         r"^MemTotal:\s*(\d+) kB", machine.text("/proc/meminfo") or "", re.MULTILINE
@@ -49,7 +49,7 @@ def probe_memory(machine: Machine) -> Finding:
         "limit_mib": _cgroup_limit(machine),
         "shm_mib": _size_mib(machine, "/dev/shm"),  # noqa: S108 - its size is the question
     }
-    return Finding(value)
+    return Probed(value)
 
 
 def _os_release(machine: Machine) -> dict[str, str]:
@@ -94,8 +94,8 @@ def _size_mib(machine: Machine, place: str) -> int | None:
 _MAX_VALUE = 4096
 
 
-def probe_env_vars(machine: Machine) -> Finding:
-    return Finding({name: _recorded(name, machine.environ.get(name)) for name in KNOWN_VARIABLES})
+def probe_env_vars(machine: Machine) -> Probed:
+    return Probed({name: _recorded(name, machine.environ.get(name)) for name in KNOWN_VARIABLES})
 
 
 def _recorded(name: str, value: str | None) -> str | None:

@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Probed:
     value: Any
     missing: tuple[str, ...] = ()  # "<field>: <cause>"
 

@@ -7,7 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from aorta.probe.machine import Finding, Machine, read_text
+from aorta.probe.machine import Machine, Probed, read_text
 
 _THAT_MATTER = (
     # PyTorch and what compiles for it
@@ -72,36 +72,36 @@ _THAT_MATTER = (
 )
 
 
-def probe_python(_machine: Machine) -> Finding:
+def probe_python(_machine: Machine) -> Probed:
     value = {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
         "compiler": platform.python_compiler(),
         "executable": sys.executable,
     }
-    return Finding(value)
+    return Probed(value)
 
 
-def probe_packages(_machine: Machine) -> Finding:
+def probe_packages(_machine: Machine) -> Probed:
     """Version by name, of those that are installed."""
     found = ((name, version_of(name)) for name in sorted(_THAT_MATTER))
-    return Finding({name: version for name, version in found if version})
+    return Probed({name: version for name, version in found if version})
 
 
-def probe_pytorch_version(_machine: Machine) -> Finding:
+def probe_pytorch_version(_machine: Machine) -> Probed:
     """As torch itself says it: its metadata may leave out the +cu130 or +rocm7.0 that tells builds apart."""
     version = _assigned("__version__", _torch_says() or "") or version_of("torch")
     if version is None:
-        return Finding(None, ("pytorch_version: torch is not installed for this Python",))
-    return Finding(version)
+        return Probed(None, ("pytorch_version: torch is not installed for this Python",))
+    return Probed(version)
 
 
-def probe_pytorch_build(_machine: Machine) -> Finding:
+def probe_pytorch_build(_machine: Machine) -> Probed:
     """What torch was built for."""
     text = _torch_says()
     if text is None:
-        return Finding(None)
-    return Finding({name: _assigned(name, text) for name in ("cuda", "hip", "git_version")})
+        return Probed(None)
+    return Probed({name: _assigned(name, text) for name in ("cuda", "hip", "git_version")})
 
 
 def _torch_says() -> str | None:

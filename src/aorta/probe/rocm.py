@@ -8,7 +8,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from aorta.probe.machine import Finding, JsonObject, Machine, missing_in, read_text
+from aorta.probe.machine import JsonObject, Machine, Probed, missing_in, read_text
 from aorta.probe.platform import has_amd
 
 _HEALTH_TIMEOUT = 30.0
@@ -28,7 +28,7 @@ def rocm_expected(machine: Machine) -> bool:
     return has_amd(machine) or rocm_root(machine) is not None
 
 
-def probe_rocm(machine: Machine) -> Finding:
+def probe_rocm(machine: Machine) -> Probed:
     root = rocm_root(machine)
     value: JsonObject = {
         "version": _info(root, "version"),
@@ -38,10 +38,10 @@ def probe_rocm(machine: Machine) -> Finding:
     return _expected(machine, "rocm", value, "not found in the ROCm installation")
 
 
-def probe_hip(machine: Machine) -> Finding:
+def probe_hip(machine: Machine) -> Probed:
     empty: JsonObject = dict.fromkeys(_HIP_QUESTIONS)
     if not rocm_expected(machine) and machine.tool("hipconfig") is None:
-        return Finding(empty)
+        return Probed(empty)
     value, missing = {**empty}, []
     problem: str | None = None
     for question in _HIP_QUESTIONS:
@@ -51,10 +51,10 @@ def probe_hip(machine: Machine) -> Finding:
             value[question] = None if problem else answer.text or None
         if value[question] is None:
             missing.append(f"hip.{question}: {problem or 'hipconfig printed nothing'}")
-    return Finding(value, tuple(missing))
+    return Probed(value, tuple(missing))
 
 
-def probe_hipblaslt(machine: Machine) -> Finding:
+def probe_hipblaslt(machine: Machine) -> Probed:
     root = rocm_root(machine)
     header = _text(root, "include/hipblaslt/hipblaslt-version.h") or ""
     numbers = [
@@ -67,34 +67,34 @@ def probe_hipblaslt(machine: Machine) -> Finding:
         "tensile_yaml_revision": _names_hash(root, "lib/hipblaslt/library"),
     }
     found = _expected(machine, "hipblaslt", value, "not found in the ROCm installation")
-    return Finding({**value, "applied_prs": {}}, found.missing)
+    return Probed({**value, "applied_prs": {}}, found.missing)
 
 
-def probe_system_health(machine: Machine) -> Finding:
+def probe_system_health(machine: Machine) -> Probed:
     """What `rdhc` says, word for word. It needs root, which we do not take for ourselves."""
     if not rocm_expected(machine):
-        return Finding(None)
+        return Probed(None)
     with tempfile.TemporaryDirectory(prefix="aorta-health-") as scratch:
         report = Path(scratch, "health.json")
         command = ["rdhc", "--quick", "--json", str(report)]
         if os.geteuid() != 0 and machine.tool("rdhc"):
-            return Finding(None, ("system_health: rdhc needs root; run: sudo aorta env probe",))
+            return Probed(None, ("system_health: rdhc needs root; run: sudo aorta env probe",))
         answer = machine.ask(*command, timeout=_HEALTH_TIMEOUT)
         text = read_text(report)
     if answer.problem or text is None:
-        return Finding(None, (f"system_health: {answer.problem or 'rdhc wrote no report'}",))
+        return Probed(None, (f"system_health: {answer.problem or 'rdhc wrote no report'}",))
     try:
         said = json.loads(text)
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        return Finding(None, ("system_health: the report of rdhc is not a JSON object",))
-    return Finding(said)
+        return Probed(None, ("system_health: the report of rdhc is not a JSON object",))
+    return Probed(said)
 
 
-def _expected(machine: Machine, section: str, value: JsonObject, cause: str) -> Finding:
+def _expected(machine: Machine, section: str, value: JsonObject, cause: str) -> Probed:
     """Nulls are worth a line only where ROCm ought to be."""
-    return Finding(value, missing_in(section, value, cause) if rocm_expected(machine) else ())
+    return Probed(value, missing_in(section, value, cause) if rocm_expected(machine) else ())
 
 
 def _text(root: Path | None, name: str) -> str | None:

@@ -38,6 +38,11 @@ def is_launched(argv: Sequence[str]) -> bool:
     return _launcher_words(tuple(argv)) is not None
 
 
+def ranks_of(argv: Sequence[str]) -> int | None:
+    """How many ranks a node the launcher starts, where the command says so in a number."""
+    return _number(_value_of(_launcher_words(tuple(argv)) or [], _NPROC))
+
+
 def with_world_size(argv: Command, ranks: int) -> Command:
     """The command with so many ranks: as few nodes as the original's ranks a node allow."""
     words = _launcher_words(argv)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.names import is_variable
+from aorta.reduce.launcher import ranks_of
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*["']?(?P<default>[^"')\s,]+))?"""
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
-_RANKS = re.compile(r"--nproc[-_]per[-_]node[=\s]+(\d+)")
 _NEVER = re.compile(
     r"(?:^|_)(?:seed|port|rank|node|nnodes|nproc|per_node|device|gpu|gpus|id|version|verbose|restarts)(?:_|$)"
     r"|^(?:OMP|MKL|CUDA|HIP|NCCL|RCCL|TORCH|PET|MASTER|AORTA|WORLD|LOCAL|PYTHON)_",
@@ -42,12 +42,12 @@ def proposal_for(words: Sequence[str], cwd: Path) -> Proposal:
         axis = _axis(name, value, cwd)
         if name not in axes and axis is not None:
             axes[name] = axis
-    ranks = _RANKS.search(" ".join(words))
-    if ranks and int(ranks.group(1)) > 1:
+    ranks = ranks_of(words)
+    if ranks is not None and ranks > 1:
         axes["ranks"] = {
             "name": "ranks",
             "kind": "world_size",
-            "initial": int(ranks.group(1)),
+            "initial": ranks,
             "floor": 1,
         }
     return Proposal(command, tuple(axes.values()))

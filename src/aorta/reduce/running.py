@@ -63,6 +63,7 @@ def reduce_workload(
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
             report, reproducer = run.rehearse(report, reproducer, output)
+            session.run.describe(programs=[str(place) for place in reproducer.portable.programs])
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
         return report
 

@@ -8,7 +8,8 @@ from aorta.report.charts.timeline import Atoms, Probe, Strip
 from aorta.report.documents import Document, items, rows, words
 from aorta.report.opening import Trial
 from aorta.search.belief import Belief, Counts, Rates
-from aorta.search.rates import BAD_RATE, GOOD_RATE
+from aorta.search.graph import GraphBelief, GraphHistory, GraphTimeline
+from aorta.search.rates import BAD_RATE, GOOD_RATE, STEADY
 from aorta.search.timeline import History, Timeline, Vector
 
 _MOST_BELIEFS = 400
@@ -26,10 +27,10 @@ def sharpened(timeline: Timeline, trials: Sequence[Trial]) -> Sharpening:
     counts: dict[Vector, Counts] = {}
     probes: list[Probe] = []
     beliefs: list[Atoms] = []
-    rates = Rates(GOOD_RATE, BAD_RATE)
+    rates = Rates(GOOD_RATE, BAD_RATE, STEADY)
     for number, trial in enumerate(trials, 1):
         vector = _vector(timeline, trial)
-        position = timeline.position(vector) if vector is not None else None
+        position = _position(timeline, vector) if vector is not None else None
         if vector is None or position is None:
             continue
         probes.append(Probe(position, trial.outcome, _says(number, position, trial)))
@@ -39,9 +40,24 @@ def sharpened(timeline: Timeline, trials: Sequence[Trial]) -> Sharpening:
         hit = trial.outcome is Outcome.REPRODUCED
         counts[vector] = (hits + hit, misses + (not hit))
         if len(beliefs) < _MOST_BELIEFS:
-            beliefs.append(list(Belief.after(rates, timeline, counts).atoms()))
+            beliefs.append(_believed(rates, timeline, counts))
     names = [history.package for history in timeline.histories]
     return Sharpening(Strip(names, timeline.order, _likeliest(beliefs)), probes, beliefs)
+
+
+def _believed(rates: Rates, timeline: Timeline, counts: dict[Vector, Counts]) -> Atoms:
+    if isinstance(timeline, GraphTimeline):
+        every = (1 << timeline.changes) - 1
+        belief = GraphBelief.after(rates, timeline.graph, counts, every)
+        return list(belief.runs(timeline.changes))
+    return list(Belief.after(rates, timeline, counts, prior=timeline.prior).atoms())
+
+
+def _position(timeline: Timeline, vector: Vector) -> int | None:
+    """How many of the changes a state contains."""
+    if isinstance(timeline, GraphTimeline):
+        return timeline.graph.holds[vector[0]].bit_count()
+    return timeline.position(vector)
 
 
 def timeline_of(document: Document) -> Timeline | None:
@@ -51,6 +67,10 @@ def timeline_of(document: Document) -> Timeline | None:
         for row in rows(document, "histories")
     ]
     order = [index for index in items(document, "order") if isinstance(index, int)]
+    holds = tuple(int(str(held), 16) for held in items(document, "holds"))
+    if len(histories) == 1 and len(holds) == len(histories[0].versions):
+        [history], none = histories, (0,) * len(order)
+        return GraphTimeline(GraphHistory(history.package, history.versions, holds, none, none))
     changes = [history.changes for history in histories]
     if not histories or [order.count(i) for i in range(len(histories))] != changes:
         return None

@@ -25,7 +25,7 @@ from aorta.runtimes.engine import (
     DOCKER,
     PODMAN,
     Client,
-    Engine,
+    ContainerEngine,
     Image,
     ask,
     client_of,
@@ -242,7 +242,7 @@ class PassedVariables:
 
 
 def passed_variables(
-    engine: Engine, variables: Mapping[str, str], directory: Path
+    engine: ContainerEngine, variables: Mapping[str, str], directory: Path
 ) -> PassedVariables:
     for name, value in variables.items():
         check_variable(name, value, where="env")

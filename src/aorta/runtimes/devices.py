@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError
-from aorta.runtimes.engine import Engine
+from aorta.runtimes.engine import ContainerEngine
 
 _DEV = Path("/dev")
 _LETTING_IN = frozenset({"--gpus", "--device"})
@@ -50,7 +50,7 @@ def names_devices(options: Sequence[str]) -> bool:
     return any(option.partition("=")[0] in _LETTING_IN for option in options)
 
 
-def gpu_options(count: int, engine: Engine, dev: Path = _DEV) -> tuple[str, ...]:
+def gpu_options(count: int, engine: ContainerEngine, dev: Path = _DEV) -> tuple[str, ...]:
     """Every GPU of the machine; the slot's own are chosen by the *_VISIBLE_DEVICES among the trial's variables."""
     if count == 0:
         return ()

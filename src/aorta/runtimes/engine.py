@@ -20,7 +20,7 @@ _ABSENT = ("no such image", "image not known", "failed to find image")
 
 
 @dataclass(frozen=True)
-class Engine:
+class ContainerEngine:
     """The few differences between engines, as data."""
 
     command: str
@@ -39,7 +39,7 @@ class Engine:
 class Client:
     """The engine's command with the options that choose the engine it talks to."""
 
-    engine: Engine
+    engine: ContainerEngine
     argv: tuple[str, ...]
 
     def command(self, *words: str) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Image:
     digest: str
 
 
-def client_of(engine: Engine, options: Sequence[str]) -> tuple[Client, tuple[str, ...]]:
+def client_of(engine: ContainerEngine, options: Sequence[str]) -> tuple[Client, tuple[str, ...]]:
     """The client, and the options that are left for its `run`."""
     path = shutil.which(engine.command)
     if path is None:
@@ -176,7 +176,7 @@ def _gist(stderr: str) -> str:
 
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
 
-DOCKER = Engine(
+DOCKER = ContainerEngine(
     command="docker",
     install="apt-get install docker.io",
     start="systemctl start docker, or point DOCKER_HOST at the engine",
@@ -196,7 +196,7 @@ DOCKER = Engine(
     root_is_caller=False,
 )
 
-PODMAN = Engine(
+PODMAN = ContainerEngine(
     command="podman",
     install="apt-get install podman catatonit",
     start="see what is wrong with: podman info",

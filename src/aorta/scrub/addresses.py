@@ -21,7 +21,9 @@ _IPV4_REST = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9]|\.\d)")
 _IPV4_BEGIN = re.compile(r"(?<![A-Za-z0-9.])\d{1,3}\Z")
 _DASHED_IPV4 = hinted_in_line(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
 _VERSION_BEFORE = re.compile(
-    r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?)\Z", re.IGNORECASE
+    r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?"
+    r"|\b(?:nvidia|cuda|cudnn|cublas|nccl|rccl|rocm|hip|driver|toolkit|firmware|torch|triton)[\w\-]*[\"']?\s{0,24}[:=@|]?\s{0,24}[\"']?)\Z",
+    re.IGNORECASE,
 )
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])"
@@ -38,6 +40,7 @@ _EMAIL = hinted_in_line(
     "@",
     "%40",
 )
+_COMMIT = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,40}\Z")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?"
 _ENDING = re.compile(
     rf"\.(?:{'|'.join(sorted(ONLY_DOMAINS | DOMAINS_AND_CODE | DOMAINS_WITH_A_DASH))})(?![\w(\-])(?!\.\w)",
@@ -62,7 +65,18 @@ _HOST_CONTEXTS = (
         r"\b(?:srun|slurmstepd|salloc|sbatch): error: (?P<host>[A-Za-z][\w\-]*\d[\w\-]*):",
         ": error: ",
     ),
-    hinted_in_line(r"\bSTEP \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
+    hinted_in_line(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
+    hinted_in_line(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)<", "peer "),
+    hinted_in_line(
+        r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?\d{5}\)))[\"']?, ?\d{4,5}\)",
+        ", ",
+    ),
+    hinted_in_line(
+        r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
+        r"(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
+        "user",
+        "logname",
+    ),
     hinted(
         r"\b(?:ssh|scp|ping|rsync)\s+(?:-\S+\s+)*(?:[\w.\-]+@)?(?P<host>[A-Za-z][A-Za-z0-9.\-]*\d[A-Za-z0-9.\-]*)\b",
         "ssh",
@@ -111,10 +125,16 @@ def hosts_in(text: str) -> Iterator[Finding]:
             yield Finding(match.start("path") + 1, match.end("path"), Kind.PATH, path[1:])
     for pattern in _HOST_CONTEXTS:
         for match in pattern.finditer(text):
+            if _COMMIT.match(match.groupdict().get("host") or ""):
+                continue  # `jax@c8b61e2f40` is a package and its commit
             for group, value in match.groupdict().items():
                 if _names_somebody(value):
                     kind = Kind.USER if group == "user" else Kind.HOST
                     yield Finding(match.start(group), match.end(group), kind, value)
+    yield from _domains_in(text)
+
+
+def _domains_in(text: str) -> Iterator[Finding]:
     for match in _ENDING.finditer(text):
         labels = _LABELS.search(text, max(0, match.start() - 255), match.start())
         if labels is not None:
@@ -140,7 +160,7 @@ def is_public_domain(host: str) -> bool:
 def _ip_addresses(text: str) -> Iterator[Finding]:
     for rest in _IPV4_REST.finditer(text):
         begin = _IPV4_BEGIN.search(text, max(0, rest.start() - 4), rest.start())
-        if begin is None or _VERSION_BEFORE.search(text, max(0, begin.start() - 12), begin.start()):
+        if begin is None or _VERSION_BEFORE.search(text, max(0, begin.start() - 64), begin.start()):
             continue
         value = text[begin.start() : rest.end()]
         if _says_something(value):

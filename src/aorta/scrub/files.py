@@ -1,8 +1,11 @@
-"""Scrubbing one file's bytes by what its name says it is. It is given bytes and gives bytes: it opens nothing."""
+"""Files on their way out: our own documents by field, everybody else's as text of any length, packed logs unpacked for it.
+
+It is given bytes and gives bytes: it opens nothing.
+"""
 
 import json
-import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,177 +14,229 @@ import yaml
 from aorta.core.documents import Dumper, Loader
 from aorta.scrub.scrubber import Scrubber, Span, count_groups
 from aorta.scrub.shell import with_quoted_placeholders
-from aorta.scrub.structure import ScrubError, learn_document, scrub_document
+from aorta.scrub.stream import Account, NotTextError, TextStream, encoding_of, looks_like_text
+from aorta.scrub.structure import learn_document, scrub_document
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL = (".sh", ".bash")
-_BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
-_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
+_GZIP = b"\x1f\x8b"
+_LARGEST_DOCUMENT = 64 << 20
+
+__all__ = ["Account", "FileScrubber", "NotTextError", "ScrubbedFile", "scrub_bytes"]
 
 
 @dataclass(frozen=True)
 class ScrubbedFile:
     data: bytes
     spans: tuple[Span, ...]
-    put_together: bool = False  # from scrubbed parts, so that the whole was never looked at
 
     @property
     def counts(self) -> dict[str, int]:
         return count_groups(self.spans)
 
 
-@dataclass(frozen=True)
-class _Structured:
-    """A file taken apart into documents. `outside` is its text that is in none of them: comments."""
-
-    documents: list[Any]
-    join: Callable[[list[Any]], str]
-    outside: str = ""
-
-
-def is_text(data: bytes) -> bool:
-    return _encoding(data) == "utf-16" or b"\0" not in data
-
-
 def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | None:
     """Somebody's own file: its text is searched and every other byte stays. None where it matches and is not text."""
+    encoding = encoding_of(data)
+    errors = "surrogateescape" if encoding == "utf-8" else "strict"
     try:
-        text = _decoded(name, data)
-    except ScrubError:
+        text = data.decode(encoding, errors)
+    except UnicodeError:
+        text = "\0"
+    if "\0" in text:
         return None if scrubber.text(data.decode("latin-1")).spans else ScrubbedFile(data, ())
     scrubbed = scrubber.text(text)
     if not scrubbed.spans:
         return ScrubbedFile(data, ())
     is_shell = name.lower().endswith(_SHELL)
     after = with_quoted_placeholders(scrubbed.text) if is_shell else scrubbed.text
-    return ScrubbedFile(_encoded(name, after, data), scrubbed.spans)
+    return ScrubbedFile(after.encode(encoding, errors), scrubbed.spans)
 
 
-def learn_file(scrubber: Scrubber, name: str, data: bytes) -> None:
-    """First pass: remember what this file gives away."""
-    text = _decoded(name, data)
-    structured = _taken_apart(name, text)
-    scrubber.learn(text if structured is None else structured.outside)
-    for document in structured.documents if structured else ():
-        learn_document(scrubber, document)
+class FileScrubber:
+    """One bundle's files: all are learnt from, then all are scrubbed. `ours`: a document that we wrote."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self.scrubber = scrubber
+        self._stream = TextStream(scrubber)
+
+    def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
+        """A file that cannot be read as text is a NotTextError."""
+        low = name.lower()
+        if ours and low.endswith(_JSON + _YAML):
+            data = b"".join(pieces)
+            documents = _documents(low, data)
+            for document in documents or ():
+                learn_document(self.scrubber, document, ours=True)
+            self._stream.learn([data] if documents is None else [_comments(low, data)])
+        elif ours and low.endswith(_JSON_LINES):
+            for line in _lines(pieces):
+                self._learn_line(line)
+        else:
+            self._stream.learn(self._also_as_document(low, _unpacked(pieces)))
+
+    def scrub(
+        self, name: str, pieces: Iterable[bytes], account: Account, *, ours: bool
+    ) -> Iterator[bytes]:
+        """The same bytes wherever nothing is taken out."""
+        low = name.lower()
+        if ours and low.endswith(_JSON + _YAML):
+            yield from self._document(low, b"".join(pieces), account)
+        elif ours and low.endswith(_JSON_LINES):
+            for number, line in enumerate(_lines(pieces), start=1):
+                yield from self._document(".json", line, account, f"[{number}]")
+        else:
+            first, whole = _begun(pieces)
+            shell = low.endswith(_SHELL)
+            if first.startswith(_GZIP):
+                yield from _packed(self._stream.scrub(_unpacked(whole), account, shell=shell))
+            else:
+                yield from self._stream.scrub(whole, account, shell=shell)
+
+    def _learn_line(self, line: bytes) -> None:
+        documents = _documents(".json", line)
+        for document in documents or ():
+            learn_document(self.scrubber, document, ours=True)
+        if documents is None:
+            self._stream.learn([line])
+
+    def _document(
+        self, low: str, data: bytes, account: Account, within: str = ""
+    ) -> Iterator[bytes]:
+        documents = _documents(low, data)
+        if documents is None:
+            yield from self._stream.scrub([data], account)
+            return
+        clean: list[Any] = []
+        found: list[Span] = []
+        for document in documents:
+            after, spans = scrub_document(self.scrubber, document, within=within, ours=True)
+            clean.append(after)
+            found += spans
+        head = b"".join(self._stream.scrub([_comments(low, data)], account))
+        account.add(found)
+        if not found and head == _comments(low, data):
+            yield data
+            return
+        yield head + _written(low, clean, data)
+
+    def _also_as_document(self, low: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Somebody's JSON is also read as such, for a name and its value may stand far apart in its text."""
+        if not low.endswith(_JSON):
+            yield from pieces
+            return
+        kept: list[bytes] = []
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+            if size <= _LARGEST_DOCUMENT:
+                kept.append(piece)
+            yield piece
+        if size <= _LARGEST_DOCUMENT:
+            for document in _documents(low, b"".join(kept)) or ():
+                learn_document(self.scrubber, document)
 
 
-def scrub_file(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile:
-    """Second pass. A file with nothing to hide comes back byte for byte."""
-    before = _decoded(name, data)
-    structured = _taken_apart(name, before)
-    is_shell = name.lower().endswith(_SHELL)
-    if structured is None:
-        scrubbed = scrubber.text(before)
-        after, spans = scrubbed.text, scrubbed.spans
-        if is_shell:
-            after = with_quoted_placeholders(after)
-    else:
-        after, spans = _scrub_structured(scrubber, structured, before)
-    if not spans:
-        return ScrubbedFile(data, ())
-    put_together = is_shell or structured is not None
-    return ScrubbedFile(_encoded(name, after, data), spans, put_together)
-
-
-def _scrub_structured(
-    scrubber: Scrubber, structured: _Structured, before: str
-) -> tuple[str, tuple[Span, ...]]:
-    documents: list[Any] = []
-    spans = list(scrubber.text(structured.outside).spans)
-    several = len(structured.documents) > 1
-    for number, document in enumerate(structured.documents, start=1):
-        clean, found = scrub_document(scrubber, document, within=f"[{number}]" if several else "")
-        documents.append(clean)
-        spans.extend(found)
-    return (structured.join(documents), tuple(spans)) if spans else (before, ())
-
-
-def _taken_apart(name: str, text: str) -> _Structured | None:
-    """None for plain text. A comment goes when the file is written anew; clean ones never cause that."""
-    low = name.lower()
+def _documents(low: str, data: bytes) -> list[Any] | None:
+    """None where it does not parse, or hides a value behind a key that stands twice."""
     try:
-        if low.endswith(_JSON):
-            return _Structured([_from_json(text)], _json_like(text))
-        if low.endswith(_JSON_LINES):
-            lines = [line for line in text.split("\n") if line.strip()]
-            return _Structured([_from_json(line) for line in lines], _lines_like(text))
+        text = data.decode("utf-8-sig")
         if low.endswith(_YAML):
-            documents = list(yaml.load_all(text, Loader=Loader))
-            return _Structured(documents, _joined_yaml, "\n".join(_COMMENT.findall(text)))
-    except (ValueError, RecursionError, yaml.YAMLError) as wrong:
-        raise ScrubError(
-            f"should parse and does not ({_reason(wrong)}); repair it, or leave it out with a policy",
-            where=name,
-        ) from None
-    return None
-
-
-def _from_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_object_of)
+            return list(yaml.load_all(text, Loader=Loader))
+        return [json.loads(text, object_pairs_hook=_object_of)]
+    except (ValueError, RecursionError, yaml.YAMLError):
+        return None
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A key that stands twice hides a value from whoever reads only the last one."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _DoubledKeyError
+        raise ValueError
     return found
 
 
-class _DoubledKeyError(ValueError):
-    """Kept without the key: it may be private."""
+def _comments(low: str, data: bytes) -> bytes:
+    """The lines above a YAML document that say what it is."""
+    if not low.endswith(_YAML):
+        return b""
+    lines = data.splitlines(keepends=True)
+    count = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), len(lines))
+    return b"".join(lines[:count])
 
 
-def _json_like(text: str) -> Callable[[list[Any]], str]:
-    indent = 2 if "\n" in text.strip() else None
-    end = "\n" if text.endswith("\n") else ""
-    ascii_only = text.isascii()
-    return lambda documents: json.dumps(documents[0], indent=indent, ensure_ascii=ascii_only) + end
-
-
-def _lines_like(text: str) -> Callable[[list[Any]], str]:
-    ascii_only = text.isascii()
-    return lambda documents: "".join(
-        json.dumps(document, ensure_ascii=ascii_only) + "\n" for document in documents
+def _written(low: str, documents: list[Any], like: bytes) -> bytes:
+    if low.endswith(_YAML):
+        text: str = yaml.dump_all(
+            documents, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
+        )
+        return text.encode()
+    stripped = like.strip()
+    compact = b'", "' not in stripped and b'": ' not in stripped
+    made = json.dumps(
+        documents[0],
+        indent=2 if b"\n" in stripped else None,
+        separators=(",", ":") if compact else None,
+        ensure_ascii=like.isascii(),
     )
+    return made.encode("utf-8", "surrogatepass") + (b"\n" if like.endswith(b"\n") else b"")
 
 
-def _joined_yaml(documents: list[Any]) -> str:
-    text: str = yaml.dump_all(
-        documents, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
-    )
-    return text
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    waiting = b""
+    for piece in pieces:
+        *whole, waiting = (waiting + piece).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if waiting:
+        yield waiting
 
 
-def _encoding(data: bytes) -> str:
-    return next((encoding for bom, encoding in _BOMS if data.startswith(bom)), "utf-8")
+def _begun(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first bytes, and all of them; what is no text is said before anything is read."""
+    source = iter(pieces)
+    first = next(source, b"")
+    if not first.startswith(_GZIP) and not looks_like_text(first):
+        raise NotTextError
+
+    def whole() -> Iterator[bytes]:
+        yield first
+        yield from source
+
+    return first, whole()
 
 
-def _decoded(name: str, data: bytes) -> str:
-    if not is_text(data):
-        raise ScrubError("is not text and cannot be scrubbed", where=name)
-    encoding = _encoding(data)
+def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Text as it is; a gzip file by what it holds."""
+    first, whole = _begun(pieces)
+    if not first.startswith(_GZIP):
+        yield from whole
+        return
+    inner = _gunzipped(whole)
+    start = next(inner, b"")
+    if start.startswith(_GZIP) or not looks_like_text(start):
+        raise NotTextError
+    yield start
+    yield from inner
+
+
+def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    reader = zlib.decompressobj(wbits=31)
     try:
-        return data.decode(encoding, "strict" if encoding == "utf-16" else "surrogateescape")
-    except UnicodeDecodeError:
-        raise ScrubError("is cut off inside a character; repair it", where=name) from None
+        for piece in pieces:
+            waiting = piece
+            while waiting:
+                yield reader.decompress(waiting, 1 << 20)
+                waiting = reader.unconsumed_tail
+                if reader.eof:
+                    waiting = reader.unused_data
+                    reader = zlib.decompressobj(wbits=31)
+        yield reader.flush()
+    except zlib.error:
+        raise NotTextError from None
 
 
-def _encoded(name: str, text: str, like: bytes) -> bytes:
-    encoding = _encoding(like)
-    try:
-        return text.encode(encoding, "strict" if encoding == "utf-16" else "surrogateescape")
-    except UnicodeEncodeError:
-        raise ScrubError("holds half of a surrogate pair; repair it", where=name) from None
-
-
-def _reason(wrong: Exception) -> str:
-    """Where it stops parsing, without a word of what stands there."""
-    if isinstance(wrong, RecursionError):
-        return "nested too deeply"
-    if isinstance(wrong, _DoubledKeyError):
-        return "a key stands twice"
-    mark = getattr(wrong, "problem_mark", None)
-    line = mark.line + 1 if mark is not None else getattr(wrong, "lineno", None)
-    return f"line {line}" if line is not None else "it holds a character that is not allowed"
+def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes for the same text: zlib writes no time and no name into the header."""
+    writer = zlib.compressobj(6, wbits=31)
+    for piece in pieces:
+        yield writer.compress(piece)
+    yield writer.flush()

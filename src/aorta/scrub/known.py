@@ -1,13 +1,11 @@
 """Values that were once found, and are looked for everywhere from then on, with or without their context."""
 
-import html
-import json
 import re
 from collections.abc import Iterator
-from urllib.parse import quote, quote_plus
 
 from aorta.scrub.addresses import is_generic
 from aorta.scrub.index import ValueIndex
+from aorta.scrub.patterns import SPELLINGS
 from aorta.scrub.secrets.findings import Finding, Kind
 
 _NAMES = frozenset({Kind.HOST, Kind.USER})
@@ -41,6 +39,9 @@ class KnownValues:
                 self._spellings.setdefault(spelling, (kind, value))
         if len(self._spellings) > before:
             self._index = None
+
+    def literals(self) -> list[tuple[str, bool]]:
+        return [(spelling, kind is Kind.HOST) for spelling, (kind, _) in self._spellings.items()]
 
     def found_in(self, text: str) -> Iterator[Finding]:
         if len(text) * len(self._spellings) < _WORTH_AN_INDEX:
@@ -82,19 +83,4 @@ def _stands_at(at: int, spelling: str, kind: Kind, text: str) -> bool:
 
 
 def _spellings(value: str) -> list[str]:
-    """How the value looks inside JSON, a URL, HTML and a shell line."""
-    return list(
-        dict.fromkeys(
-            (
-                value,
-                json.dumps(value)[1:-1],
-                json.dumps(value, ensure_ascii=False)[1:-1],
-                quote(value),
-                quote(value, safe=""),
-                quote_plus(value),
-                html.escape(value),
-                value.replace("/", "\\/"),
-                value.replace(" ", "\\ "),
-            )
-        )
-    )
+    return list(dict.fromkeys(spelt(value) for spelt in SPELLINGS))

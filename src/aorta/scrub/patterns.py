@@ -1,13 +1,29 @@
 """The user's own patterns: text in which `*` and `?` are wildcards, or `re:` and a regular expression."""
 
+import html
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import quote, quote_plus
 
 from aorta.core.errors import UsageError
 from aorta.scrub.secrets.findings import Finding, Kind
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
-_ANY_RUN, _ANY_ONE = r"[^\s\"'<>]*", r"[^\s\"'<>]"
+_WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
+SPELLINGS: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
+    quote,
+    lambda text: quote(text, safe=""),
+    quote_plus,
+    html.escape,
+    lambda text: text.replace("/", "\\/"),
+    lambda text: text.replace(" ", "\\ "),
+)
+"""How one text looks inside JSON (also twice), a URL, HTML and a shell line."""
 
 
 def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -48,9 +64,13 @@ def patterns_in(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Find
 
 
 def _wildcards(pattern: str) -> re.Pattern[str]:
-    parts = {"*": _ANY_RUN, "?": _ANY_ONE}
-    body = "".join(parts.get(char) or re.escape(char) for char in pattern)
-    return re.compile(body, re.IGNORECASE)
+    """The text in every spelling that JSON, a URL, HTML or a shell line gives it."""
+    pieces = re.split(r"([*?])", pattern)
+    bodies = dict.fromkeys(
+        "".join(_WILD.get(piece) or re.escape(spelt(piece)) for piece in pieces)
+        for spelt in SPELLINGS
+    )
+    return re.compile("|".join(bodies), re.IGNORECASE)
 
 
 def _regular(expression: str, shown: str) -> re.Pattern[str]:

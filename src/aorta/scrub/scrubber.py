@@ -7,21 +7,23 @@ where it stands alone. It knows nothing of files, bundles or verbs.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aorta.scrub.addresses import addresses_in, hosts_in, is_generic
+from aorta.scrub.encodings import unveiled
 from aorta.scrub.known import KnownValues
 from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.patterns import compiled, patterns_in
 from aorta.scrub.placeholders import Placeholders, as_file_name
 from aorta.scrub.secrets.findings import GROUPS, Finding, Kind, settled
-from aorta.scrub.secrets.shapes import secrets_in
-from aorta.scrub.veils import unveiled
+from aorta.scrub.secrets.shapes import providers_in, secrets_in
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
 _CONTEXT = 40
+_MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
+_FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Scrubber:
         self._patterns = compiled(self.rules.patterns)
         self._keep = frozenset(self.rules.keep)
         self._known = KnownValues()
+        self._names: set[str] = set()
         self._placeholders = Placeholders()
         identity = self.rules.identity
         self._roots = tuple(
@@ -116,14 +119,37 @@ class Scrubber:
             self.remember(Kind.USER, user)
 
     def remember(self, kind: Kind, value: str) -> None:
-        if value not in self._keep and (kind is not Kind.PATH or " " in value):
+        if value in self._keep or (kind in _MISTAKEN and value in self._names):
+            return
+        if kind not in _FOUND_BY_SHAPE and (kind is not Kind.PATH or " " in value):
             self._known.add(kind, value)
+
+    def learn_name(self, value: str) -> None:
+        """A name that we gave: where it stands in a text of ours, it is not taken for a host, a user or an address."""
+        identity = self.rules.identity
+        if value not in identity.users and value not in identity.hosts:
+            self._names.add(value)
+
+    def literals(self) -> list[tuple[str, bool]]:
+        """(spelling, whatever its case) of everything that is looked for by itself."""
+        return self._known.literals()
+
+    @property
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        return self._patterns
+
+    def name(self, value: str, *, where: str) -> Scrubbed:
+        """A name that we gave: only the user's own patterns and what is a credential by its shape go."""
+        return self._without(value, where, self._in_a_name)
 
     def text(self, text: str, *, where: str = "") -> Scrubbed:
         """Scrubbed text. Scrubbing it again changes nothing."""
+        return self._without(text, where, self._settled)
+
+    def _without(self, text: str, where: str, find: Callable[[str], list[Finding]]) -> Scrubbed:
         pieces = [_Piece(0, len(text))]
         current = text
-        while findings := self._settled(current):
+        while findings := find(current):
             pieces = self._replaced(pieces, findings, text)
             current = "".join(
                 piece.placeholder if piece.finding else text[piece.start : piece.end]
@@ -145,13 +171,20 @@ class Scrubber:
     def is_kept(self, value: str) -> bool:
         return value in self._keep
 
+    def _in_a_name(self, text: str) -> list[Finding]:
+        found = [*patterns_in(text, self._patterns)]
+        if self.rules.detect:
+            found += providers_in(text)
+        return settled(found, text)
+
     def _settled(self, text: str) -> list[Finding]:
         return settled(self._findings(text, _LAYERS), text)
 
     def _findings(self, text: str, layers: int) -> Iterator[Finding]:
         plain = _ANSI.sub(lambda match: " " * len(match.group()), text)
         for finding in self._detected(plain):
-            if finding.value not in self._keep:
+            is_ours = finding.kind in _MISTAKEN and finding.value in self._names
+            if finding.value not in self._keep and not is_ours:
                 yield finding
         if layers == 0:
             return

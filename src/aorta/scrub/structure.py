@@ -1,13 +1,16 @@
 """Scrubbing documents as documents: keys, values, nesting, JSON inside a JSON string, name and value pairs."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from aorta.core.errors import AortaError
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
+from aorta.scrub.fields import KEPT_TREES, NAMES, SEARCHED_TREES
 from aorta.scrub.scrubber import Scrubber, Span
 from aorta.scrub.secrets.findings import PLACEHOLDER, Kind
 from aorta.scrub.secrets.keywords import (
@@ -22,7 +25,18 @@ from aorta.scrub.shell import with_quoted_placeholders
 Path = tuple[int | str, ...]
 
 _RUN_BY_A_SHELL = ("command", "build")
+_ORACLES = frozenset({"oracle", "gate"})  # also inside a workload's own config
+_OWN_KEY = re.compile(r"[a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*")
 _PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
+
+
+class _Field(Enum):
+    """What the walk knows of the place it is at, in a document of ours."""
+
+    UNKNOWN = "unknown"
+    NAME = "a name that we gave"
+    KEPT = "kept with everything below"
+    SEARCHED = "somebody else's"
 
 
 class ScrubError(AortaError):
@@ -37,40 +51,60 @@ class _Walk:
 
     scrubber: Scrubber
     learning: bool
+    ours: bool  # the names in it are those of `fields`
     spans: list[Span] = field(default_factory=list)
 
-    def value(self, value: Any, path: Path, named: str | None) -> Any:
+    def value(
+        self, value: Any, path: Path, named: str | None, field: _Field = _Field.UNKNOWN
+    ) -> Any:
         if isinstance(value, Mapping):
-            return self._mapping(value, path)
+            return self._mapping(value, path, field)
         if isinstance(value, list | tuple):
-            return self._sequence(list(value), path, named)
+            return self._sequence(list(value), path, named, field)
         if isinstance(value, str):
-            return self._string(value, path, named)
+            is_name = field in (_Field.NAME, _Field.KEPT)
+            return self._name(value, path) if is_name else self._string(value, path, named)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return self._number(value, path, named)
         return value
 
-    def _mapping(self, mapping: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
+    def _mapping(self, mapping: Mapping[Any, Any], path: Path, field: _Field) -> dict[Any, Any]:
         pair_name = next((mapping[k] for k in _PAIR_NAMES if isinstance(mapping.get(k), str)), None)
         after: dict[Any, Any] = {}
         for key, value in mapping.items():
             named = pair_name if pair_name and key in _PAIR_VALUES else key
-            new_key = self._text(key, (*path, "(key)")) if isinstance(key, str) else key
+            new_key = self._key(key, path, field) if isinstance(key, str) else key
             if new_key in after:
                 raise ScrubError(
                     f"two keys become {new_key!r} once scrubbed; rename one in the run's own files",
                     where=path_of(path),
                 )
             step = new_key if isinstance(new_key, str) else str(new_key)
-            after[new_key] = self.value(value, (*path, step), str(named))
+            below = _below(field, str(key)) if self.ours else _Field.UNKNOWN
+            after[new_key] = self.value(value, (*path, step), str(named), below)
         return after
 
-    def _sequence(self, items: list[Any], path: Path, named: str | None) -> list[Any]:
+    def _key(self, key: str, path: Path, field: _Field) -> str:
+        """The keys of our own documents are ours, but for those that name somebody's variables and files."""
+        is_ours = self.ours and _OWN_KEY.fullmatch(key)
+        return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
+
+    def _name(self, value: str, path: Path) -> str:
+        if self.learning:
+            self.scrubber.learn_name(value)
+            return value
+        scrubbed = self.scrubber.name(value, where=path_of(path))
+        self.spans.extend(scrubbed.spans)
+        return scrubbed.text
+
+    def _sequence(
+        self, items: list[Any], path: Path, named: str | None, field: _Field
+    ) -> list[Any]:
         """In `["--token", "x"]` the flag names what follows it."""
         after = []
         flag = named
         for index, item in enumerate(items):
-            after.append(self.value(item, (*path, index), flag))
+            after.append(self.value(item, (*path, index), flag, field))
             is_flag = isinstance(item, str) and item.startswith("-") and " " not in item
             flag = item.lstrip("-") if is_flag and "=" not in item else named
         return after
@@ -131,16 +165,27 @@ class _Walk:
         return scrubbed.text
 
 
-def learn_document(scrubber: Scrubber, document: Any) -> None:
-    _Walk(scrubber, learning=True).value(document, (), None)
+def learn_document(scrubber: Scrubber, document: Any, *, ours: bool = False) -> None:
+    _Walk(scrubber, learning=True, ours=ours).value(document, (), None)
 
 
 def scrub_document(
-    scrubber: Scrubber, document: Any, *, within: str = ""
+    scrubber: Scrubber, document: Any, *, within: str = "", ours: bool = False
 ) -> tuple[Any, tuple[Span, ...]]:
     """The same document with private keys and values replaced. `within` begins each span's place."""
-    walk = _Walk(scrubber, learning=False)
+    walk = _Walk(scrubber, learning=False, ours=ours)
     return walk.value(document, (within,) if within else (), None), tuple(walk.spans)
+
+
+def _below(field: _Field, key: str) -> _Field:
+    """What stands under `key`, inside of something that is `field`."""
+    if key in KEPT_TREES and not (field is _Field.SEARCHED and key not in _ORACLES):
+        return _Field.KEPT
+    if field is _Field.KEPT:
+        return _Field.KEPT
+    if key in SEARCHED_TREES or field is _Field.SEARCHED:
+        return _Field.SEARCHED
+    return _Field.NAME if key in NAMES else _Field.UNKNOWN
 
 
 def _inner_document(value: str) -> Any:

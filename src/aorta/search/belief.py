@@ -38,8 +38,31 @@ _NEGLIGIBLE = 0.004  # of the belief: no question is worth asking out there
 
 @dataclass(frozen=True)
 class Rates:
+    """How often states fail without the change and with it. `steady` is the prior probability that nothing is flaky at
+    all: every state with the change fails, none without it. One trial that says otherwise refutes it for good.
+    """
+
     good: BetaMixture
     bad: BetaMixture
+    steady: float = 0.0
+
+    def log_marginal(self, split: "Split") -> float:
+        """The log-probability of trials that a candidate splits like this, whatever the rates."""
+        h0, m0, h1, m1 = split
+        flaky = self.good.log_marginal(h0, m0) + self.bad.log_marginal(h1, m1)
+        if not self.steady:
+            return flaky
+        flaky += math.log1p(-self.steady)
+        return flaky if h0 or m1 else _log_sum(math.log(self.steady), flaky)
+
+    def means(self, split: "Split") -> tuple[float, float]:
+        """The chance that the next trial fails: without the change, and with it."""
+        h0, m0, h1, m1 = split
+        good, bad = self.good.mean(h0, m0), self.bad.mean(h1, m1)
+        if not self.steady or h0 or m1:
+            return good, bad
+        steady = math.exp(math.log(self.steady) - self.log_marginal(split))
+        return (1 - steady) * good, steady + (1 - steady) * bad
 
 
 class Belief:
@@ -84,7 +107,7 @@ class Belief:
             splits = cut(scenario.splits)
             for hit, chance in ((1, failing), (0, 1.0 - failing)):
                 told = tuple(
-                    _with_trial(split, hit, included=start < position)
+                    with_trial(split, hit, included=start < position)
                     for start, split in zip(starts, splits, strict=True)
                 )
                 branches.append((scenario.chance * chance, told))
@@ -192,12 +215,9 @@ class _Scenario:
         lengths: Sequence[int],
     ) -> None:
         self.chance, self.splits = chance, splits
-        self.good = [rates.good.mean(h0, m0) for h0, m0, _, _ in splits]
-        self.bad = [rates.bad.mean(h1, m1) for _, _, h1, m1 in splits]
-        logs = [
-            rates.good.log_marginal(h0, m0) + rates.bad.log_marginal(h1, m1)
-            for h0, m0, h1, m1 in splits
-        ]
+        means = [rates.means(split) for split in splits]
+        self.good, self.bad = [good for good, _ in means], [bad for _, bad in means]
+        logs = [rates.log_marginal(split) for split in splits]
         top = max(logs)
         raw = [weight * math.exp(log - top) for weight, log in zip(prior, logs, strict=True)]
         whole = math.fsum(n * weight for n, weight in zip(lengths, raw, strict=True))
@@ -206,7 +226,7 @@ class _Scenario:
 
     def _sum_along_the_path(self, lengths: Sequence[int]) -> None:
         """At the start of each atom: the chance to fail there, and the entropy that would be left of it."""
-        noise_good, noise_bad = [_entropy(q) for q in self.good], [_entropy(p) for p in self.bad]
+        noise_good, noise_bad = [entropy(q) for q in self.good], [entropy(p) for p in self.bad]
         masses = [n * weight for n, weight in zip(lengths, self.weights, strict=True)]
         chance = math.fsum(m * q for m, q in zip(masses, self.good, strict=True))
         noise = math.fsum(m * h for m, h in zip(masses, noise_good, strict=True))
@@ -227,7 +247,7 @@ class _Scenario:
 
     def gain(self, atom: int, offset: int) -> float:
         left = self._noise_at[atom] + offset * self._noise_slope[atom]
-        return _entropy(self.failing(atom, offset)) - left
+        return entropy(self.failing(atom, offset)) - left
 
     def mean_of(self, rates: Sequence[float], lengths: Sequence[int]) -> float:
         return math.fsum(
@@ -294,12 +314,16 @@ def _split(trials: Mapping[Vector, Counts], change: Change) -> Split:
     return h0, m0, h1, m1
 
 
-def _with_trial(split: Split, hit: int, *, included: bool) -> Split:
+def with_trial(split: Split, hit: int, *, included: bool) -> Split:
     h0, m0, h1, m1 = split
     return (h0, m0, h1 + hit, m1 + 1 - hit) if included else (h0 + hit, m0 + 1 - hit, h1, m1)
 
 
-def _entropy(chance: float) -> float:
+def _log_sum(one: float, other: float) -> float:
+    return max(one, other) + math.log1p(math.exp(-abs(one - other)))
+
+
+def entropy(chance: float) -> float:
     if chance <= 0.0 or chance >= 1.0:
         return 0.0
     return -chance * math.log(chance) - (1.0 - chance) * math.log1p(-chance)

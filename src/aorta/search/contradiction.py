@@ -31,7 +31,12 @@ def fixed_in_between(
         for vector, counts in trials.items()
         if (position := timeline.position(vector)) is not None and position >= floor
     )
-    counted = [counts for _, counts in placed]
+    found = repaired_among([counts for _, counts in placed], rates)
+    return Repaired(placed[found.broken][0], placed[found.repaired][0]) if found else None
+
+
+def repaired_among(counted: Sequence[Counts], rates: Rates) -> Repaired | None:
+    """By place in the list: the trials of states that each contain the one before."""
     if len(counted) < _BLOCKS or not _ever_worse_before_better(counted):
         return None
     one = max(_likelihood(counted, [0, cut], rates) for cut in range(len(counted)))
@@ -39,7 +44,7 @@ def fixed_in_between(
     three = _likelihood(counted, blocks, rates)
     if three - one <= _CLEARLY + 2 * math.log(len(counted)):
         return None
-    return Repaired(placed[blocks[1]][0], placed[blocks[3] - 1][0])
+    return Repaired(blocks[1], blocks[3] - 1)
 
 
 def _ever_worse_before_better(counted: Sequence[Counts]) -> bool:

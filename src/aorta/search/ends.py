@@ -12,7 +12,7 @@ from aorta.search.belief import Counts, Rates
 from aorta.search.rates import ANY_RATE
 from aorta.search.timeline import Timeline, Vector
 
-BAD_RUNS, GOOD_RUNS = 4, 1  # trials of an end that fails at all, and of one that does not
+BAD_RUNS, GOOD_RUNS = 1, 1  # trials of an end before the states between are looked at
 TWICE = 2  # trials of a good end that always fails, before that is believed
 UNSTEADY = 6  # trials of a good end that fails at all
 SILENT = 16  # trials of a bad end that never fails, before that is believed
@@ -31,7 +31,7 @@ class EndsVerdict(StrEnum):
 class Ends:
     def __init__(self, timeline: Timeline, rates: Rates, silent: int = SILENT) -> None:
         self._silent = silent
-        self._good, self._bad = timeline.state(0), timeline.state(timeline.changes)
+        self._good, self._bad = timeline.good_end, timeline.bad_end
         self._rates = rates
 
     def verdict(
@@ -48,6 +48,10 @@ class Ends:
             return EndsVerdict.GOOD_FAILS_TOO
         settled = sum(bad) >= self._wanted_bad(bad) and sum(good) >= _wanted_good(good)
         return EndsVerdict.DIFFER if settled else EndsVerdict.OPEN
+
+    def are_alike(self, trials: Mapping[Vector, Counts]) -> bool:
+        """Whether what is known by now says that both ends fail equally often."""
+        return self._alike(trials.get(self._good, (0, 0)), trials.get(self._bad, (0, 0)))
 
     def wanted(
         self, trials: Mapping[Vector, Counts], waiting: Mapping[Vector, int]

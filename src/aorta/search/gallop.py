@@ -17,11 +17,14 @@ from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.search.belief import Belief, Counts, Prior
 from aorta.search.bisection import Settings, TimelineBisection
-from aorta.search.ends import BAD_RUNS, SILENT, UNSTEADY
+from aorta.search.ends import SILENT, UNSTEADY
 from aorta.search.interval import Interval
 from aorta.search.timeline import History, Timeline
 
 _LIKELY_GOOD = 0.5
+_NEWEST_RUNS = (
+    4  # trials of the newest state: how often it fails says how much silence means on the way back
+)
 _BEFORE_ALL = "before all"
 
 
@@ -54,9 +57,9 @@ class GallopBack:
         history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
         self._search = TimelineBisection(Timeline([history]), self._over_all(settings))
         if known_bad:
-            self._search.assume((len(names),), (BAD_RUNS, 0))
+            self._search.assume({(len(names),): (_NEWEST_RUNS, 0)})
         if known_good and (start := self._at_or_before(self._first, self._newest)) is not None:
-            self._search.assume((start + 1,), (0, UNSTEADY))
+            self._search.assume({(start + 1,): (0, UNSTEADY)})
         self._look_whether_bracketed()
 
     def _over_all(self, settings: Settings | None) -> Settings:
@@ -142,7 +145,7 @@ class GallopBack:
 
     def _wanted_of_newest(self) -> int:
         hits, misses = self._runs(self._newest)
-        return SILENT if misses and not hits else BAD_RUNS
+        return SILENT if misses and not hits else _NEWEST_RUNS
 
     def _wanted(self, waiting: Counter[int]) -> int | None:
         newest = self._newest

@@ -34,6 +34,20 @@ class Interval:
         return self.timeline.state(self.stop)
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """Changes that hold the one sought with probability `mass`, and the two states they lie between."""
+
+    changes: tuple[Change, ...]
+    good: Vector
+    bad: Vector
+    mass: float
+
+    @property
+    def packages(self) -> list[int]:
+        return sorted({change.package for change in self.changes})
+
+
 def likeliest_group(
     timeline: Timeline, belief: Belief, splits: Callable[[int], bool] | None
 ) -> Interval:

@@ -54,6 +54,11 @@ Both were chosen in simulation: a lighter tail of noisy tests saves trials where
 is wrong more often than it says where something does.
 """
 
+STEADY = 0.25
+"""That nothing is flaky at all. More of it names a steady failure a trial or two earlier, and is wrong too often where
+every second trial of the bad side passes.
+"""
+
 ANY_RATE = BetaMixture(((1.0, 1.0, 1.0),))
 
 

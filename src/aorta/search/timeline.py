@@ -8,6 +8,7 @@ package and whatever flips between them is the culprit: no second phase has to f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 from aorta.core.point import Point, Purpose
 
@@ -21,6 +22,7 @@ class History:
     package: str
     versions: tuple[str, ...]
     times: tuple[float, ...] | None = None  # one a version; None where versions carry no date
+    weights: tuple[int, ...] | None = None  # one a change: how many commits it brings
 
     @property
     def changes(self) -> int:
@@ -72,6 +74,37 @@ class Timeline:
     @cached_property
     def _positions(self) -> Mapping[Vector, int]:
         return {vector: position for position, vector in enumerate(self._states)}
+
+    @cached_property
+    def weight_before(self) -> tuple[int, ...]:
+        """For each state how many commits are in it; a change is one, unless its history says more."""
+        weights = (self.histories[c.package].weights for c in self.path)
+        each = (w[c.rank] if w else 1 for w, c in zip(weights, self.path, strict=True))
+        return tuple(accumulate(each, initial=0))
+
+    @cached_property
+    def prior(self) -> tuple[tuple[int, float], ...]:
+        """A change is as likely as the commits it brings: `(from this one on, the weight of each)`."""
+        steps = [(0, 1.0)]
+        for position, (before, after) in enumerate(pairwise(self.weight_before)):
+            if position == 0 or after - before != steps[-1][1]:
+                steps.append((position, float(after - before)))
+        return tuple(steps[1:] or steps)
+
+    @property
+    def good_end(self) -> Vector:
+        return self._states[0]
+
+    @property
+    def bad_end(self) -> Vector:
+        return self._states[-1]
+
+    def contains(self, vector: Vector, change: Change) -> bool:
+        return vector[change.package] > change.rank
+
+    def every_state(self) -> Sequence[Vector]:
+        """The good end first, the bad end last."""
+        return self._states
 
     def state(self, position: int) -> Vector:
         """The versions after the first `position` changes."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from aorta.core.errors import Terminated
 from aorta.engine.atomic import write_whole
 from aorta.version import __version__
 from aorta.workloads.base import (
@@ -62,7 +63,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkloadOrder:
     """What to run. `given` are the reserved config keys; `trial_env` names the variables set for this trial.
 
     `rank` is that of the process that gives the order: under torchrun each rank gives its own, in a directory of its own.
@@ -88,7 +89,7 @@ class Order:
         return json.dumps(content, indent=2, allow_nan=False)
 
     @classmethod
-    def read(cls, path: Path) -> "Order":
+    def read(cls, path: Path) -> "WorkloadOrder":
         """The order in this file; ValueError where it is none."""
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or content.pop("schema", None) != ORDER_SCHEMA:
@@ -108,10 +109,10 @@ class Order:
         return {**self.config, **self.given, f"{RESERVED_PREFIX}trial_env": trial_env}
 
 
-class Trial:
+class WorkloadTrial:
     """Takes one workload through its phases, remembering how far it got and what it said."""
 
-    def __init__(self, order: Order, environ: Mapping[str, str]) -> None:
+    def __init__(self, order: WorkloadOrder, environ: Mapping[str, str]) -> None:
         self.order = order
         self.environ = environ
         self.phase = Phase.IMPORT
@@ -181,27 +182,23 @@ class Trial:
         return ChildExit.RAISED
 
 
-class Terminated(BaseException):
-    """SIGTERM, raised so that a workload is cleaned up before the process dies of it."""
-
-
 def main(arguments: Sequence[str]) -> int:
     _speak_on_stderr()
     try:
         (path,) = arguments
-        order = Order.read(Path(path))
+        order = WorkloadOrder.read(Path(path))
     except (OSError, ValueError) as wrong:
         _logger.critical("cannot read the order: %s", wrong)
         return ChildExit.NO_EVIDENCE
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        return _carry_out(Trial(order, os.environ))
+        return _carry_out(WorkloadTrial(order, os.environ))
     except Terminated:
         os.kill(os.getpid(), signal.SIGTERM)  # its handler is the default one again
         return ChildExit.NO_EVIDENCE
 
 
-def _carry_out(trial: Trial) -> ChildExit:
+def _carry_out(trial: WorkloadTrial) -> ChildExit:
     try:
         trial.perform()
         trial.keep()
@@ -233,6 +230,7 @@ def _speak_on_stderr() -> None:
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
+    """A workload is cleaned up before the process dies of it."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     raise Terminated
 

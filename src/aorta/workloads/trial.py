@@ -20,7 +20,7 @@ from aorta.core.oracle import Deciding, Oracle, PythonOracle
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.workloads.base import RESERVED_PREFIX, rank_of
-from aorta.workloads.child import Order
+from aorta.workloads.child import WorkloadOrder
 from aorta.workloads.command import command_trial
 from aorta.workloads.discovery import COMMAND, check_workload
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, rank_log_variables
@@ -162,7 +162,7 @@ class _RegisteredSubject:
 
     def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
         steps = {} if self.request.steps is None else {STEPS: self.request.steps}
-        order = Order(
+        order = WorkloadOrder(
             workload=self.request.workload,
             result=trial_dir / RESULT_FILE,
             config={**self.request.config, **steps},

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aorta.bisect.report import HEADLINES, sides_words
 from aorta.core.signature import normalise
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
@@ -40,11 +41,7 @@ from aorta.report.words import counted, listed, moment, percent, seconds
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 _MOST_LOG_LINES = 300
 _SHORT = 12
-_NO_ANSWERS = {
-    "inconsistent": "The two ends do not differ as they should",
-    "did_not_reproduce": "The failure did not appear at the bad end",
-    "never_good": "No container without the failure was found",
-}
+_NO_ANSWERS = {"inconsistent", "did_not_reproduce", "never_good"}
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -105,9 +102,7 @@ def _answer(run: Run, result: Document, sharp: Sharpening | None) -> Answer:
     confidence = number(result, "confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
     if status in _NO_ANSWERS:
-        return Answer(
-            _NO_ANSWERS[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings")))
-        )
+        return Answer(HEADLINES[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings"))))
     if status == "found" and culprits:
         return Answer(
             f"{_culprit(culprits[0])} brings the failure{sure}", Tone.FOUND, _rates(result)
@@ -143,11 +138,11 @@ def _culprit(culprit: Document) -> str:
 
 
 def _rates(result: Document) -> str:
-    rates = section(result, "rates")
-    good, bad = number(rates, "good"), number(rates, "bad")
-    if good is None or bad is None:
-        return ""
-    return f"Before it, {percent(good)} of trials fail; with it, {percent(bad)}."
+    seen = {
+        side: {key: count(section(section(result, "seen"), side), key) for key in ("failed", "of")}
+        for side in ("good", "bad")
+    }
+    return f"{sides_words(seen)}." if all(side["of"] for side in seen.values()) else ""
 
 
 def _spent(result: Document) -> list[tuple[str, object]]:

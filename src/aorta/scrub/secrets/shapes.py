@@ -20,7 +20,7 @@ from aorta.scrub.secrets.keywords import (
 from aorta.scrub.secrets.vocabulary import words
 
 _LEFT = r"(?<![A-Za-z0-9])"
-_PROVIDERS: tuple[str, ...] = (
+PROVIDERS: tuple[str, ...] = (
     r"(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z2-7]{16}(?![A-Z0-9])",  # AWS
     r"gh[pousr]_[A-Za-z0-9]{30,}",
     r"github_pat_[A-Za-z0-9_]{22,}",
@@ -55,7 +55,7 @@ _PROVIDERS: tuple[str, ...] = (
     r"AKC[A-Za-z0-9]{10,}(?![A-Za-z0-9])|cmVmdGtuOj[A-Za-z0-9]{30,}",  # Artifactory
 )
 _LONG_TOKEN = re.compile(r"[A-Za-z0-9_\-.:/+=~@]{13,}")  # no credential is shorter
-_PROVIDER = re.compile(_LEFT + "(?:" + "|".join(_PROVIDERS) + ")")
+_PROVIDER = re.compile(_LEFT + "(?:" + "|".join(PROVIDERS) + ")")
 _KEY_BLOCK = hinted(
     r"-----BEGIN (?P<what>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
     r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)",
@@ -85,11 +85,23 @@ _HEADER = hinted(
     flags=re.IGNORECASE,
 )
 _LOGIN_OPTION = hinted(
-    r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+)"
-    r"[\"']?(?P<value>[^\s\"']+)",
+    r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
+    r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
+    r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+)[\"']?(?P<value>[^\s\"']+)"
+    r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})",
     "curl",
     "sshpass",
     "login",
+    "mysql",
+    "mariadb",
+    "redis-cli",
+)
+_ELEMENT = hinted(r"<(?P<name>[\w:.\-]{3,60})>(?P<value>[^<>\n]{2,4096})</", "</")
+_PAIR = hinted(
+    r"\b(?:name|key|variable)(?:\\?[\"'])?\s{0,2}[:=]\s{0,2}(?:\\?[\"'])?(?P<name>[\w.\-]{3,60})(?:\\?[\"'])?"
+    r"[ \t]{0,4},?(?:[ \t]{0,4}\r?\n)?[ \t]{0,64}(?:\\?[\"'])?value(?:\\?[\"'])?\s{0,2}[:=][ \t]{0,4}",
+    "value",
+    flags=re.IGNORECASE,
 )
 _ANNOUNCING = tuple(
     sorted(
@@ -99,9 +111,10 @@ _ANNOUNCING = tuple(
     )
 )
 _ANNOUNCED = re.compile(
-    r"(?P<name>[A-Za-z0-9_.\-]{3,40})(?P<quote>(?:[\"'\\]|&quot;|&#x27;|&#39;){0,4})"
-    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:)[ \t]{0,4}|[ \t]{1,4})"
+    r"(?P<name>[A-Za-z0-9_.\-]{3,40})(?P<quote>(?:[\"'\\\]]|&quot;|&#x27;|&#39;){0,4})"
+    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:)[ \t]{0,4}|,\s{0,4}(?=\\*[\"'])|[ \t]{1,4})"
 )
+_SETS_A_VARIABLE = re.compile(r"(?:environ\.\w+|getenv|putenv|setenv|env_set)\(\\*[\"']\Z")
 _NAME_TAIL = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")
 _QUOTED = re.compile(
     r"[bru]{0,2}(?P<quote>\\*[\"'`]|&quot;|&#x27;|&#39;)(?P<value>.*?)(?P=quote)", re.DOTALL
@@ -112,11 +125,16 @@ _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials"}
 """`unexpected token: foo` is a message, `token=foo` is not."""
 
 
-def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[Finding]:
-    """Every secret that its own shape or the words before it give away."""
+def providers_in(text: str) -> Iterator[Finding]:
+    """Credentials that their own shape gives away."""
     for token in _LONG_TOKEN.finditer(text):
         for match in _PROVIDER.finditer(text, token.start(), token.end()):
             yield Finding(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+
+
+def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[Finding]:
+    """Every secret that its own shape or the words before it give away."""
+    yield from providers_in(text)
     for match in _KEY_BLOCK.finditer(text):
         yield Finding(match.start(), match.end(), Kind.CREDENTIAL, match.group())
     for pattern in (_URL_LOGIN, _URL_SIGNATURE, _LOGIN_OPTION, _HEADER):
@@ -124,6 +142,13 @@ def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[Finding]
             group = next(name for name, value in match.groupdict().items() if value is not None)
             if is_worth_hiding(match[group]):
                 yield Finding(match.start(group), match.end(group), Kind.CREDENTIAL, match[group])
+    for match in _ELEMENT.finditer(text):
+        if announces_secret(match["name"]) and is_secret_value(match["name"], match["value"]):
+            yield Finding(match.start("value"), match.end("value"), Kind.CREDENTIAL, match["value"])
+    for match in _PAIR.finditer(text):
+        found = _value_at(text, match.end(), False)
+        if found and announces_secret(match["name"]) and is_secret_value(match["name"], found[1]):
+            yield Finding(found[0], found[0] + len(found[1]), Kind.CREDENTIAL, found[1])
     yield from _announced(text)
     if secret_names:
         yield from _named(text, secret_names)
@@ -138,9 +163,14 @@ def _announced(text: str) -> Iterator[Finding]:
         prefix = head.group() if head else ""
         name = prefix + match["name"]
         separator = match["join"].strip()
-        if not separator and not name.startswith("-"):
-            continue  # "the password is wrong" is a sentence; `--password x` is not
         begin = at - len(prefix)
+        is_flag = name.startswith("-")
+        if not separator and not is_flag:
+            continue  # "the password is wrong" is a sentence; `--password x` is not
+        if separator == "," and not (
+            is_flag or _SETS_A_VARIABLE.search(text, max(0, begin - 24), begin)
+        ):
+            continue  # in a list only a flag, or the setter of a variable, names what follows it
         in_list = begin > 0 and text[begin - 1] in "?&;"
         found = _value_at(text, match.end(), in_list)
         if found is None:

@@ -56,7 +56,7 @@ PUBLIC_DOMAINS = words(
     "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com google.com "
     "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org example.net schedmd.com "
     "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org gnu.org w3.org "
-    "json-schema.org slack.com discord.com discordapp.com office.com"
+    "json-schema.org pypi.org pythonhosted.org slack.com discord.com discordapp.com office.com"
 )
 NOBODY = words(
     "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator runner nobody "

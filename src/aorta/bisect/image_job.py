@@ -1,6 +1,6 @@
 """Makes one image from another by running a script in it: `docker commit`, or pyxis' own way to save a container.
 
-Runs as a process of its own (`python -m aorta.bisect.imaging JOB.json`), so that it goes through the executor like a
+Runs as a process of its own (`python -m aorta.bisect.image_job JOB.json`), so that it goes through the executor like a
 trial. The container carries its owner, so that one whose maker was killed is swept away later.
 """
 

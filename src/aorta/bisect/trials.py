@@ -1,4 +1,4 @@
-"""An executor that makes what a trial needs before the trial runs.
+"""From a point to a trial and from its end to what it means: the command, the build before it, and what counts as failing.
 
 A build goes through the same executor as every trial, once for every version set: trials of a set that is being built
 wait for it, and end as untestable if it fails. A test's time limit, patterns and hang watch never see the build.
@@ -6,12 +6,20 @@ wait for it, and end as untestable if it fails. A test's time limit, patterns an
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
-from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
+from aorta.bisect.checkout import GIT_FAULT
+from aorta.bisect.git import without_secrets
+from aorta.bisect.package import Package, Versions, whole
+from aorta.core.errors import InfrastructureError
+from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
+from aorta.core.outcome import Outcome, Tally, Verdict
+from aorta.core.point import Point
+from aorta.core.trial import Environment, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.executors import Executor
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
@@ -108,6 +116,9 @@ class BuildFirst:
             self._end(end)
             return
         build = self._building.pop(key)
+        if end.exit_code == GIT_FAULT and not end.cancelled:
+            said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
+            raise InfrastructureError(without_secrets("; ".join(said[-2:])))
         for trial in build.dropped:
             self._end(_never_ran(trial))
         for trial in build.waiting.values():
@@ -163,3 +174,105 @@ def _never_ran(trial: TrialSpec) -> TrialEnd:
         cancelled=True,
         started_at=time.time(),
     )
+
+
+@dataclass(frozen=True)
+class OneTrial:
+    """A flaky search weighs single trials itself. Another failure is neither good nor bad."""
+
+    def verdict(self, tally: Tally) -> Verdict | None:
+        if tally.reproduced:
+            return Verdict(True, tally, "fails")
+        if tally.clean:
+            return Verdict(False, tally, "passes")
+        if tally.other:
+            return Verdict(None, tally, "cannot be tested, or fails in another way")
+        return None
+
+    def needs(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else 1
+
+    at_most = needs
+
+
+@dataclass(frozen=True)
+class Skipping:
+    """Any oracle, and what every tool that bisects knows: a state that cannot be built or tested is neither."""
+
+    oracle: Deciding
+
+    def watch(self) -> Watch:
+        return self.oracle.watch()
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        if why := (end.result or {}).get(NOT_BUILT):
+            return Classified(Outcome.OTHER, str(why))
+        if end.exit_code == UNTESTABLE:
+            return Classified(Outcome.OTHER, "exit 125: this state cannot be tested")
+        return self.oracle.judge_end(end)
+
+
+def for_bisection(oracle: Deciding | None) -> Skipping:
+    return Skipping(oracle or ExitCodeOracle())
+
+
+OUTPUT_MOUNT = "/triage-tool-output"
+
+
+@dataclass(frozen=True)
+class ProbedCommand:
+    """The user's command and what it runs in."""
+
+    command: tuple[str, ...]
+    oracle: Deciding
+    environment: Environment
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+
+    def trial(self, trial_dir: Path, environment: Environment) -> TrialSpec:
+        """Every probe has an output directory of its own, at the same place in every container."""
+        place = environment
+        if environment.image is not None:
+            output = f"{trial_dir.absolute()}:{OUTPUT_MOUNT}"
+            place = replace(environment, mounts=(*environment.mounts, output))
+        return TrialSpec(
+            argv=self.command,
+            trial_dir=trial_dir,
+            cwd=self.cwd,
+            env=dict(self.env),
+            environment=place,
+            watch=self.oracle.watch(),
+            timeout=self.timeout,
+        )
+
+
+class Assigns(Protocol):
+    def assign(self, trial_dir: Path, versions: Versions) -> None: ...
+
+
+class VersionsExperiment:
+    def __init__(self, test: ProbedCommand, packages: Sequence[Package], workshop: Assigns) -> None:
+        self._test, self._packages, self._workshop = test, packages, workshop
+
+    @property
+    def oracle(self) -> Deciding:
+        return self._test.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        versions = whole(self._packages, {name: str(value) for name, value in point.values})
+        self._workshop.assign(trial_dir, versions)
+        return self._test.trial(trial_dir, self._test.environment)
+
+
+class ContainersExperiment:
+    def __init__(self, test: ProbedCommand, image_of: Callable[[str], str], axis: str) -> None:
+        self._test, self._image_of, self._axis = test, image_of, axis
+
+    @property
+    def oracle(self) -> Deciding:
+        return self._test.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        image = self._image_of(str(point[self._axis]))
+        return self._test.trial(trial_dir, replace(self._test.environment, image=image))

@@ -5,21 +5,21 @@ a tag may be moved.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
-from aorta.bisect.building import Order
 from aorta.bisect.cache import OutcomeCache
-from aorta.bisect.dated import Family, family_of
-from aorta.bisect.experiment import ContainersExperiment
-from aorta.bisect.findings import Findings, exit_code
-from aorta.bisect.hidden import Sides
-from aorta.bisect.oci import is_gone
-from aorta.bisect.place import command_inside, digest_in, is_at_hand
-from aorta.bisect.presets import JAX_URL_TEMPLATE
-from aorta.bisect.spec import ContainersSpec, day
-from aorta.bisect.verb import Run
+from aorta.bisect.container import command_inside, digest_in, is_at_hand
+from aorta.bisect.findings import Findings, counted_records, exit_code
+from aorta.bisect.oci import Repository, is_gone, list_tags, split_reference
+from aorta.bisect.run import Run
+from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
+from aorta.bisect.trials import ContainersExperiment, Order
+from aorta.core.errors import NoAnswerError
+from aorta.core.exits import Exit
 from aorta.core.point import Point
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine import events
@@ -40,6 +40,32 @@ _VERDICTS = {
     GallopVerdict.NEVER_GOOD: ("never_good", "every container that exists fails"),
     GallopVerdict.OPEN: ("partial", "stopped while looking for a container that passes"),
 }
+
+
+@dataclass(frozen=True)
+class Family:
+    """The images of a family by their day, oldest first."""
+
+    images: Mapping[str, str]
+
+    @property
+    def days(self) -> list[str]:
+        return list(self.images)
+
+    @property
+    def ordinals(self) -> list[float]:
+        return [float(date.fromisoformat(text).toordinal()) for text in self.images]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The containers on both sides of the break; one may be unknown where versions are given instead."""
+
+    passing: str | None
+    failing: str | None
+    confidence: float | None = None
+    names: tuple[str, str] | None = None
+    cached: int = 0  # outcomes of other runs that were used to find them
 
 
 def family_in(containers: ContainersSpec) -> Family:
@@ -66,9 +92,7 @@ def between_days(
     answer = run.stages.drive(STAGE, remembered, experiment, images, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
-        findings = _unfinished(search, answer, family, interval)
-        findings.cached = remembered.used
-        return findings
+        return _unfinished(search, answer, family, interval, remembered.used)
     good, bad = _names(interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
     return Sides(
@@ -93,7 +117,7 @@ def _search(run: Run, containers: ContainersSpec, family: Family) -> GallopBack:
 
 
 def _unfinished(
-    search: GallopBack, answer: Answer, family: Family, interval: Interval | None
+    search: GallopBack, answer: Answer, family: Family, interval: Interval | None, cached: int
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
@@ -101,19 +125,37 @@ def _unfinished(
         words += f": {answer.ending.detail}"
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
-    findings = Findings(status=status, warnings=[words])
-    if interval is not None:
-        good, bad = _names(interval)
-        findings.good, findings.bad = {AXIS: good}, {AXIS: bad}
-        findings.containers = {"last_good": family.images[good], "first_bad": family.images[bad]}
-        findings.confidence = round(interval.mass, 4)
-    findings.tests = len(answer.records)
-    findings.builds = len({record.point.config_key for record in answer.records})
-    findings.exit_code = exit_code(status, [answer])
-    return findings
+    code = exit_code(status, [answer])
+    if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
+        code = int(Exit.INFRASTRUCTURE)
+    findings = Findings(
+        status=status,
+        warnings=[words],
+        counted=counted_records([answer], cached),
+        exit_code=code,
+    )
+    if interval is None:
+        return findings
+    good, bad = _names(interval)
+    return replace(
+        findings,
+        good={AXIS: good},
+        bad={AXIS: bad},
+        containers={"last_good": family.images[good], "first_bad": family.images[bad]},
+        confidence=round(interval.mass, 4),
+    )
 
 
-def _within(days: int) -> Callable[[Interval], bool]:
+def _never_started(answer: Answer) -> bool:
+    """No trial came so far as to run the command: nothing is known about the failure."""
+    return all("container did not start" in record.why for record in answer.records)
+
+
+def _within(days: int) -> Callable[[Interval], bool] | None:
+    """A day is as near as two containers can be: without a threshold the search goes on until it is sure."""
+    if days == 1:
+        return None
+
     def close_enough(interval: Interval) -> bool:
         good, bad = _names(interval)
         return (day(bad) - day(good)).days <= days
@@ -185,3 +227,31 @@ class EarlierOutcomes:
             digest = event.record.image_digest or about.get("digest")
             if digest:
                 self._cache_of(str(digest)).add({}, event.record.outcome)
+
+
+_DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"
+
+
+def family_of(spec: ContainersSpec, template: str) -> Family:
+    """Every image of the family up to the end date, as the registry lists them."""
+    reference = template.replace("{container}", spec.family or "")
+    name, tag = split_reference(reference)
+    pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
+    found = (pattern.match(listed) for listed in list_tags(Repository.of(name)))
+    days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
+    until = spec.end_date or "9999-12-31"
+    images = {text: reference.replace("{date}", text) for text in days if text <= until}
+    if len(images) < 2:
+        raise NoAnswerError(
+            f"the registry lists {len(images)} containers like {tag} up to {until}; two are needed",
+            where=name,
+        )
+    return Family(images)
+
+
+def _is_day(text: str) -> bool:
+    try:
+        day(text)
+    except ValueError:
+        return False
+    return True

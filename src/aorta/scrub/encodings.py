@@ -36,6 +36,11 @@ def unveiled(text: str) -> Iterator[tuple[int, int, str]]:
                 yield match.start(), match.end(), said
 
 
+def decoded_run(run: str) -> bool:
+    """Whether an unbroken run of letters and digits says something once it is decoded."""
+    return any(decode(match.group()) is not None for match, decode in _encoded(run))
+
+
 def _escaped_tokens(text: str) -> Iterator[re.Match[str]]:
     """Tokens hold no space, so those of a line without an escape hold none."""
     escapes = (escape.start() for escape in _ESCAPE.finditer(text))

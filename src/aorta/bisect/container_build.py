@@ -1,6 +1,8 @@
 """Version sets inside containers: one image each, made once from the bisection container and reused by its trials.
 
 All checkouts come first, then the builds in the order of the packages, since one build may read another's sources.
+
+The bisection container itself is got once, with every commit in it that the search will need.
 """
 
 import hashlib
@@ -11,15 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.building import Order
-from aorta.bisect.experiment import OUTPUT_MOUNT
-from aorta.bisect.git import without_secrets
-from aorta.bisect.imaging import SAVING, ImageJob
+from aorta.bisect.container import Contents, Inside, digest_in
+from aorta.bisect.git import Repository, without_secrets
+from aorta.bisect.host import set_key
+from aorta.bisect.image_job import SAVING, ImageJob
 from aorta.bisect.package import Package, Versions, version_variables
-from aorta.bisect.trees import set_key
+from aorta.bisect.run import Run
+from aorta.bisect.spec import PackageSpec
+from aorta.bisect.trials import OUTPUT_MOUNT, Order, ProbedCommand
+from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import ENGINES
-from aorta.runtimes.engine import ask, client_of
+from aorta.runtimes.engine import ask, client_of, image_named
+from aorta.runtimes.pyxis import ONCE, image_options
 
 _TAG = "aorta-bisect"
 
@@ -181,3 +187,101 @@ def _checkout(package: Package, version: str) -> list[str]:
         for pick in package.spec.cherry_pick
     ]
     return [f"{git} checkout --quiet --force --detach {version}", *picks]
+
+
+Ends = Sequence[tuple[PackageSpec, str, str]]
+"""Each package with its good and its bad version."""
+
+
+def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
+    """The environment with an image that costs no import: an engine keeps what it pulled, pyxis would import anew."""
+    image = str(environment.image)
+    if environment.kind in ENGINES:
+        client, _ = client_of(ENGINES[environment.kind], environment.options)
+        image_named(client, image)
+        return environment
+    if image.startswith((".", "/")):
+        return environment
+    return replace(environment, image=_made(run, environment, "true", {}, root))
+
+
+def base_of(
+    run: Run, environment: Environment, inside: Inside, found: Contents, ends: Ends, root: Path
+) -> Base:
+    """`environment` names the image as everybody can get it, `inside` asks the one at hand."""
+    lines = ["set -e"]
+    remotes: dict[str, str] = {}
+    for package, good, bad in ends:
+        if not package.is_git or good == bad:
+            continue
+        path = found.paths[package.name]
+        repository = Repository(inside.git(path), path)
+        missing = [v for v in (good, bad, *package.cherry_pick) if not repository.has(v)]
+        if missing:
+            variable = f"AORTA_REMOTE_{len(remotes)}"
+            remotes[variable] = package.remote or "origin"
+            fetch = f"git -c safe.directory='*' -C {shlex.quote(path)} fetch --quiet"
+            lines.append(f'{fetch} "${variable}" {shlex.join(missing)}')
+    image = str(inside.environment.image)
+    if remotes:
+        image = _made(run, inside.environment, "\n".join(lines), remotes, root)
+    digest = digest_in(environment) or str(environment.image)
+    return Base(environment, image, digest, found.versions)
+
+
+def _made(
+    run: Run, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
+) -> str:
+    """An image by running a script in another, through the executor like every build."""
+    key = hashlib.sha256(f"{root}\n{environment.image}\n{script}".encode()).hexdigest()[:16]
+    pyxis = environment.kind is RuntimeKind.PYXIS
+    target = str(root.absolute() / f"{key}.sqsh") if pyxis else f"aorta-bisect:base-{key}"
+    job = ImageJob(
+        environment.kind.value,
+        str(environment.image),
+        target,
+        script,
+        environment.mounts,
+        environment.options,
+        remotes,
+    )
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / f"{key}.json"
+    argv = job.ordered(path)
+    with (root / "made.txt").open("a", encoding="utf-8") as made:
+        made.write(f"{target}\n")
+    executor = run.request.executor()
+    try:
+        executor.start(TrialSpec(argv, root / "fetch", root, "fetch", environment=LOCAL))
+        ended = executor.wait(None)
+    finally:
+        executor.close()
+        path.unlink(missing_ok=True)
+    if not ended or ended[0].exit_code != 0:
+        words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []
+        mend = "; give the package a remote" if remotes else ""
+        what = "fetch the commits" if remotes else "get the container"
+        raise InfrastructureError(
+            f"cannot {what}: {without_secrets(''.join(words))}{mend}",
+            where=str(environment.image),
+        )
+    return target
+
+
+def reproduce_inside(base: Base, command: ProbedCommand, script: str) -> str:
+    """Checkouts, builds and the test in one container; the image is the one everybody can pull."""
+    environment = base.environment
+    image = str(environment.image or base.image)
+    whole = "\n".join(part for part in (script, shlex.join(command.command)) if part)
+    variables = list(command.env)  # by name alone: a value may be a secret
+    options = command.environment.options
+    if environment.kind is RuntimeKind.PYXIS:
+        words = ["srun", *image_options(image, environment.mounts, variables), *options]
+        words += ONCE if script else ()
+    else:
+        client, own = client_of(ENGINES[environment.kind], options)
+        words = [environment.kind.value, *client.argv[1:], "run", "--rm", "--network=host", *own]
+        words += [f"--volume={mount}" for mount in environment.mounts]
+        words += [f"--env={variable}" for variable in variables]
+        words.append(image)
+    return shlex.join([*words, "sh", "-c", whole])

@@ -1,38 +1,39 @@
-"""The verb as a library: a request in, findings and a directory of artifacts out."""
+"""One run: what was asked, its directory with the logs, its searches one after the other, and what is written in the end.
 
-import errno
+Checkouts, containers and images are the business of those who use it.
+"""
+
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
-from aorta.bisect.experiment import ProbedCommand
-from aorta.bisect.findings import Findings, findings_of, levels_found
-from aorta.bisect.host import host_packages, reproduce_on_host, with_own_files
-from aorta.bisect.investigation import Outcome, Setting, investigate
-from aorta.bisect.links import link_probes, link_sides
-from aorta.bisect.meaning import for_bisection
-from aorta.bisect.metric import Metric, check_samples, is_measured
+from aorta.bisect.findings import Findings, levels_found
+from aorta.bisect.investigation import Outcome, Setting
+from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.stages import MAIN, Stages, Workplace, open_session
-from aorta.bisect.trees import HostTrees
+from aorta.bisect.stages import Stages, Workplace, open_session
+from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import ResumeError
+from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
-from aorta.core.point import Point
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener
+from aorta.engine.journal import TrialRecord
 from aorta.engine.question import Budget
-from aorta.engine.rundir import PRIVATE, write_atomically, write_json
+from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
 from aorta.executors import Executor
 from aorta.search.belief import Weights
-from aorta.search.bisection import TimelineBisection
+from aorta.search.bisecting import Bisection
 
-_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+_ASKED = "request.json"
 
 
 @dataclass(frozen=True)
@@ -52,84 +53,23 @@ class Request:
     on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
 
 
-def bisect(request: Request) -> Findings:
-    """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
-    _check(request.spec)
-    try:
-        if request.spec.containers is not None:
-            from aorta.bisect.containers import bisect_in_containers
-
-            return bisect_in_containers(request)
-        return _bisect_on_host(request)
-    except OSError as wrong:
-        if wrong.errno not in _DISK:
-            raise
-        place = str(wrong.filename or request.prefix)
-        raise InfrastructureError(f"{wrong.strerror}; mend that and resume", where=place) from None
+Shown = Mapping[str, tuple[str, str]]
+"""The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
 
 
-def _check(spec: BisectSpec) -> None:
-    if not spec.command:
-        raise UsageError("there is no command to test with; write it after --")
-    if not spec.packages and spec.containers is None:
-        raise UsageError("there is nothing to bisect; give --good and --bad, --container or --spec")
-    dated = spec.containers is not None and spec.containers.family is not None
-    if is_measured(spec.oracle) and (dated or spec.skip_precondition_checks):
-        check_samples(spec.oracle)
-
-
-def _bisect_on_host(request: Request) -> Findings:
-    spec = request.spec
-    packages = host_packages(spec.packages, request.directory, find_fix=spec.find_fix)
-    with Run(request) as run:
-        root = run.stages.path / PRIVATE / "trees"
-        trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
-        command = replace(run.command(), command=_own_command(run, packages))
-        setting = run.setting(
-            lambda those: HostTrees(root, those, build_timeout=spec.build_timeout), command=command
-        )
-        try:
-            outcome = investigate(setting, packages)
-        finally:
-            trees.remove()
-        findings = findings_of(outcome, list(run.stages.answers.values()))
-        shown = outcome.inner or outcome.main
-        findings.reproduce = {
-            side: reproduce_on_host(shown.packages, command.command, versions)
-            for side, versions in (("good", findings.good), ("bad", findings.bad))
-        }
-        run.write(findings, shown_of(outcome, run.stages))
-    return findings
-
-
-def _own_command(run: "Run", packages: Sequence[Package]) -> tuple[str, ...]:
-    request = run.request
-    given = request.spec.command
-    repository = next((p.repository for p in packages if p.repository), None)
-    command = with_own_files(given, repository, request.directory) if repository else given
-    for word, whole in zip(given, command, strict=True):
-        if word != whole:
-            run.say(f"{word} is in no commit: every state is tested with {whole}")
-    return tuple(command)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The two states that matter: their stage, and by side the key of their configuration."""
-
-    stage: str
-    keys: Mapping[str, str]
-
-
-def shown_of(outcome: Outcome, stages: Stages) -> Shown | None:
-    found = outcome.inner or outcome.main
-    interval = found.interval
+def shown_of(outcome: Outcome) -> Shown:
+    """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
+    interval = outcome.last.interval
     if interval is None or outcome.main.alike:
-        return None
-    stage = MAIN if outcome.inner is None else _last_merge(stages)
-    vectors = {"good": interval.good, "bad": interval.bad}
-    versions = found.search.timeline.versions
-    return Shown(stage, {s: Point.of(versions(v)).config_key for s, v in vectors.items()})
+        return {}
+    shown: dict[str, tuple[str, str]] = {}
+    for side, vector in (("good", interval.good), ("bad", interval.bad)):
+        wanted = frozenset(outcome.last.versions(vector).items())
+        for found in outcome.searched:
+            for record in found.answer.records:
+                if found.version_set(record.point) == wanted:
+                    shown[side] = (found.stage, record.point.config_key)
+    return shown
 
 
 class Run:
@@ -147,6 +87,7 @@ class Run:
         self.session.__enter__()
         try:
             self.stages.check_question()
+            keep_request(self.request, self.session.run)
         except BaseException as wrong:
             self.__exit__(type(wrong))
             raise
@@ -189,7 +130,6 @@ class Run:
             request.spec.confidence,
             check_ends=not request.spec.skip_precondition_checks,
             checks=request.checks,
-            into_merges=not request.spec.first_parent,
             on_search=self._show_search,
             metric=self.metric,
             say=self.say,
@@ -200,32 +140,33 @@ class Run:
         root = self.request.cache if self.metric is None else None
         return OutcomeCache(root, {**_question(self.request), "image": digest})
 
-    def _show_search(self, search: TimelineBisection) -> list[Listener]:
+    def _show_search(self, search: Bisection) -> list[Listener]:
         """The first search is over the whole timeline; later ones look closer at a part of it."""
         place = self.stages.path / "timeline.json"
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
-        self.request.on_belief(lambda: list(search.belief.atoms()))
+        self.request.on_belief(search.atoms)
         return [StepsLeft(search, self.say)]
 
-    def write(self, findings: Findings, shown: Shown | None) -> None:
-        """The artifacts; also of a run that was cut short."""
-        path = self.stages.path
-        findings.output_dir = str(path)
-        findings.metric = levels_found(self.metric) if self.metric else None
-        for name, answer in self.stages.answers.items():
+    def write(self, findings: Findings, shown: Shown) -> Findings:
+        """The artifacts, also of a run that was cut short; and the findings as they were written."""
+        path, answers = self.stages.path, self.stages.answers
+        metric = levels_found(self.metric) if self.metric else None
+        findings = replace(findings, output_dir=str(path), metric=metric)
+        for name, answer in answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
-        sides: dict[str, Path] = {}
-        if shown is not None:
-            records = self.stages.answers[shown.stage].records
-            sides = link_sides(path, self.stages.stage_path(shown.stage), records, shown.keys)
-        records = [r for answer in self.stages.answers.values() for r in answer.records]
+        sides = {
+            side: link_side(path, side, self.stages.stage_path(stage), answers[stage].records, key)
+            for side, (stage, key) in shown.items()
+            if any(record.point.config_key == key for record in answers[stage].records)
+        }
+        records = [r for answer in answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
-        write_atomically(
-            path / "report.md", "\n".join(report_lines(findings, records, sides)) + "\n"
-        )
+        lines = report_lines(findings, records, sides)
+        write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings))
         self.session.run.describe(status=findings.status)
+        return findings
 
     def _workplace(self) -> Workplace:
         first_failure = FirstFailure(lambda: self.stages.current, self.say)
@@ -234,7 +175,45 @@ class Run:
             kept = self.logs.listeners(lambda: self.stages.current)
             return [*self.request.listeners(), *kept, first_failure]
 
-        return Workplace(self.request.executor, listeners, self.request.budget)
+        request = self.request
+        same = request.spec.same_failure
+        return Workplace(request.executor, listeners, request.budget, same_failure=same)
+
+
+def keep_request(request: Request, run: RunDir) -> None:
+    """What was asked, so that `--resume` needs no more than the directory. Its variables may be secrets."""
+    asked = {
+        "spec": request.spec.model_dump_json(),
+        "directory": str(request.directory),
+        "checks": request.checks,
+        "cache": str(request.cache) if request.cache else None,
+    }
+    place = run.private / _ASKED
+    if not place.exists():
+        place.touch(mode=0o600)
+        place.write_text(json.dumps(asked), encoding="utf-8")
+    if any((folder / ".git").exists() for folder in run.path.parents):
+        write_atomically(
+            run.path / ".gitignore", "*\n"
+        )  # no untracked files in the user's repository
+
+
+def kept_request(directory: Path) -> dict[str, Any]:
+    """The fields of the request that a run directory was made for."""
+    place = RunDir(directory).private / _ASKED
+    try:
+        asked = json.loads(place.read_text(encoding="utf-8"))
+    except OSError:
+        raise ResumeError(
+            "it does not say what was asked; give the whole command line again",
+            where=str(directory),
+        ) from None
+    return {
+        "spec": BisectSpec.model_validate_json(asked["spec"]),
+        "directory": Path(asked["directory"]),
+        "checks": asked["checks"],
+        "cache": Path(asked["cache"]) if asked["cache"] else None,
+    }
 
 
 def fingerprint(request: Request) -> dict[str, object]:
@@ -277,8 +256,34 @@ def _files(request: Request) -> dict[str, str]:
     return files_named_in(request.spec.command, request.directory, mounts)
 
 
-def _last_merge(stages: Stages) -> str:
-    return max(name for name in stages.answers if name.startswith("merge-"))
+_NAME = 100
+_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 
 
-__all__ = ["Request", "Run", "Shown", "bisect", "fingerprint", "shown_of"]
+def probe_name(record: TrialRecord) -> str:
+    """Readable, and unique by the configuration's own key: versions may share their first characters."""
+    words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
+    return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
+
+
+def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) -> None:
+    for record in records:
+        target = (stage_dir / record.path).parent
+        relink(run_dir / "probes" / probe_name(record), target)
+
+
+def link_side(
+    run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
+) -> Path:
+    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
+    name, wanted = _SIDES[side]
+    mine = [record for record in records if record.point.config_key == key]
+    telling = [record for record in mine if record.outcome.value == wanted]
+    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
+    return stage_dir / (telling or mine)[-1].path
+
+
+def relink(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))

@@ -1,0 +1,162 @@
+"""Makes one version set on this host: checks commits out into worktrees of their own, and builds them.
+
+Runs as a process of its own (`python -m aorta.bisect.checkout JOB.json`), so that it goes through the executor like a
+trial and can be killed like one. A tree counts as made only once its mark is written, after everything else.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+GIT_FAULT = 75  # the exit code that says: git could not, whatever the commit
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class TreeJob:
+    """One checkout: `tree` of `repository` at `sha`; `build` runs in it. A library has no repository."""
+
+    package: str
+    tree: str | None = None
+    repository: str | None = None
+    sha: str | None = None
+    cherry_pick: Sequence[str] = ()
+    build: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    trees: Sequence[TreeJob]
+    env: Mapping[str, str] = field(default_factory=dict)
+    mark: str | None = None  # written when everything is made
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        content = json.loads(text)
+        trees = [TreeJob(**tree) for tree in content["trees"]]
+        return cls(trees, content["env"], content["mark"])
+
+
+def main() -> None:
+    job = Job.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    for tree in job.trees:
+        if tree.tree is not None:
+            check_out(tree)
+    for tree in job.trees:
+        if tree.build is not None:
+            build(tree, job.env)
+    if job.mark is not None:
+        Path(job.mark).touch()
+
+
+def check_out(job: TreeJob) -> None:
+    """The commit, and nothing that an earlier one left; then the build fixes that apply to it. A tree that git cannot
+    use, as one is whose checkout was killed, is made anew.
+    """
+    tree = Path(str(job.tree))
+    for patience in reversed(range(_ATTEMPTS)):
+        try:
+            with _one_at_a_time(str(job.repository)):
+                _at_commit(tree, str(job.repository), str(job.sha))
+            break
+        except subprocess.CalledProcessError as fault:
+            if not patience:
+                print(f"git {fault.cmd[3]} failed in {job.repository}", file=sys.stderr)
+                raise SystemExit(GIT_FAULT) from None
+            shutil.rmtree(tree, ignore_errors=True)
+    if (tree / ".gitmodules").exists():
+        _submodules(tree)
+    for commit in job.cherry_pick:
+        if _try_git(tree, *_AS_US, "cherry-pick", "--no-gpg-sign", commit):
+            _try_git(tree, "cherry-pick", "--abort")
+
+
+def _at_commit(tree: Path, repository: str, sha: str) -> None:
+    if not (tree / ".git").exists():
+        tree.parent.mkdir(parents=True, exist_ok=True)
+        _git(repository, "worktree", "prune")
+        _git(repository, "worktree", "add", "--quiet", "--force", "--detach", str(tree), sha)
+    else:
+        _git(tree, "checkout", "--quiet", "--force", "--detach", sha)
+        _git(tree, "clean", "--quiet", "-ffdx")
+
+
+def forget_trees(repository: str) -> None:
+    """Worktrees that are gone from the disk, from git's own list."""
+    prune = _command(repository, "worktree", "prune")
+    with _one_at_a_time(repository):
+        subprocess.run(prune, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+def _submodules(tree: Path) -> None:
+    """From what the user's own checkout has of them, where it has them: no other machine is asked for that."""
+    shared = Path(_asked(tree, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+    names = _asked(
+        tree, "config", "--file", ".gitmodules", "--name-only", "--get-regexp", r"\.path$"
+    )
+    at_hand: list[str] = []
+    for key in names.split():
+        name = key.removeprefix("submodule.").removesuffix(".path")
+        if (mirror := shared / "modules" / name).is_dir():
+            at_hand += ["-c", f"submodule.{name}.url={mirror}"]
+    update = ("submodule", "--quiet", "update", "--init", "--recursive", "--force")
+    local = ("-c", "protocol.file.allow=always", *at_hand)
+    if (not at_hand or _try_git(tree, *local, *update)) and _try_git(tree, *update):
+        raise SystemExit(1)
+
+
+@contextmanager
+def _one_at_a_time(repository: str) -> Iterator[None]:
+    """Git processes that make worktrees of one repository read each other's half-written files."""
+    name = hashlib.sha256(repository.encode()).hexdigest()[:16]
+    place = Path(tempfile.gettempdir()) / f"aorta-git-{os.getuid()}-{name}.lock"
+    with place.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build(job: TreeJob, env: Mapping[str, str]) -> None:
+    print(f"building {job.package}: {job.build}", flush=True)
+    done = subprocess.run(
+        ("sh", "-c", str(job.build)), cwd=job.tree, env={**os.environ, **env}, check=False
+    )
+    if done.returncode:
+        raise SystemExit(1)
+
+
+_AS_US = ("-c", "user.name=aorta", "-c", "user.email=aorta@localhost")
+
+
+def _command(where: str | Path | None, *arguments: str) -> tuple[str, ...]:
+    return ("git", "-C", str(where), *arguments)
+
+
+def _try_git(where: str | Path | None, *arguments: str) -> int:
+    command = _command(where, "-c", "advice.detachedHead=false", *arguments)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+
+
+def _git(where: str | Path | None, *arguments: str) -> None:
+    subprocess.run(_command(where, *arguments), stdin=subprocess.DEVNULL, check=True)
+
+
+def _asked(where: Path, *arguments: str) -> str:
+    command = _command(where, *arguments)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+if __name__ == "__main__":
+    main()

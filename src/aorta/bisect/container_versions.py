@@ -1,0 +1,292 @@
+"""The way in through containers: the two days between which it broke, then which of the versions inside them did it.
+
+What no listed version explains is told as the difference of the two environments themselves.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aorta.bisect.container import Contents, Inside, command_inside, environment_of
+from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
+from aorta.bisect.container_days import AXIS, STAGE, Sides, between_days, family_in
+from aorta.bisect.findings import Findings, counted, counted_records, findings_of
+from aorta.bisect.git import Repository
+from aorta.bisect.investigation import Outcome, investigate
+from aorta.bisect.package import Package, git_package, library
+from aorta.bisect.run import Request, Run, Shown, shown_of
+from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
+from aorta.core.errors import InfrastructureError, Terminated, UsageError
+from aorta.core.point import Point
+from aorta.core.trial import Environment
+from aorta.engine.rundir import PRIVATE
+from aorta.engine.snapshots import is_captured, snapshot_of
+from aorta.probe.difference import differences
+from aorta.runtimes import sweep
+from aorta.scrub.secrets import safe_value
+
+
+def bisect_in_containers(request: Request) -> Findings:
+    containers = request.spec.containers
+    assert containers is not None
+    family = family_in(containers) if containers.family else None
+    environment = environment_of(containers)
+    with Run(request) as run:
+        sweep(environments=(environment,))
+        if family is None:
+            sides: Sides | Findings = Sides(containers.passing, containers.failing)
+        else:
+            sides = between_days(run, environment, containers, family)
+        if isinstance(sides, Findings):
+            return run.write(sides, {})
+        between = Between(run, environment, sides, package_specs(request.spec))
+        try:
+            findings, shown = between.search()
+        except (KeyboardInterrupt, Terminated, InfrastructureError):
+            run.write(_known_so_far(run, sides), {})
+            raise
+        return run.write(findings, shown)
+
+
+def _known_so_far(run: Run, sides: Sides) -> Findings:
+    """Stopped outside any search: the containers are known, the versions in them are not."""
+    return Findings(
+        status="partial",
+        containers={"last_good": sides.passing, "first_bad": sides.failing},
+        counted=counted_records(list(run.stages.answers.values()), sides.cached),
+        warnings=["stopped before the versions inside the two containers were searched"],
+    )
+
+
+def plan_of_containers(spec: BisectSpec) -> dict[str, Any]:
+    containers = spec.containers
+    assert containers is not None
+    lines: list[str] = []
+    days: list[str] = []
+    if containers.family:
+        family = family_in(containers)
+        days = family.days
+        lines.append(f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}")
+        lines.append(f"           {family.images[days[-1]]} first, then back in growing steps")
+    else:
+        lines.append(f"containers passing {containers.passing}, failing {containers.failing}")
+    lines += [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
+    if len(days) > 1:
+        most = 2 * math.ceil(math.log2(len(days))) + 1
+        lines.append(f"probes     at most {most} containers, then the versions between two of them")
+    return {"days": days, "lines": lines}
+
+
+def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
+    """Those of the spec, or the preset: with ends given for its packages on the command line."""
+    containers = spec.containers
+    preset = containers is not None and not (containers.url_template or containers.passing)
+    if spec.packages and not (preset and all(p.path == f"/opt/{p.name}" for p in spec.packages)):
+        return spec.packages
+    given = {package.name: package for package in spec.packages}
+    return [
+        package.model_copy(
+            update={"good": given[package.name].good, "bad": given[package.name].bad}
+        )
+        if package.name in given
+        else package
+        for package in JAX_PACKAGES
+    ]
+
+
+@dataclass(frozen=True)
+class Between:
+    """Two containers, the packages that may differ in them, and what was noticed on the way."""
+
+    run: Run
+    environment: Environment
+    sides: Sides
+    specs: Sequence[PackageSpec]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.run.stages.path / PRIVATE / "images"
+
+    def search(self) -> tuple[Findings, Shown]:
+        image = self.sides.failing or self.sides.passing
+        if image is None:
+            raise UsageError("name the passing or the failing container")
+        environment = replace(self.environment, image=image)
+        try:
+            inside = Inside(at_hand(self.run, environment, self.root), self.root / "questions")
+            found = inside.contents(self.specs)
+            ends = list(self._ends(inside, found))
+            if not any(good != bad for _, good, bad in ends):
+                return _only_containers(self)
+            base = base_of(self.run, environment, inside, found, ends, self.root)
+            if base.image != inside.environment.image:
+                inside = inside.with_image(base.image)
+            return self._in_base(base, ends, found, inside)
+        finally:
+            Images(self.root, Base(environment, image, "", {}), []).remove()
+
+    def _in_base(
+        self, base: Base, ends: Ends, found: Contents, inside: Inside
+    ) -> tuple[Findings, Shown]:
+        run, spec = self.run, self.run.request.spec
+        packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
+        first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
+        command = command_inside(run.command(), base.environment, first)
+
+        def images(those: Sequence[Package]) -> Images:
+            return self._images(base, those)
+
+        outcome = investigate(run.setting(images, command=command, image=base.digest), packages)
+        findings = self._findings(outcome, base)
+        recipe = images(outcome.last.packages).recipe
+        reproduce = {
+            side: reproduce_inside(base, command, recipe(versions))
+            for side, versions in (("good", findings.good), ("bad", findings.bad))
+        }
+        return replace(findings, reproduce=reproduce), shown_of(outcome)
+
+    def _images(self, base: Base, packages: Sequence[Package]) -> Images:
+        spec = self.run.request.spec
+        return Images(
+            self.root,
+            base,
+            packages,
+            mounts=base.environment.mounts,
+            env=spec.env,
+            bazel_cache=spec.containers.bazel_cache if spec.containers else None,
+            build_timeout=spec.build_timeout,
+        )
+
+    def _findings(self, outcome: Outcome, base: Base) -> Findings:
+        answers = list(self.run.stages.answers.values())
+        findings = findings_of(outcome, answers)
+        findings = replace(
+            findings,
+            warnings=(*self.warnings, *findings.warnings),
+            containers={"last_good": self.sides.passing, "first_bad": self.sides.failing},
+            counted=counted(outcome, answers, self.sides.cached),
+        )
+        if findings.status in {"inconsistent", "did_not_reproduce"}:
+            return with_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
+        return findings
+
+    def _ends(self, inside: Inside, found: Contents) -> Iterator[tuple[PackageSpec, str, str]]:
+        """Each package with its good and its bad version: as given, or as the two containers have them."""
+        contents = {
+            "good": self._contents(inside, found, self.sides.passing),
+            "bad": self._contents(inside, found, self.sides.failing),
+        }
+        for package in self.specs:
+            good, bad = (
+                getattr(package, side) or (had.versions.get(package.name) if had else None)
+                for side, had in contents.items()
+            )
+            if not (good and bad):
+                if good or bad:
+                    self.warnings.append(
+                        f"package {package.name} has a version on one side only: left out"
+                    )
+                continue
+            if package.is_git and package.name not in found.paths:
+                raise UsageError(
+                    f"there is no git repository of {package.name} at {package.path}",
+                    where=str(self.sides.failing or self.sides.passing),
+                )
+            yield package, good, bad
+
+    def _contents(self, inside: Inside, found: Contents, image: str | None) -> Contents | None:
+        if image is None or image == (self.sides.failing or self.sides.passing):
+            return found if image else None
+        return inside.with_image(image).contents(self.specs)
+
+
+def _package(
+    spec: PackageSpec, good: str, bad: str, inside: Inside, found: Contents, whole: BisectSpec
+) -> Package:
+    if not spec.is_git:
+        return library(spec, good, bad)
+    path = found.paths[spec.name]
+    repository = Repository(inside.git(path), path)
+    return git_package(
+        spec,
+        repository,
+        good,
+        bad,
+        find_fix=whole.find_fix,
+        first_parent=whole.first_parent,
+    )
+
+
+def _only_containers(between: Between) -> tuple[Findings, Shown]:
+    """The containers differ and no listed package does: they themselves are the answer."""
+    run, sides = between.run, between.sides
+    if sides.names is None:
+        raise UsageError(
+            "no listed package differs between the two containers; list the packages that may in a spec"
+        )
+    good, bad = sides.names
+    nobody = dict.fromkeys(("title", "author", "date", "url"))
+    command = command_inside(run.command(), between.environment, None)
+    places = {"good": str(sides.passing), "bad": str(sides.failing)}
+    findings = Findings(
+        status="found",
+        culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
+        confidence=round(sides.confidence or 0.0, 4),
+        good={AXIS: good},
+        bad={AXIS: bad},
+        containers={"last_good": sides.passing, "first_bad": sides.failing},
+        warnings=[*between.warnings, "no listed package differs between the two containers"],
+        counted=counted_records(list(run.stages.answers.values()), sides.cached),
+        differences=differences_of(run, between.environment, sides, between.root),
+        reproduce={
+            side: reproduce_inside(Base(between.environment, image, "", {}), command, "")
+            for side, image in places.items()
+        },
+    )
+    return findings, {
+        side: (STAGE, Point.of({AXIS: name}).config_key)
+        for side, name in zip(("good", "bad"), sides.names, strict=True)
+    }
+
+
+def with_hidden_variable(
+    run: Run, findings: Findings, environment: Environment, sides: Sides, root: Path
+) -> Findings:
+    if not sides.passing or not sides.failing:
+        return findings
+    found = differences_of(run, environment, sides, root)
+    words = (
+        "a hidden variable: no listed version explains the difference of the two containers; "
+        f"their environments differ in {len(found)} places"
+    )
+    return replace(findings, differences=found, warnings=(*findings.warnings, words), culprits=())
+
+
+def differences_of(
+    run: Run, environment: Environment, sides: Sides, root: Path
+) -> list[dict[str, Any]]:
+    """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their variables."""
+    snapshots: dict[str, dict[str, Any]] = {}
+    for side, image in (("good", sides.passing), ("bad", sides.failing)):
+        place = replace(environment, image=image)
+        scratch = root / f"snapshot-{side}"
+        scratch.mkdir(parents=True, exist_ok=True)
+        executor = run.request.executor()
+        try:
+            taken = snapshot_of(place, {}, executor, scratch, scratch)
+        finally:
+            executor.close()
+        snapshots[side] = taken if is_captured(taken) else _variables_in(Inside(place, scratch))
+    return [
+        {"field": difference.path, "good": difference.before, "bad": difference.after}
+        for difference in differences(snapshots["good"], snapshots["bad"])
+    ]
+
+
+def _variables_in(inside: Inside) -> dict[str, Any]:
+    lines = inside.run("env").stdout.splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {name: safe_value(name, value) for name, _, value in pairs if "AORTA_" not in name}

@@ -1,0 +1,173 @@
+"""What ships, run from where it is unpacked: an empty directory, another home, another user name.
+
+A bundle whose recipe reproduces a failure is asked to do so; the failure must look like the original's.
+"""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aorta.bundle.manifest import Checked
+from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
+from aorta.core.errors import AortaError, UsageError
+from aorta.core.oracle import Classified, Deciding
+from aorta.core.outcome import Outcome
+from aorta.core.point import Point
+from aorta.core.trial import TrialEnd, TrialSpec, Watch
+from aorta.engine.journal import TrialRecord
+from aorta.engine.judge import KOfN, SameJudge
+from aorta.engine.question import Question
+from aorta.engine.session import Session
+from aorta.executors.local import LocalExecutor
+from aorta.registry.documents import load_document
+from aorta.registry.environments import get_environment
+from aorta.scrub.secrets.findings import PLACEHOLDER
+from aorta.search.repeated import EveryPoint
+from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+
+SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"
+_STRANGER = "stranger"
+_MOST_TRIALS = 20
+
+
+def rehearse(
+    bundle: Path,
+    *,
+    programs: Sequence[str] = (),
+    timeout: float | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Checked | None:
+    """Unpack and run it; None where there is nothing in it to run. `programs` go before everything else on the path."""
+    with tempfile.TemporaryDirectory(prefix="aorta-rehearsal-") as scratch:
+        _verified, folder = unpack(bundle, Path(scratch) / "unpacked", max_bytes)
+        if not (folder / SCRIPT).is_file() or not (folder / RECIPE).is_file():
+            return None
+        home = Path(scratch) / "home"
+        home.mkdir()
+        try:
+            return _run(folder, Path(scratch) / "trials", _variables(home, programs), timeout)
+        except AortaError as wrong:
+            return Checked(reproduced=0, of=0, why=f"could not be run here: {wrong.message}")
+
+
+def _run(
+    folder: Path, results: Path, variables: Mapping[str, str], timeout: float | None
+) -> Checked:
+    result = _result(folder)
+    experiment = _experiment(folder / RECIPE, variables, timeout)
+    point = Point.of({})
+    question = Question(
+        search=EveryPoint([point]),
+        judges=SameJudge(KOfN(1, _enough(result))),
+        experiment=_Guarded(experiment, _expected(result)),
+        fingerprint={"bundle": str(folder)},
+        guard_signature=False,
+        private_trials=True,
+    )
+    with (
+        Session.fresh(results, "rehearsal") as session,
+        closing(LocalExecutor()) as executor,
+    ):
+        records = session.answer(question, executor).records
+    return _checked(records)
+
+
+def _checked(records: Sequence[TrialRecord]) -> Checked:
+    evidence = [record for record in records if record.outcome is not Outcome.ERROR]
+    reproduced = sum(record.outcome is Outcome.REPRODUCED for record in evidence)
+    last = records[-1].why if records and not reproduced else ""
+    return Checked(reproduced=reproduced, of=len(evidence), why=last)
+
+
+def _experiment(
+    recipe: Path, variables: Mapping[str, str], timeout: float | None
+) -> WorkloadExperiment:
+    document: Any = load_document(recipe)
+    cells = document.get("cells") if isinstance(document, dict) else None
+    if not cells:
+        raise UsageError("its recipe names nothing to run", where=RECIPE)
+    environment = cells[0].get("environment", "local")
+    name = f"image:{environment['docker']}" if isinstance(environment, dict) else environment
+    return workload_experiment(
+        WorkloadRequest(
+            workload=document["workload"],
+            config=document.get("workload_config", {}),
+            environment=get_environment(name, ()),
+            extra_env=[dict(variables)],
+            timeout=timeout,
+            base=recipe.parent,
+            file=RECIPE,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Guarded:
+    """The recipe's own experiment; a failure that looks unlike the original's is another one."""
+
+    inner: WorkloadExperiment
+    expected: re.Pattern[str] | None
+
+    @property
+    def oracle(self) -> Deciding:
+        return _GuardedOracle(self.inner.deciding, self.expected)
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        return self.inner.trial(point, index, trial_dir)
+
+
+@dataclass(frozen=True)
+class _GuardedOracle:
+    inner: Deciding
+    expected: re.Pattern[str] | None
+
+    def watch(self) -> Watch:
+        return self.inner.watch()
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        found = self.inner.judge_end(end)
+        if found is None or found.outcome is not Outcome.REPRODUCED or found.signature is None:
+            return found
+        if self.expected is None or self.expected.fullmatch(found.signature.text):
+            return found
+        return Classified(Outcome.OTHER, f"another failure: {found.signature.text}")
+
+
+def _expected(result: Mapping[str, Any]) -> re.Pattern[str] | None:
+    """The original's signature; where something was taken out of it, anything may stand."""
+    text = result.get("signature")
+    if not isinstance(text, str):
+        return None
+    parts = PLACEHOLDER.split(text)[::3]
+    return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
+
+
+def _enough(result: Mapping[str, Any]) -> int:
+    """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
+    rate = result.get("confirmed") or result.get("original") or {}
+    of = rate.get("of") or 0
+    chance = min(rate.get("reproduced", 0) / of if of else 0.5, 0.95)
+    missed, trials = 1.0, 0
+    while missed > 0.01 and trials < _MOST_TRIALS:
+        missed *= 1 - chance
+        trials += 1
+    return trials
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "result.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _variables(home: Path, programs: Sequence[str]) -> dict[str, str]:
+    path = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
+    return {"HOME": str(home), "USER": _STRANGER, "LOGNAME": _STRANGER, "PATH": path}

@@ -1,0 +1,260 @@
+"""Bisection of a history with merges, whose trials may lie.
+
+While no trial contradicts another, the next state is the one that cuts the changes left most nearly in half, as in `git
+bisect`; as soon as one does, it is the one expected to say most. Every trial counts for or against exactly the changes
+that its state contains, so what is said of the answer is said of the whole way to it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from aorta.core.point import Point, Purpose
+from aorta.search.belief import Counts
+from aorta.search.bisecting import SIDE_RUNS, WORTHLESS, Bisection, Question, Settings
+from aorta.search.contradiction import repaired_among
+from aorta.search.ends import EndsVerdict
+from aorta.search.graph import (
+    GraphBelief,
+    GraphHistory,
+    GraphTimeline,
+    changes_of,
+    first_of,
+)
+from aorta.search.interval import Candidates
+from aorta.search.timeline import Vector
+
+_MOST_WEIGHED = 1500  # states weighed for one question: a sample of them where there are more
+
+
+class GraphBisection(Bisection):
+    timeline: GraphTimeline
+
+    def __init__(self, graph: GraphHistory, settings: Settings | None = None) -> None:
+        super().__init__(GraphTimeline(graph), settings)
+        self.graph = graph
+        self._among = (1 << graph.changes) - 1
+        self._believe()
+
+    def wants(self, point: Point) -> bool:
+        if self.done:
+            return False
+        left = self._left()
+        if not self._ends_known or point.purpose is not Purpose.PROBE or left is None:
+            return True
+        held = self._held(self.timeline.vector(point)) & left
+        return bool(held) and held != left
+
+    # -- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def answer(self) -> Candidates | None:
+        if not self._ends_known:
+            return None
+        left = None if self.settings.confirm else self._left()
+        return self._between(left or self._group)
+
+    @property
+    def is_sure(self) -> bool:
+        if not self._ends_known:
+            return False
+        left = None if self.settings.confirm else self._left()
+        closed = left is not None and left.bit_count() == 1
+        return closed or (self._is_whole and self._mass >= self.settings.confidence)
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return self._belief.expected_rates()
+
+    def atoms(self) -> Sequence[tuple[int, int, float]]:
+        return list(self._belief.runs(self.graph.changes))
+
+    def expected_questions(self) -> int:
+        """About how many more trials: exact halving where nothing is flaky, by information otherwise."""
+        if self.done:
+            return 0
+        if left := self._left():
+            return (left.bit_count() - 1).bit_length() + SIDE_RUNS
+        best = self._most_telling(Counter())
+        gain = self._belief.gain(self._held(best)) if best else 0.0
+        return min(self._trials_left, max(1, round(self._belief.entropy() / max(gain, WORTHLESS))))
+
+    def _between(self, group: int) -> Candidates:
+        good, bad = self._sides(group)
+        return Candidates(changes_of(group), good, bad, self._belief.mass(group))
+
+    def _sides(self, group: int) -> tuple[Vector, Vector]:
+        """The states on both sides of one change; of several, the nearest ones that were tested."""
+        if group.bit_count() == 1:
+            rank = first_of(group)
+            return (self.graph.before[rank],), (self.graph.after[rank],)
+        good, bad = self.timeline.good_end, self.timeline.bad_end
+        for vector, (hits, misses) in self.trials.items():
+            held = self._held(vector)
+            if misses >= hits and not held & group and self._size(held) > self._size(good):
+                good = vector
+            elif hits > misses and held & group == group and self._size(held) < self._size(bad):
+                bad = vector
+        return good, bad
+
+    def _size(self, state: Vector | int) -> int:
+        return (state if isinstance(state, int) else self._held(state)).bit_count()
+
+    def _held(self, vector: Vector) -> int:
+        return self.graph.holds[vector[0]]
+
+    # -- choosing the next question -------------------------------------------------------------------------------
+
+    def _question(self, waiting: Counter[Vector]) -> Question | None:
+        if self.ends is EndsVerdict.OPEN:
+            return self._wanted_end(waiting)
+        if not self._ends_known or self._is_spent:
+            return None
+        if self.is_sure:
+            return self._confirmation(waiting) if self.settings.confirm else None
+        left = self._left()
+        if left is None:
+            telling = self._most_telling(waiting)
+            return (telling, Purpose.PROBE) if telling else None
+        if halved := self._halving(left, waiting):
+            return halved, Purpose.PROBE
+        side = self._surer_side(left, waiting) if self.settings.confirm else None
+        return (side, Purpose.CONFIRM) if side else None
+
+    def _left(self) -> int | None:
+        """The changes that every failing state has and no passing one; None once a trial contradicts another."""
+        left = self._among
+        for vector, (hits, misses) in self.trials.items():
+            if hits and misses:
+                return None
+            held = self._held(vector)
+            left &= held if hits else ~held if misses else left
+        return left or None
+
+    def _halving(self, left: int, waiting: Counter[Vector]) -> Vector | None:
+        """The state nearest to half of the largest part that the running trials leave."""
+        parts = [left]
+        for vector in waiting:
+            held = self._held(vector)
+            parts = [side for part in parts for side in (part & held, part & ~held) if side]
+        for part in sorted(parts, key=lambda one: -one.bit_count()):
+            whole, best, best_score = part.bit_count(), None, 0.0
+            for state, held in enumerate(self.graph.holds) if whole > 1 else ():
+                inside = (held & part).bit_count()
+                score = float(min(inside, whole - inside))
+                if score > best_score and self.untestable:
+                    score *= self._chance_of((state,))
+                if score > best_score and not waiting[(state,)]:
+                    best, best_score = (state,), score
+            if best is not None:
+                return best
+        return None
+
+    def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
+        """Nothing contradicts the answer, and only the rates are in question: one of its sides once more."""
+        bad = self._sides(left)[1]
+        if self._may_run(bad) and not self._fails_firmly(waiting):
+            return bad
+        belief = self._supposing(waiting)
+        sides = [v for v in (*self._sides(left), *self.trials) if self._may_run(v)]
+        return max(sides, key=lambda v: belief.gain(self._held(v)), default=None)
+
+    def _supposing(self, waiting: Counter[Vector]) -> GraphBelief:
+        belief = self._belief
+        for vector in waiting.elements():
+            belief = belief.supposing(self._held(vector))
+        return belief
+
+    def _most_telling(self, waiting: Counter[Vector]) -> Vector | None:
+        belief = self._supposing(waiting)
+        scores = {
+            vector: belief.gain(self._held(vector)) * self._chance_of(vector)
+            for vector in self._worth_weighing()
+            if self._may_run(vector)
+        }
+        best = max(scores, key=lambda v: (scores[v], v in self.trials, -v[0]), default=None)
+        return best if best is not None and scores[best] >= WORTHLESS else None
+
+    def _worth_weighing(self) -> Iterator[Vector]:
+        """The tested states, and those that cut what is believed at all; of very many, a sample along the history."""
+        yield from self.trials
+        plausible = 0
+        for atom, _ in self._belief.weighted():
+            plausible |= atom
+        seen: set[int] = set()
+        states: list[Vector] = []
+        for state, held in enumerate(self.graph.holds):
+            if (cut := held & plausible) and cut not in seen and (state,) not in self.trials:
+                seen.add(cut)
+                states.append((state,))
+        yield from states[:: -(-len(states) // _MOST_WEIGHED) or 1]
+
+    def _may_run(self, vector: Vector) -> bool:
+        trusted = vector in self.taken_on_trust and sum(self.trials[vector]) == 1
+        return not trusted and not self.is_exhausted(vector) and self._chance_of(vector) > 0
+
+    def _confirmation(self, waiting: Counter[Vector]) -> Question | None:
+        runs = SIDE_RUNS if self._left() else 1
+        good, bad = self._sides(self._group)
+        for vector in (bad, good):
+            tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
+            if self._may_run(vector) and tried < runs:
+                return vector, Purpose.CONFIRM
+        return None
+
+    # -- bookkeeping ----------------------------------------------------------------------------------------------
+
+    def _believe(self) -> None:
+        self._take_in()
+        if self._ends_known and (older := self._repaired()):
+            self.fixed_before.append(older)
+            self._among &= ~self._held(older[1])
+            self._take_in()
+
+    def _take_in(self) -> None:
+        counted = {
+            vector: counts
+            for vector, counts in self.trials.items()
+            if self._held(vector) & self._among or not self._held(vector)
+        }
+        self._belief = GraphBelief.after(self.settings.rates, self.graph, counted, self._among)
+        self._group, self._mass = self._likeliest()
+        self._is_whole = self._group.bit_count() == 1 or not self._can_be_cut(self._group)
+
+    def _likeliest(self) -> tuple[int, float]:
+        """The fewest changes that together hold the wanted probability; those that nothing tells apart go together."""
+        group, mass = 0, 0.0
+        for atom, weight in self._belief.weighted():
+            if mass >= self.settings.confidence:
+                break
+            group |= atom
+            mass += weight * atom.bit_count()
+        if group.bit_count() > 1 and self.untestable and (hidden := self._hidden_with(group)):
+            return hidden, self._belief.mass(hidden)
+        return group, mass
+
+    def _hidden_with(self, group: int) -> int:
+        """The changes that no state that can be tested tells from those of the group; 0 if one cuts the group itself."""
+        hidden = self._among
+        for state, held in enumerate(self.graph.holds):
+            cut = held & group
+            if not self._chance_of((state,)):
+                continue
+            if cut and cut != group:
+                return 0
+            hidden &= held if cut else ~held
+        return hidden
+
+    def _can_be_cut(self, group: int) -> bool:
+        return not self.untestable or not self._hidden_with(group)
+
+    def _repaired(self) -> tuple[Vector, Vector] | None:
+        """Two states between which an older break was repaired, along states that each contain the one before."""
+        tried = sorted(self.trials, key=self._size)
+        chain: list[tuple[Vector, Counts]] = []
+        for vector in reversed(tried):
+            held = self._held(vector)
+            if held & self._among and (not chain or held & self._held(chain[-1][0]) == held):
+                chain.append((vector, self.trials[vector]))
+        chain.reverse()
+        found = repaired_among([counts for _, counts in chain], self.settings.rates)
+        return (chain[found.broken][0], chain[found.repaired][0]) if found else None

@@ -1,0 +1,118 @@
+"""Bisection of histories with merges, simulated: any shape, any order of answers, any number of workers."""
+
+import random
+
+from benchmarks.git_bisect import SHAPES, history
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aorta.bisect.git import Commit
+from aorta.bisect.histories import Graph, Span
+from aorta.core.outcome import Verdict
+from aorta.search.bisecting import Settings
+from aorta.search.graph_bisection import GraphBisection
+
+lenient = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def graph_of(shape: str, rng: random.Random) -> Graph:
+    """From the first commit to the last, which contains all."""
+    parents = list(history(shape, rng))
+    commits = [
+        Commit(f"c{n}", tuple(f"c{p}" for p in known), n, "Ann", "", f"commit {n}")
+        for n, known in enumerate(parents)
+    ]
+    return Span("c0", commits[-1].sha, commits[0], (), tuple(commits[1:])).graph("package")
+
+
+def run(
+    search: GraphBisection,
+    rng: random.Random,
+    culprit: int,
+    *,
+    fails: float = 1.0,
+    broken: frozenset[int] = frozenset(),
+    workers: int = 1,
+) -> int:
+    trials = 0
+    while not search.done:
+        asked = search.ask(workers)
+        assert asked
+        assert all(search.wants(point) for point in asked)
+        for point in asked:
+            trials += 1
+            [state] = search.timeline.vector(point)
+            has = search.graph.holds[state] >> culprit & 1
+            reproduces = None if state in broken else bool(has and rng.random() < fails)
+            search.tell(point, Verdict(reproduces))
+    return trials
+
+
+@lenient
+@given(st.sampled_from(SHAPES), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_a_steady_failure_is_named_for_any_shape_and_number_of_workers(
+    shape: str, workers: int, rng: random.Random
+) -> None:
+    graph = graph_of(shape, rng)
+    culprit = rng.randrange(graph.history.changes)
+    search = GraphBisection(graph.history)
+    run(search, rng, culprit, workers=workers)
+    assert search.answer is not None
+    assert [change.rank for change in search.answer.changes] == [culprit]
+    assert search.is_sure
+
+
+@lenient
+@given(st.sampled_from(SHAPES), st.sampled_from([0.1, 0.4]), st.randoms(use_true_random=False))
+def test_what_states_that_cannot_be_tested_hide_is_among_the_candidates(
+    shape: str, share: float, rng: random.Random
+) -> None:
+    graph = graph_of(shape, rng)
+    states = len(graph.history.states)
+    broken = frozenset(s for s in range(1, states - 1) if rng.random() < share)
+    culprit = rng.randrange(graph.history.changes)
+    search = GraphBisection(graph.history)
+    run(search, rng, culprit, broken=broken)
+    assert search.answer is not None
+    assert culprit in [change.rank for change in search.answer.changes]
+
+
+def test_a_flaky_failure_is_named_at_the_stated_confidence() -> None:
+    right = 0
+    for seed in range(30):
+        rng = random.Random(seed)
+        graph = graph_of(rng.choice(SHAPES), rng)
+        culprit = rng.randrange(graph.history.changes)
+        search = GraphBisection(graph.history)
+        run(search, rng, culprit, fails=0.6)
+        answer = search.answer
+        right += answer is not None and culprit in [change.rank for change in answer.changes]
+    assert right >= 26
+
+
+@lenient
+@given(
+    st.sampled_from(SHAPES),
+    st.sampled_from([0.6, 0.95, 0.9999]),
+    st.sampled_from([0.3, 1.0]),
+    st.randoms(use_true_random=False),
+)
+def test_no_search_runs_more_trials_than_it_may(
+    shape: str, confidence: float, fails: float, rng: random.Random
+) -> None:
+    graph = graph_of(shape, rng)
+    search = GraphBisection(graph.history, Settings(confidence=confidence))
+    trials = run(search, rng, rng.randrange(graph.history.changes), fails=fails)
+    assert trials <= search.most_trials
+
+
+def test_without_confirmation_it_takes_the_two_ends_and_halving() -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        graph = graph_of("branches", rng)
+        culprit = rng.randrange(graph.history.changes)
+        search = GraphBisection(graph.history, Settings(confirm=False))
+        trials = run(search, rng, culprit)
+        assert search.answer is not None
+        assert [change.rank for change in search.answer.changes] == [culprit]
+        assert trials <= 3 + 2 * graph.history.changes.bit_length()

@@ -1,0 +1,126 @@
+"""Run directories that the verbs themselves wrote, of workloads that say private things wherever they can.
+
+Each is made once a process. Packing never changes one, so it is packed where it lies; a test that must change one takes a copy.
+"""
+
+import atexit
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+from support.aorta_cli import aorta
+from support.planted import CORPUS
+from support.reductions import numeric, write_spec
+
+USER, HOST, TICKET = "jdoe77", "hgx-node-12", "GPU-7"
+HF = next(planted.value for planted in CORPUS if planted.name == "hugging face")
+PRIVATE_VALUES = (USER, HOST, HF, "10.11.12.13", "/home/", "hunter2-abc", "acme-train-data")
+LOG = (
+    f"starting on {HOST}, user {USER}\n"
+    f"{HOST}:4711:4800 [0] NCCL INFO Bootstrap\n"
+    f'  File "/home/{USER}/proj/train.py", line 3, in main\n'
+    "connect 10.11.12.13:29500, password=hunter2-abc\n"
+    f"login with {HF} for s3://acme-train-data/x\n"
+)
+TRAIN = f"""import os, sys
+sys.stdout.write({LOG!r})
+if int(os.environ.get("N", "9")) >= 5:
+    raise RuntimeError("loss is nan at step 137")
+"""
+NEEDS_A_SHARD = """import os, pathlib
+pathlib.Path(os.environ["S"], "one.txt").read_text()
+"""
+
+
+def _made(verb: str) -> Path:
+    root = Path(tempfile.mkdtemp(prefix=f"aorta-{verb}-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    (root / "work").mkdir()
+    (root / "work" / "train.py").write_text(TRAIN)
+    return root
+
+
+def _finished(*arguments: str | Path, cwd: Path, codes: tuple[int, ...] = (0,)) -> None:
+    done = aorta(*arguments, cwd=cwd)
+    assert done.exit_code in codes, done.stderr
+
+
+@cache
+def run_dir() -> Path:
+    root = _made("run")
+    command = ("--", "python3", "train.py")
+    _finished("run", "--trials", "2", "--results-dir", root / "out", *command, cwd=root / "work", codes=(1,))  # fmt: skip
+    return root / "out" / "command"
+
+
+@cache
+def reduce_dir() -> Path:
+    root = _made("reduce")
+    (root / "work" / "shards").mkdir()
+    for name in ("one.txt", "two.txt", "three.txt"):
+        (root / "work" / "shards" / name).write_text(f"rows of {name}\n")
+    (root / "work" / "train.py").write_text(f"{NEEDS_A_SHARD}{TRAIN}")
+    axes = [numeric("N", 40, 1), {"name": "S", "kind": "dir_subset", "initial": "shards"}]
+    spec = write_spec(
+        root / "work", "", axes, ticket=TICKET, oracle={"kind": "exit_code"},
+        workload={"command": "python3 train.py"}, extra_env={"HF_HOME": f"/home/{USER}/hf"},
+    )  # fmt: skip
+    _finished("reduce", "--spec", spec, "--output", root / "out", cwd=root / "work")
+    return next((root / "out").glob("2*"))
+
+
+@cache
+def triage_dir() -> Path:
+    root = _made("triage")
+    _finished(
+        "triage", "run", "--mode", "matrix", "--mitigation-axis", "none,nccl_algo_ring", "--environment-axis", "local",
+        "--trials", "2", "--output-dir", root / "out", "--ticket", TICKET, "--", "python3", "train.py",
+        cwd=root / "work",
+    )  # fmt: skip
+    return next((root / "out" / TICKET / "command").glob("2*"))
+
+
+@cache
+def bisect_dir() -> Path:
+    root = _made("bisect")
+    repository = root / "jax"
+    repository.mkdir()
+    git = ("git", "-c", f"user.email={USER}@corp.example", "-c", "user.name=Jane Doe")
+    subprocess.run(["git", "init", "-q", "."], cwd=repository, check=True)
+    for number in range(6):
+        (repository / "train.py").write_text(TRAIN.replace('"9"', str(2 * number)).replace('get("N", ', 'get("M", '))  # fmt: skip
+        subprocess.run(["git", "add", "."], cwd=repository, check=True)
+        subprocess.run([*git, "commit", "-q", "-m", f"version 12.4.131.{number}"], cwd=repository, check=True)  # fmt: skip
+    _finished(
+        "bisect", "--good", "HEAD~5", "--bad", "HEAD", "--output-prefix", root / "out", "--", "python3", "train.py",
+        cwd=repository,
+    )  # fmt: skip
+    return root / "out"
+
+
+@cache
+def launch_dir() -> Path:
+    root = _made("launch")
+    _finished(
+        "launch", "--nproc-per-node", "1", "--max-restarts", "0", "--log-dir", root / "out", "train.py",
+        cwd=root / "work", codes=(1, 93),
+    )  # fmt: skip
+    return root / "out"
+
+
+MAKERS: Mapping[str, Callable[[], Path]] = {
+    "run": run_dir,
+    "reduce": reduce_dir,
+    "triage": triage_dir,
+    "bisect": bisect_dir,
+    "launch": launch_dir,
+}
+
+
+def copied(run: Path, where: Path) -> Path:
+    """A copy that a test may change, with its private state."""
+    shutil.copytree(run.parent, where / run.parent.name, symlinks=True, dirs_exist_ok=True)
+    return where / run.parent.name / run.name
