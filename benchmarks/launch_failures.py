@@ -151,8 +151,9 @@ def _after(
             went_on = time.monotonic() - began
         time.sleep(0.02)
     code = both[node].poll()
-    seconds = time.monotonic() - began if went_on is None else went_on
-    outcome = "ends" if went_on is None else "goes on alone"
+    alone = went_on is not None and code == 0  # otherwise it was the other one that went on
+    seconds = went_on if alone and went_on is not None else time.monotonic() - began
+    outcome = "goes on alone" if alone else "ends"
     said = next((line for line in pair.said(node) if word in line), "-")
     others = [each for each in both if each is not both[node]]
     for each in others:
