@@ -14,7 +14,6 @@ from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.engine.judge import KOfN, SameJudge, SequentialJudges
 from aorta.search.descent import Descent
-from aorta.search.grid import Grid
 from aorta.search.reduction import Reduction, Status
 
 
@@ -279,12 +278,3 @@ def test_eight_slots_give_the_quality_of_one() -> None:
     runs = [flaky_reduction(0.5, 0.0, seed, slots=8) for seed in range(20)]
     assert mean(run.minimal for run in runs) >= 0.9
     assert all(run.kept for run in runs)
-
-
-def test_a_grid_asks_every_cell_once_before_any_twice() -> None:
-    cells = [Point.of({"cell": name}) for name in "abc"]
-    grid = Grid(cells, rounds=2)
-    assert [p["cell"] for p in grid.ask(6)] == list("abcabc")
-    drive(grid, lambda p: float(p["cell"] == "b"))
-    assert [v.reproduces for v in grid.verdicts_of(cells[1])] == [True, True]
-    assert grid.done

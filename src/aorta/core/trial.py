@@ -6,6 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+STEP_TIMES_FILE = "step_times.txt"
+"""In the trial's directory; what `AORTA_STEP_TIMES` points at: a line for each step, its time in milliseconds."""
+
 
 class RuntimeKind(StrEnum):
     HOST = "host"

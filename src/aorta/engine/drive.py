@@ -239,7 +239,8 @@ class Engine:
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
         self._records.append(record)
-        if record.outcome is Outcome.REPRODUCED and self._expected is None:
+        shows_it = self._question.shows_it(record.point)
+        if record.outcome is Outcome.REPRODUCED and self._expected is None and shows_it:
             self._expected = record.signature
         state = self._open[record.point]
         state.indexes.add(record.index)

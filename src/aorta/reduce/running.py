@@ -6,9 +6,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import AxisKind
 from aorta.core.exits import Exit
 from aorta.core.oracle import Deciding, ExitCodeOracle
 from aorta.core.point import Point, Purpose
@@ -22,7 +24,13 @@ from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.experiment import ReductionExperiment, clear_data
+from aorta.reduce.experiment import (
+    IGNORED,
+    IgnoredExperiment,
+    ImpatientJudges,
+    ReductionExperiment,
+    clear_data,
+)
 from aorta.reduce.files import WorkloadFiles, needed_files, with_files
 from aorta.reduce.materials import settings_of
 from aorta.reduce.opened_files import watch_opened
@@ -37,6 +45,7 @@ from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
+_OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
 _MOST_IN_PLACE = 20
 _MOST_TRIALS_OF_COPY = 20
 
@@ -58,7 +67,7 @@ def reduce_workload(
         output = Output.of(session.run, plan)
         output.begin()
         run = _Run(plan, session, open_executor, listeners)
-        trace = Trace(plan.axes, output.append_to_trace)
+        trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
         report = run.search(trace)
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
@@ -125,7 +134,7 @@ class _Run:
         descent = Descent(self.plan.axes)
         question = Question(
             search=descent,
-            judges=self.plan.judges(),
+            judges=ImpatientJudges(self.plan.judges(), self.experiment.patience),
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self.plan.budget,
@@ -136,7 +145,7 @@ class _Run:
         answer = self._answer(question, (trace, *self.listeners))
         report = self._report(descent.result, answer)
         gone = report.reduction.status is Status.DID_NOT_REPRODUCE
-        return self._tried_in_its_own_place(report) if gone else report
+        return self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
 
     def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
         """Whether it is the laid-out copies of its files that keep the original from failing."""
@@ -167,6 +176,40 @@ class _Run:
             records=[*report.records, *answer.records],
             ending=_together(report.ending, answer.ending),
             hint=hint if verdict is not None and verdict.reproduces else "",
+        )
+
+    def _without_ignored(self, report: ReduceReport) -> ReduceReport:
+        """An axis at its floor may be one that the command never looks at; what fails the same with nonsense in it is left alone."""
+        reduction = report.reduction
+        suspects = [
+            facts.axis.name
+            for facts in reduction.axes
+            if facts.moved and facts.at_floor and facts.axis.kind not in _OF_THE_LAUNCHER
+        ]
+        if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
+            return report
+        points = [Point.of({IGNORED: name}) for name in suspects]
+        search = EveryPoint(points)
+        question = Question(
+            search=search,
+            judges=SameJudge(KOfN(1, _enough(reduction))),
+            experiment=IgnoredExperiment(self.experiment, reduction.best),
+            fingerprint=self.plan.fingerprint,
+            budget=replace(self.plan.budget, max_trials=None),
+            expected=report.signature,
+            keep=lambda record, _end: clear_data(self.session.run.private / record.path),
+            name="ignored axes",
+            private_trials=True,
+        )
+        answer = self._answer(question, self.listeners)
+        found = [
+            name for name, point in zip(suspects, points, strict=True) if _failed(search, point)
+        ]
+        return replace(
+            report,
+            reduction=reduction.without(found),
+            records=[*report.records, *answer.records],
+            ending=_together(report.ending, answer.ending),
         )
 
     def reproducer(
@@ -364,6 +407,11 @@ class _CopyExperiment:
         if not programs or self.inner.base.environment.isolated:
             return {}
         return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
+
+
+def _failed(search: EveryPoint, point: Point) -> bool:
+    verdict = search.verdicts.get(point)
+    return verdict is not None and verdict.reproduces is True
 
 
 def _together(search: Ending, copy: Ending) -> Ending:

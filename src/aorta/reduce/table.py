@@ -18,7 +18,9 @@ _HEADLINES = {
 def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     """`kept`: the run directory is still there to be named."""
     reduction = report.reduction
-    lines = [f"{_HEADLINES[report.status]} ({report.why})" if report.why else report.status]
+    lines = [f"{_headline(report)} ({report.why})" if report.why else report.status]
+    if report.shipped.reproduces is False and report.shipped.why:
+        lines.append(f"what ships {report.shipped.why}")
     if report.has_reproducer:
         rows = [_axis_cells(axis_row(facts)) for facts in reduction.axes]
         lines += _aligned([_HEAD, *rows])
@@ -31,13 +33,24 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     return lines
 
 
+def _headline(report: ReduceReport) -> str:
+    """What was found smaller is of no use to others as long as what ships does not fail by itself."""
+    if report.status == "reduced" and report.shipped.reproduces is False:
+        return "smaller, but shrunken/run_repro.sh does not fail by itself"
+    return _HEADLINES[report.status]
+
+
 def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
     unit = " items" if "final_items" in row else ""
     notes = []
-    if row["final"] == row["floor"]:
+    if row["ignored"]:
+        notes.append(
+            "left alone: it fails the same with nonsense in its place, so the command does not read it"
+        )
+    elif row["final"] == row["floor"]:
         notes.append("at its floor")
     if row["monotone"] is False:
-        notes.append("not monotone")
+        notes.append("not monotone: a local minimum" if row["local_minimum"] else "not monotone")
     if row["unresolved"]:
         notes.append(f"{row['unresolved']} could not be told")
     return (

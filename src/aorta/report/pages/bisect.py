@@ -138,10 +138,11 @@ def _culprit(culprit: Document) -> str:
 
 
 def _rates(result: Document) -> str:
-    seen = {side: section(section(result, "seen"), side) for side in ("good", "bad")}
-    if not all(seen.values()):
-        return ""
-    return f"{sides_words({side: dict(counts) for side, counts in seen.items()})}."
+    seen = {
+        side: {key: count(section(section(result, "seen"), side), key) for key in ("failed", "of")}
+        for side in ("good", "bad")
+    }
+    return f"{sides_words(seen)}." if all(side["of"] for side in seen.values()) else ""
 
 
 def _spent(result: Document) -> list[tuple[str, object]]:
