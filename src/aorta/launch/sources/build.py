@@ -24,5 +24,6 @@ def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSourc
     sources += [HttpSource(url, "http", wanted.timeout_seconds) for url in wanted.http_urls]
     if sources:
         return sources
-    threading.Thread(target=inprocess.warm_up, daemon=True).start()
+    # No daemon: an interpreter that ends while this thread is inside a C++ library aborts instead of exiting.
+    threading.Thread(target=inprocess.warm_up).start()
     return [LocalSource(inprocess.NAME, inprocess.analyse)]
