@@ -13,15 +13,20 @@ from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.search.cure import AXIS, CureSearch
 from aorta.search.interleaved import Interleaved, cell_of
-from aorta.triage.comparing import ALPHA, Call, compare_all, p_fewer
-from aorta.triage.gone import GoneJudges
 from aorta.triage.plan import Plan, Schedule, build_plan
 from aorta.triage.recipe import Recipe, RecipeFile
-from aorta.triage.stopping import Stopping
+from aorta.triage.stacks import GoneJudges
+from aorta.triage.statistics import SIDE_ALPHA, USEFUL_RATIO, Call, Stopping, compare_all, p_fewer
 
 MATRICES = 1000
+TRUTHS = {
+    "all as the baseline": (1, 1, 1, 1, 1),
+    "all just useful cures": (0.5, 0.5, 0.5, 0.5, 0.5),
+    "one cure, the rest as it is": (0, 1, 1, 1, 1),
+    "of every kind": (0, 0.25, 0.5, 1, 2),
+}
 # n for 80 % power against a cell that never fails: one comparison at 5 %, and ten with Holm (search-and-statistics).
-POWER_TABLE = ((0.9, 5, 7), (0.7, 8, 12), (0.5, 12, 17), (0.3, 21, 33))
+POWER_TABLE = ((0.9, 5, 7), (0.7, 8, 12), (0.5, 12, 19), (0.3, 21, 33))
 
 
 def main() -> None:
@@ -31,18 +36,22 @@ def main() -> None:
 
 
 def _false_answers() -> None:
-    print(f"false answers in {MATRICES} matrices of 6 cells that are all the same, 12 trials each")
     print(
-        "  rate   false works   false worse   either       trials of 72   (target: false works <= 5 %)"
+        f"matrices of 6 cells, 12 trials each, that say anything wrong of any cell ({MATRICES} each)"
     )
+    print("  truth of the cells             baseline   wrong       known        trials of 72")
     plan, draw = _plan(cells=6, trials=12), random.Random(1)
-    for rate in (0.1, 0.3, 0.5, 0.7, 0.9):
-        found = [_matrix(plan, dict.fromkeys(plan.names, rate), draw) for _ in range(MATRICES)]
-        works, worse = (sum(one.has(call) for one in found) for call in (Call.WORKS, Call.WORSE))
-        either = sum(one.has(Call.WORKS) or one.has(Call.WORSE) for one in found)
-        trials = sum(one.trials for one in found) / MATRICES
-        shares = "   ".join(f"{100 * count / MATRICES:9.1f} %" for count in (works, worse, either))
-        print(f"  {rate:4.1f}  {shares}   {trials:12.1f}")
+    for truth, ratios in TRUTHS.items():
+        for rate in (0.1, 0.3, 0.5, 0.7, 0.9, 1.0):
+            rates = {"baseline": rate, **{f"c{n}": min(1, r * rate) for n, r in enumerate(ratios)}}
+            found = [_matrix(plan, rates, draw) for _ in range(MATRICES)]
+            wrong = sum(bool(one.wrong(rates)) for one in found) / MATRICES
+            known = sum(one.known for one in found) / (5 * MATRICES)
+            trials = sum(one.trials for one in found) / MATRICES
+            print(
+                f"  {truth:30s} {rate:8.1f}   {100 * wrong:5.1f} %   {100 * known:7.1f} %   {trials:10.1f}"
+            )
+    print("  (target: wrong <= 5 %)")
 
 
 def _power() -> None:
@@ -69,7 +78,7 @@ def _exact_power(rate: float, trials: int, comparisons: int) -> float:
     return sum(
         math.comb(trials, hits) * rate**hits * (1 - rate) ** (trials - hits)
         for hits in range(trials + 1)
-        if p_fewer(0, trials, hits, trials) * comparisons < ALPHA
+        if p_fewer(0, trials, hits, trials) * comparisons < SIDE_ALPHA
     )
 
 
@@ -98,8 +107,21 @@ class _Answered:
     calls: dict[str, Call]
     trials: int
 
-    def has(self, call: Call) -> bool:
-        return call in self.calls.values()
+    @property
+    def known(self) -> int:
+        return sum(call not in {Call.NOT_KNOWN, Call.BASELINE} for call in self.calls.values())
+
+    def wrong(self, rates: dict[str, float]) -> list[str]:
+        """The cells of which something is said that is not so."""
+        base = rates["baseline"]
+        false = {
+            Call.WORKS: lambda rate: rate >= base,
+            Call.WORSE: lambda rate: rate <= base,
+            Call.NO_EFFECT: lambda rate: rate <= USEFUL_RATIO * base,
+        }
+        return [
+            name for name, call in self.calls.items() if call in false and false[call](rates[name])
+        ]
 
 
 def _plan(cells: int, trials: int) -> Plan:

@@ -22,7 +22,7 @@ def test_a_whole_number_goes_to_its_exact_minimum(tmp_path: Path) -> None:
 
 
 def test_a_number_that_fails_at_its_floor_costs_one_candidate(tmp_path: Path) -> None:
-    spec = write_spec(tmp_path, "echo BOOM", [numeric("N", 5000, 50)])
+    spec = write_spec(tmp_path, '[ "$N" -ge 1 ] && echo BOOM', [numeric("N", 5000, 50)])
     report = reduce_spec(spec).json()
     assert finals(report) == {"N": 50}
     assert report["candidates"] == 1

@@ -36,7 +36,7 @@ def test_a_command_that_is_not_there_did_not_reproduce_either(tmp_path: Path) ->
     done = reduce_spec(spec)
     assert done.exit_code == 3
     assert done.json()["status"] == "did_not_reproduce"
-    assert "could not be tried" in done.json()["why"]
+    assert "exit 127" in done.json()["why"]
 
 
 def test_nothing_smaller_fails_is_a_bundle_marked_not_reduced(tmp_path: Path) -> None:
@@ -184,7 +184,9 @@ def test_another_failure_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_mitigations_are_honoured_and_bare_turns_them_off(tmp_path: Path) -> None:
-    script = 'echo "${OMP_NUM_THREADS:-many}"; [ "${OMP_NUM_THREADS:-}" = 1 ] && echo BOOM'
+    script = (
+        'echo "${OMP_NUM_THREADS:-many}"; [ "${OMP_NUM_THREADS:-}" = "$((N / N))" ] && echo BOOM'
+    )
     keys: dict[str, Any] = {"mitigations": ["omp_one_thread"]}
     spec = write_spec(tmp_path, script, [numeric("N", 9, 1)], **keys)
     clean = {"OMP_NUM_THREADS": "4"}
@@ -203,18 +205,21 @@ def test_mitigations_are_honoured_and_bare_turns_them_off(tmp_path: Path) -> Non
 def test_a_candidate_that_never_ends_is_an_error_and_no_evidence(tmp_path: Path) -> None:
     script = '[ "$N" -lt 50 ] && sleep 600; [ "$N" -ge 100 ] && echo BOOM'
     spec = write_spec(tmp_path, script, [numeric("N", 200, 49)])
-    report = reduce_spec(spec, "--timeout", "1").json()
+    report = reduce_spec(spec, "--timeout", f"{patience(1):.1f}").json()
     assert finals(report) == {"N": 100}
     assert report["axes"][0]["unresolved"] >= 0
     lines = trace_of(run_dir_of(report, tmp_path))
     stuck = [line for line in lines if line["verdict"] == "could not tell"]
-    assert [trial["timed_out"] for trial in stuck[0]["trials"]] == [True] * 3
+    assert [trial["timed_out"] for trial in stuck[0]["trials"]] == [True]
 
 
 def test_a_hang_is_reduced_by_its_silence(tmp_path: Path) -> None:
     script = 'echo begun; [ "$N" -ge 6 ] && sleep 600; true'
     spec = write_spec(
-        tmp_path, script, [numeric("N", 9, 1)], oracle={"kind": "hang", "silent_for": "300ms"}
+        tmp_path,
+        script,
+        [numeric("N", 9, 1)],
+        oracle={"kind": "hang", "silent_for": f"{patience(0.3):.1f}s"},
     )
     assert finals(reduce_spec(spec, "--jobs", "2").json()) == {"N": 6}
 

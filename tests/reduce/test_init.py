@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from aorta.core.oracle import RegexOracle
 from aorta.reduce.draft import pattern_for
+from aorta.reduce.proposals import proposal_for
 from aorta.reduce.spec import load_spec
 from support.aorta_cli import aorta
 from support.reductions import finals
@@ -93,3 +95,48 @@ def test_what_ends_well_is_said_so(tmp_path: Path) -> None:
 )
 def test_numbers_in_a_line_are_left_open(line: str, pattern: str | None) -> None:
     assert pattern_for(line) == pattern
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "axes"),
+    [
+        (["./check.sh", "lines.txt"], './check.sh "$LINES_FILE"', {"LINES_FILE": "file_subset"}),
+        (["./check.sh", "@ids.txt"], './check.sh @"$IDS_FILE"', {"IDS_FILE": "file_subset"}),
+        (["./check.sh", "shards"], './check.sh "$SHARDS_DIR"', {"SHARDS_DIR": "dir_subset"}),
+        (["./check.sh", "data/in"], './check.sh "$IN_DIR"', {"IN_DIR": "dir_subset"}),
+        (["env", "STEPS=2000", "./check.sh"], 'env STEPS="$STEPS" ./check.sh', {"STEPS": "env"}),
+        (["./fmt", "input.py"], './fmt "$INPUT_FILE"', {"INPUT_FILE": "file_subset"}),
+        (["python3", "main.py", "input.py"], 'python3 main.py "$INPUT_FILE"', {"INPUT_FILE": "file_subset"}),
+        (["python3", "main.py"], "python3 main.py", {}),
+    ],
+)  # fmt: skip
+def test_what_may_shrink_is_seen_and_put_in_its_place(
+    tmp_path: Path, words: list[str], command: str, axes: dict[str, str]
+) -> None:
+    for name in ("lines.txt", "ids.txt", "input.py", "main.py"):
+        (tmp_path / name).write_text("a = 1\nb = 2\n")
+    for folder in ("shards", "data/in"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "1").write_text("x")
+        (tmp_path / folder / "2").write_text("y")
+    found = proposal_for(words, tmp_path)
+    assert found.command == command
+    assert {axis["name"]: axis["kind"] for axis in found.axes} == axes
+
+
+def test_of_pytest_the_failing_assertion_is_the_pattern(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_sum():\n    assert sum([1, 1]) == 3\n")
+    aorta(
+        "reduce", "init", "--", "python3", "-m", "pytest", "-p", "no:cacheprovider", "test_it.py",
+        cwd=tmp_path,
+    )  # fmt: skip
+    oracle = load_spec(tmp_path / "aorta.yaml").content.oracle
+    assert isinstance(oracle, RegexOracle)
+    assert "assert" in oracle.pattern
+    assert "failed" not in oracle.pattern
+
+
+def test_without_axes_no_command_is_proposed_that_would_be_refused(tmp_path: Path) -> None:
+    done = aorta("reduce", "init", "--", "false", cwd=tmp_path)
+    assert "next: " not in done.stderr
+    assert "name it under axes:" in done.stderr

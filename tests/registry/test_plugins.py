@@ -56,7 +56,7 @@ def test_a_distribution_adds_mitigations_environments_and_workloads(site: Path) 
     assert (nightly.kind, nightly.source) == (RuntimeKind.DOCKER, "acme-aorta")
     assert get_workload("acme_burn").__name__ == "Burn"
     (row,) = (row for row in mitigation_rows() if row["NAME"] == "acme_quiet")
-    assert row["ENV"] == "ACME_TOKEN"
+    assert row["ENV"] == "ACME_TOKEN=<redacted>"
 
 
 def test_a_plugin_that_nobody_names_is_not_even_imported(site: Path) -> None:

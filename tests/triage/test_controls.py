@@ -66,7 +66,10 @@ def test_without_a_control_the_speed_is_flagged_and_the_reader_warned(tmp_path: 
     found = matrix(tmp_path, control=False)
     assert calls(found) == {"baseline-local": "(baseline)", "slow": "works"}
     (page,) = tmp_path.glob("out/*/*/*/matrix.md")
-    assert "`control: true` in the recipe tells the two apart" in page.read_text()
+    assert (
+        "`control: true` in the recipe (or `--control`) runs the baseline slowed"
+        in page.read_text()
+    )
 
 
 def ended(*command: str, factor: str = "2") -> "subprocess.CompletedProcess[str]":

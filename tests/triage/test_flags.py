@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from aorta.core.errors import AortaError
-from aorta.triage.flags import Flags, build_recipe_from_flags
+from aorta.triage.commandline import Flags, build_recipe_from_flags
 from support.aorta_cli import aorta
-from support.triage_runs import BASELINE, FIXED, document, written
+from support.triage_runs import BASELINE, FIXED, by_name, cell, document, written
 
 WORKLOAD = [
     "--workload", "half_nan", "--mitigation-axis", "none", "--environment-axis", "local",
@@ -89,9 +89,6 @@ def test_flag_cells_that_would_share_a_directory_are_refused(tmp_path: Path) -> 
 def test_what_a_recipe_says_cannot_be_said_beside_it(tmp_path: Path) -> None:
     given = {
         "--workload": "half_nan",
-        "--mitigation-axis": "none",
-        "--environment-axis": "local",
-        "--trials": "3",
         "--steps": "3",
         "--ticket": "T",
         "--baseline-cell": "x",
@@ -180,8 +177,8 @@ def test_a_command_is_wrapped_byte_for_byte(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     matrix = done.json()
-    for cell in matrix["cells"]:
-        record = json.loads((tmp_path / matrix["run_dir"] / cell["trial_paths"][0]).read_text())
+    for entry in matrix["cells"]:
+        record = json.loads((tmp_path / matrix["run_dir"] / entry["trial_paths"][0]).read_text())
         assert json.loads((tmp_path / record["process"]["stdout"]).read_text()) == odd
 
 
@@ -204,3 +201,34 @@ def test_a_bad_sidecar_is_one_line_in_the_lists_too(tmp_path: Path, noun: str) -
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "bad.json: version: found 2, expected 1" in done.stderr
+
+
+def test_axes_beside_a_recipe_add_cells_like_its_baseline(tmp_path: Path) -> None:
+    path = written(tmp_path, document(cell("baseline-local", extra_env={"A": "1"}), FIXED))
+    done = aorta(
+        "triage", "run", "--recipe", path, "--mitigation-axis", "none,omp_one_thread", "--trials", "2",
+        "--json", "-q", cwd=tmp_path,
+    )  # fmt: skip
+    matrix = done.json()
+    added = by_name(matrix)["omp_one_thread-local"]
+    assert list(by_name(matrix)) == ["baseline-local", "fixed", "omp_one_thread-local"]
+    assert matrix["trials_per_cell"] == 2
+    assert added["resolved_env_vars"].items() >= {"A": "1", "OMP_NUM_THREADS": "1"}.items()
+
+
+def test_a_name_that_is_taken_is_given_a_number(tmp_path: Path) -> None:
+    taken = cell("omp_one_thread-local", extra_env={"FIXED": "1"})
+    path = written(tmp_path, document(BASELINE, taken))
+    done = aorta(
+        "triage", "run", "--recipe", path, "--mitigation-axis", "omp_one_thread", "--dry-run",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert "omp_one_thread-local-2: at most" in done.stderr
+
+
+def test_triage_without_run_is_triage_run(tmp_path: Path) -> None:
+    done = aorta(
+        "triage", "--mode", "optimize", "--trials", "5", "--dry-run", "--", "false", cwd=tmp_path
+    )
+    assert done.exit_code == 0
+    assert "nothing was run" in done.stderr

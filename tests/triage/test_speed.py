@@ -1,11 +1,11 @@
 """Slower is flagged only where it is sure, and only where steps were counted on both sides."""
 
 import random
+from typing import Any
 
 import pytest
 
-from aorta.triage.cells import CellStats, aggregate_cell
-from aorta.triage.speed import ratio_interval, speed_of
+from aorta.triage.cells import CellStats, aggregate_cell, ratio_interval, speed_of
 from support.triage_runs import trial
 
 
@@ -49,15 +49,17 @@ def test_no_slower_and_no_better_is_no_effect_and_better_is_trusted() -> None:
 
 def unusable() -> list[tuple[CellStats, CellStats]]:
     good = stats(100, 100, 100)
-    by_wall = aggregate_cell([trial(wall=3.0)], steps=3)
-    by_iterations = aggregate_cell([trial(total_iterations=3, elapsed_sec=1.0)])
+    # A crash says nothing of how long a clean trial takes.
+    lost: dict[str, Any] = {"outcome": "reproduced", "why": "NaN"}
+    by_wall = aggregate_cell([trial(wall=3.0, **lost)], steps=3)
+    by_iterations = aggregate_cell([trial(total_iterations=3, elapsed_sec=1.0, **lost)])
     return [
         (good, by_wall),
         (by_wall, good),
         (by_iterations, by_iterations),
         (good, aggregate_cell([])),
         (good, aggregate_cell([trial(outcome="error", why="gone")])),
-        (aggregate_cell([trial()]), good),
+        (aggregate_cell([trial(**lost)]), good),
     ]
 
 
@@ -81,3 +83,17 @@ def test_equal_cells_are_seldom_flagged_whatever_the_noise() -> None:
             sides = [[draw.gauss(100, 100 * spread) for _ in range(5)] for _ in range(2)]
             flagged += speed_of(stats(*sides[0]), stats(*sides[1]), 1.15).is_flagged
         assert flagged <= 0.05 * 300
+
+
+def test_commands_that_tell_nothing_are_compared_by_how_long_their_clean_trials_take() -> None:
+    def clean(*seconds: float, failed: float | None = None) -> CellStats:
+        trials = [trial(wall=wall) for wall in seconds]
+        lost = [] if failed is None else [trial(outcome="reproduced", why="boom", wall=failed)]
+        return aggregate_cell([*trials, *lost])
+
+    speed = speed_of(clean(4.0, 4.1, 4.05), clean(1.0, 1.05, 1.02, failed=0.01), 1.15)
+    assert speed.is_flagged
+    assert speed.by == "clean trials"
+    assert (
+        speed_of(clean(4.0, 4.1), aggregate_cell([trial(outcome="reproduced")]), 1.15).ratio is None
+    )

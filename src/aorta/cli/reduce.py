@@ -203,6 +203,10 @@ def init(**given: Any) -> None:
     say(f"the command {draft.said}; wrote {place}")
     if not draft.failed:
         say("its exit was 0: check that the oracle says what the failure looks like")
-    if not draft.axes:
-        say("nothing was found that may shrink: add axes to it")
-    say(f"next: aorta reduce --spec {place} --output reduce/MY-TICKET")
+    if draft.axes:
+        say(f"next: aorta reduce --spec {place} --output reduce/MY-TICKET")
+        return
+    say(
+        f"nothing was found that may shrink; let the command read a variable or a file by its name, such as "
+        f'"$NUM_STEPS", and name it under axes: in {place}; then: aorta reduce --spec {place}'
+    )

@@ -12,15 +12,14 @@ from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
+    from aorta.triage.optimize import FinishedStacks
     from aorta.triage.recipe import Recipe
     from aorta.triage.running import Finished, RunSettings
+    from aorta.triage.stacks import StackPlan
 
-# What a recipe says itself; --mode, --output-dir and the like stay free beside --recipe.
+# What a recipe says itself; its cells may be added to, and --mode, --output-dir and the like stay free beside it.
 _RECIPE_CONTENT = {
     "workload": "--workload",
-    "mitigation_axis": "--mitigation-axis",
-    "environment_axis": "--environment-axis",
-    "trials": "--trials",
     "steps": "--steps",
     "ticket": "--ticket",
     "baseline_cell": "--baseline-cell",
@@ -28,7 +27,16 @@ _RECIPE_CONTENT = {
 }
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _RunsByDefault(click.Group):
+    """`aorta triage --recipe ...` is `aorta triage run --recipe ...`: the group has no options of its own but for help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RunsByDefault, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Which mitigation, in which environment, makes the failure stop?"""
 
@@ -37,9 +45,23 @@ def command() -> None:
 @click.option("--recipe", type=click.Path(path_type=Path), metavar="FILE", help="A recipe.")
 @click.option("--mode", type=click.Choice(["matrix", "optimize"]), default="matrix")
 @click.option("--workload", metavar="NAME", help="A registered workload.")
-@click.option("--mitigation-axis", metavar="A,B", help="The mitigations; none is the baseline.")
-@click.option("--environment-axis", metavar="E,image:REF", help="The environments.")
+@click.option(
+    "--mitigation-axis",
+    metavar="A,B",
+    help="The mitigations; none is the baseline. Beside --recipe: further cells.",
+)
+@click.option(
+    "--environment-axis",
+    metavar="E,image:REF",
+    help="The environments. Beside --recipe: further cells.",
+)
 @click.option("--trials", type=click.IntRange(1), help="At most so many a cell.")
+@click.option("--exact-trials", is_flag=True, help="Exactly so many a cell: never stop early.")
+@click.option(
+    "--control",
+    is_flag=True,
+    help="Where a cell works and is slower, run the baseline slowed as much.",
+)
 @click.option("--steps", type=click.IntRange(1), help="Steps of one trial.")
 @click.option("--ticket", help="Groups the results.")
 @click.option("--baseline-cell", metavar="CELL")
@@ -68,6 +90,7 @@ def run(**given: Any) -> None:
     \b
     aorta triage run --recipe examples/triage/half_nan.yaml
     aorta triage run --recipe r.yaml -- torchrun --nproc-per-node 8 train.py
+    aorta triage run --recipe r.yaml --mitigation-axis tf32_off,omp_one_thread
     aorta triage run --workload half_nan --mitigation-axis none,omp_one_thread \\
         --environment-axis local --trials 8 --steps 200
     aorta triage run --mode optimize --trials 20 -- python train.py
@@ -86,9 +109,7 @@ def run(**given: Any) -> None:
         resume=options.resume_from(given),
     )
     if given["mode"] == "optimize":
-        from aorta.cli import triage_optimize
-
-        triage_optimize.run(recipe, settings, given)
+        _optimize(recipe, settings, given)
         return
     if given["dry_run"]:
         _say_plan(recipe, settings, given["jobs"] or 1)
@@ -149,8 +170,10 @@ def _recipe(given: dict[str, Any]) -> "Recipe":
                 f"{', '.join(passed)} cannot stand beside --recipe, which says this itself; "
                 "change the recipe, or leave --recipe out"
             )
-        return commandline.from_file(given["recipe"], given["mitigations_files"], wrapped)
-    if given["resume"] and not passed and not command_line:
+        recipe = commandline.from_file(given["recipe"], given["mitigations_files"], wrapped)
+        return commandline.extended(recipe, given)
+    axes = given["mitigation_axis"] or given["environment_axis"] or given["trials"]
+    if given["resume"] and not passed and not axes and not command_line:
         return commandline.from_run_dir(Path(given["resume"]))
     return commandline.from_flags(given, wrapped)
 
@@ -164,7 +187,7 @@ def _run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> "F
 
 
 def _say_plan(recipe: "Recipe", settings: "RunSettings", jobs: int) -> None:
-    from aorta.triage.dryrun import describe_plan
+    from aorta.triage.plan import describe_plan
     from aorta.triage.running import check_recipe
 
     for line in describe_plan(check_recipe(recipe, settings), settings.output_dir, jobs):
@@ -191,7 +214,7 @@ def _show(finished: "Finished", given: dict[str, Any]) -> None:
 
 def _exit_code(finished: "Finished", *, strict: bool) -> int:
     from aorta.engine.events import Reason
-    from aorta.triage.comparing import Call
+    from aorta.triage.statistics import Call
 
     matrix, run_dir = finished.matrix, finished.run_dir
     ending = matrix.ending
@@ -205,4 +228,60 @@ def _exit_code(finished: "Finished", *, strict: bool) -> int:
     if strict and matrix.did_not_run:
         say(f"aorta: did not run: {', '.join(matrix.did_not_run)}")
         return int(Exit.FAILED)
+    return int(Exit.OK)
+
+
+_NO_ANSWER = {
+    "did_not_reproduce": "the failure did not show without mitigations",
+    "not_found": "no stack of these mitigations makes the failure go away",
+}
+
+
+def _optimize(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> None:
+    from aorta.triage.optimize import optimize
+    from aorta.triage.stacks import Goal, plan_stacks
+    from aorta.views.pictures import StacksPicture
+
+    goal = Goal(given["sets"], given["max_rate"])
+    if given["dry_run"]:
+        _say_stacks(plan_stacks(recipe, settings, goal))
+        return
+    listeners = options.views(given, StacksPicture())
+    finished = optimize(recipe, settings, goal, lambda: options.executor_from(given), listeners)
+    _show_stacks(finished, as_json=given["as_json"])
+    raise click.exceptions.Exit(_stacks_exit_code(finished))
+
+
+def _say_stacks(plan: "StackPlan") -> None:
+    from aorta.registry.mitigations import shown_env
+
+    say(f"the smallest of {len(plan.candidates)} mitigations that makes the failure go away")
+    for entry in plan.candidates:
+        say(f"  {entry.name}: {shown_env(entry.env)}")
+    for name, reason in plan.left_out.items():
+        say(f"  left out {name}: {reason}")
+    say(f"at most {plan.original.trials} trials a stack")
+    say("nothing was run")
+
+
+def _show_stacks(finished: "FinishedStacks", *, as_json: bool) -> None:
+    from aorta.triage.optimize import SCHEMA
+
+    if as_json:
+        print_json(SCHEMA, {**finished.optimized.to_json(), "run_dir": str(finished.run_dir)})
+        return
+    click.echo((finished.run_dir / "optimize.md").read_text(encoding="utf-8"))
+    click.echo(f"results: {finished.run_dir}")
+
+
+def _stacks_exit_code(finished: "FinishedStacks") -> int:
+    from aorta.engine.events import Reason
+
+    ending, status = finished.optimized.ending, finished.optimized.status
+    if ending.reason is not Reason.DONE:
+        say(f"aorta: {ending.detail}; go on with the same command and --resume {finished.run_dir}")
+        return int(ending.exit_code)
+    if status in _NO_ANSWER:
+        say(f"aorta: {finished.run_dir}: {_NO_ANSWER[status]}")
+        return int(Exit.NO_ANSWER)
     return int(Exit.OK)

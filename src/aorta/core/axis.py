@@ -72,6 +72,10 @@ class Axis:
             return (self._window()[0], int(self.floor))
         return () if self.floor == 0 else None
 
+    @property
+    def size_at_floor(self) -> Number:
+        return 0 if self.shape is Shape.CHOICE else self.floor
+
     def size(self, value: Value) -> Number:
         """How much of the axis a value uses: the number itself, or a count."""
         if self.shape is Shape.CHOICE:

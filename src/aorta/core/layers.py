@@ -1,6 +1,6 @@
 """Environment layers, weakest first: environment, mitigations, recipe, cell or command line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from aorta.core.errors import UsageError
 
@@ -14,17 +14,20 @@ def layered(*layers: Mapping[str, str]) -> dict[str, str]:
 
 
 def stack_mitigations(
-    stack: Sequence[tuple[str, Mapping[str, str]]], *, where: str | None = None
+    stack: Sequence[tuple[str, Mapping[str, str]]],
+    *,
+    decided: Collection[str] = (),
+    where: str | None = None,
 ) -> dict[str, str]:
-    """The union of a stack of mitigations, which must agree on every variable they share."""
+    """The union of a stack of mitigations, which must agree on every variable they share and no later layer decides."""
     merged: dict[str, str] = {}
     owner: dict[str, str] = {}
     for name, env in stack:
         for variable, value in env.items():
-            if merged.get(variable, value) != value:
+            if merged.get(variable, value) != value and variable not in decided:
                 raise UsageError(
                     f"mitigations {owner[variable]!r} and {name!r} set {variable} to different values; "
-                    "drop one, or decide it with extra_env",
+                    f"drop one, or decide it with extra_env: {{{variable}: VALUE}}",
                     where=where,
                 )
             merged[variable] = value

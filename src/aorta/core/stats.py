@@ -48,6 +48,29 @@ def clopper_pearson_high(hits: int, trials: int, alpha: float) -> float:
     return 1.0 - clopper_pearson_low(trials - hits, trials, alpha) if trials else 1.0
 
 
+def inverse_interval(hits: int, trials: int, alpha: float = 0.05) -> tuple[float, float]:
+    """The exact interval of a rate where trials went on until so many hits were seen: the last trial was one of them."""
+    if not hits:
+        return 0.0, 1.0
+    low = clopper_pearson_low(hits, trials, alpha / 2)
+    return low, clopper_pearson_high(hits - 1, trials - 1, alpha / 2)
+
+
+def percent_range(low: float, high: float, to: str = "-") -> str:
+    """`12-34 %`, with as many digits as it takes that what is possible does not read as impossible: `0-0.4 %`."""
+    digits = 0
+    while digits < 6 and (
+        (high > 0 and round(100 * high, digits) == 0)
+        or (low < 1 and round(100 * low, digits) == 100)
+    ):
+        digits += 1
+    return f"{_percent(low, digits)}{to}{_percent(high, digits)} %"
+
+
+def _percent(rate: float, digits: int) -> str:
+    return f"{100 * rate:.0f}" if rate in {0, 1} else f"{100 * rate:.{digits}f}"
+
+
 def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
     """Two-sided Fisher p-value for two observed counts."""
     total, hits = trials_a + trials_b, hits_a + hits_b
@@ -63,6 +86,72 @@ def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
     low = max(0, hits - trials_b)
     ways = (math.comb(trials_a, i) * math.comb(trials_b, hits - i) for i in range(low, hits_a + 1))
     return sum(ways) / math.comb(total, hits)
+
+
+def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
+    """How likely so many hits beside the base's are if the rate is at most `ratio` of the base's rate.
+
+    Exact and unconditional: outcomes are ordered by the score statistic, and the base's own rate is the one that makes
+    them likeliest. Fisher's conditional test says nothing about a base that always fails, which is the usual one.
+    """
+    seen = _ratio_score(hits, trials, base_hits, base_trials, ratio)
+    if seen <= 0:
+        return 1.0
+    if max(trials, base_trials) > _MOST_EXACT:
+        return math.erfc(seen / math.sqrt(2)) / 2
+    least = _least_as_extreme(seen, trials, base_trials, ratio)
+    return max(_chance_beyond(least, trials, step / 64, ratio) for step in range(1, 65))
+
+
+_MOST_EXACT = (
+    120  # beyond, the normal approximation of the score is within a percent of the exact value
+)
+
+
+def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
+    """Farrington and Manning's z of rate - ratio * base rate, with the rates that fit best under equality."""
+    if not hits:
+        return 0.0
+    a = (trials + base_trials) * ratio
+    b = -(trials * ratio + hits + base_trials + base_hits * ratio)
+    base_rate = (-b - math.sqrt(max(0.0, b * b - 4 * a * (hits + base_hits)))) / (2 * a)
+    rate = ratio * base_rate
+    variance = rate * (1 - rate) / trials + ratio**2 * base_rate * (1 - base_rate) / base_trials
+    difference = hits / trials - ratio * base_hits / base_trials
+    return difference / math.sqrt(variance) if variance > 0 else math.inf * difference
+
+
+def _least_as_extreme(seen: float, trials: int, base_trials: int, ratio: float) -> list[int]:
+    """For each count of the base, the fewest hits whose score is at least `seen`; the score rises with the hits."""
+    least, hits = [], 0
+    for base_hits in range(base_trials + 1):
+        while (
+            hits <= trials
+            and _ratio_score(hits, trials, base_hits, base_trials, ratio) < seen - 1e-9
+        ):
+            hits += 1
+        least.append(hits)
+    return least
+
+
+def _chance_beyond(least: Sequence[int], trials: int, base_rate: float, ratio: float) -> float:
+    base_trials = len(least) - 1
+    tails = [0.0] * (trials + 2)
+    for hits, chance in reversed(list(enumerate(_binomial(trials, ratio * base_rate)))):
+        tails[hits] = tails[hits + 1] + chance
+    chances = _binomial(base_trials, base_rate)
+    return math.fsum(c * tails[hits] for c, hits in zip(chances, least, strict=True))
+
+
+def _binomial(trials: int, rate: float) -> list[float]:
+    """The chances of 0, 1, ... `trials` hits."""
+    if rate >= 1.0:
+        return [0.0] * trials + [1.0]
+    odds = rate / (1 - rate)
+    chances = [(1 - rate) ** trials]
+    for hits in range(trials):
+        chances.append(chances[-1] * odds * (trials - hits) / (hits + 1))
+    return chances
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -55,6 +55,8 @@ class Question:
     budget: Budget = field(default_factory=Budget)
     guard_signature: bool = True
     expected: Signature | None = None  # of a failure that is known already
+    # The first failure of such a point is the failure looked for.
+    shows_it: Callable[[Point], bool] = lambda _point: True
     keep: Keep | None = None
     learn: Learn | None = None
     name: str = "main"  # a run that asks several questions gives each a name

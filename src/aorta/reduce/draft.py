@@ -18,6 +18,7 @@ from aorta.reduce.proposals import Proposal, proposal_for
 
 _LONGEST_PATTERN = 160
 _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_MARKED_BY_PYTEST = re.compile(r"^E   +(\S.*)$", re.MULTILINE)
 _PREFIX = re.compile(r"^\s*\[?(?:rank|default)\s*\d+\]?\s*:\s*")
 _HEADER = """\
 # What may shrink, and what counts as the failure. Check both, then:
@@ -76,13 +77,20 @@ def _oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
     if end.timed_out:
         return f"did not end in {end.duration:.0f} s", _hang(end)
     for stream in (end.stderr, end.stdout):
-        pattern = pattern_for(error_line_of(stream.tail))
+        pattern = pattern_for(_assertion_of(stream.tail) or error_line_of(stream.tail))
         if pattern is not None and (end.failed or stream is end.stdout):
             name = "stderr" if stream is end.stderr else "stdout"
             return _status(end), {"kind": "regex", "pattern": pattern, "stream": name}
     if end.signal is not None:
         return _status(end), {"kind": "exit_code", "codes": [-end.signal]}
     return _status(end), {"kind": "exit_code"}
+
+
+def _assertion_of(text: str) -> str:
+    """The last line that pytest marks as the failing one: its summary is printed whatever failed."""
+    marked = [found[1] for found in _MARKED_BY_PYTEST.finditer(text)]
+    named = [line for line in marked if re.match(r"[\w.]*(?:Error|Exception|Failed)\b", line)]
+    return (named or marked or [""])[-1 if named else 0]
 
 
 def pattern_for(line: str) -> str | None:

@@ -7,37 +7,51 @@ from pathlib import Path
 
 from aorta.core.axis import AxisKind
 from aorta.core.oracle import Deciding, HangOracle
-from aorta.core.outcome import Outcome
+from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
 from aorta.core.trial import TrialSpec
 from aorta.engine.journal import TrialRecord
+from aorta.engine.judge import Judge, Judges
 from aorta.reduce.launcher import (
     is_launched,
     with_rank_logs,
     with_world_size,
     world_size_variables,
 )
-from aorta.reduce.materials import Material, place_all
+from aorta.reduce.materials import Material, place_all, settings_of
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
-_LEAST_PATIENCE = 60.0
+_LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
+IGNORED = "ignored"
+_NONSENSE = "aorta-checks-whether-this-is-read"
 
 
 @dataclass
 class Patience:
     """How long a candidate may take, learned from the original alone, so that a resumed run learns the same.
 
-    A clean candidate may well run longer than the original took to fail: hence ten times, and never under a minute.
+    A clean candidate may well run longer than the original took to fail: hence ten times, and never under ten seconds.
+    One that takes longer still hangs, which the original does not: it cannot be told, and is not tried again.
     """
 
     given: float | None = None
     hang_seconds: float = 0.0
     _seen: list[tuple[float, bool]] = field(default_factory=list)
+    _original_timed_out: bool = False
+    _hung: dict[Point, float] = field(default_factory=dict)
+
+    def hung_for(self, point: Point) -> float | None:
+        """After how many seconds this candidate was ended; None where that does not tell it from the original."""
+        return None if self._original_timed_out else self._hung.get(point)
 
     def learn(self, record: TrialRecord) -> None:
+        if record.point.purpose is Purpose.CALIBRATE:
+            self._original_timed_out |= record.timed_out
+        elif record.timed_out and record.outcome is Outcome.ERROR:
+            self._hung[record.point] = record.duration
         if record.point.purpose is Purpose.CALIBRATE and record.outcome is not Outcome.ERROR:
             self._seen.append((record.duration, record.outcome is Outcome.REPRODUCED))
 
@@ -54,6 +68,40 @@ def patience_with(given: float | None, oracle: Deciding) -> Patience:
     """A hang must have the time to be seen as one."""
     hang = oracle if isinstance(oracle, HangOracle) else None
     return Patience(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
+
+
+@dataclass(frozen=True)
+class ImpatientJudges:
+    """The judges of a reduction, who do not try a candidate again that hangs where the original ends: it cannot be told."""
+
+    inner: Judges
+    patience: Patience
+
+    def judge_for(self, point: Point) -> Judge:
+        return _ImpatientJudge(self.inner.judge_for(point), point, self.patience)
+
+    def learn(self, point: Point, verdict: Verdict) -> None:
+        self.inner.learn(point, verdict)
+
+
+@dataclass(frozen=True)
+class _ImpatientJudge:
+    inner: Judge
+    point: Point
+    patience: Patience
+
+    def verdict(self, tally: Tally) -> Verdict | None:
+        seconds = self.patience.hung_for(self.point)
+        if seconds is not None and not tally.reproduced:
+            why = f"still running after {seconds:.0f} s, where the original had ended"
+            return Verdict(None, tally, why)
+        return self.inner.verdict(tally)
+
+    def needs(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else self.inner.needs(tally)
+
+    def at_most(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else self.inner.at_most(tally)
 
 
 @dataclass(frozen=True)
@@ -107,6 +155,27 @@ class ReductionExperiment:
     def _original_argv(self) -> tuple[str, ...]:
         command = self.base.request.config.get("command", ())
         return (command,) if isinstance(command, str) else tuple(command)
+
+
+@dataclass(frozen=True)
+class IgnoredExperiment:
+    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
+
+    A command that reads the axis cannot go on as before: the file it is told of is not there, and the number is none.
+    """
+
+    inner: ReductionExperiment
+    at: Point
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(self.at, index, trial_dir)
+        material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
+        names = settings_of([material], self.at) or [material.axis.name]
+        return replace(trial, env={**trial.env, **dict.fromkeys(names, _NONSENSE)})
 
 
 def clear_data(trial_dir: Path) -> None:

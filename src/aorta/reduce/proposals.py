@@ -21,9 +21,43 @@ _NEVER = re.compile(
     r"|^(?:OMP|MKL|CUDA|HIP|NCCL|RCCL|TORCH|PET|MASTER|AORTA|WORLD|LOCAL|PYTHON)_",
     re.IGNORECASE,
 )
-_DATA = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".list", ".lst")
+_DATA = (
+    *(
+        ".txt",
+        ".csv",
+        ".tsv",
+        ".jsonl",
+        ".ndjson",
+        ".list",
+        ".lst",
+        ".ids",
+        ".json",
+        ".yaml",
+        ".yml",
+    ),
+    *(
+        ".toml",
+        ".ini",
+        ".cfg",
+        ".log",
+        ".sql",
+        ".xml",
+        ".html",
+        ".css",
+        ".md",
+        ".c",
+        ".h",
+        ".cc",
+        ".cpp",
+    ),
+)
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
+_INTERPRETERS = re.compile(
+    r"(?:.*/)?(?:python[\d.]*|bash|sh|node|perl|ruby|torchrun|pytest|accelerate|deepspeed)"
+)
 _SCRIPTS = (".py", ".sh", ".bash")
 _MOST_TEXT = 1 << 20
+_MOST_DATA = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -56,9 +90,17 @@ def proposal_for(words: Sequence[str], cwd: Path) -> Proposal:
 def _with_variables(
     words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
 ) -> Iterator[str]:
-    """`--steps 500` as `--steps "$STEPS"`: only what has a name of its own becomes a variable."""
+    """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`, and a data file by its own name."""
     option = ""
-    for word in words:
+    program = _program(words, cwd)
+    for number, word in enumerate(words):
+        assigned = _ASSIGNED.fullmatch(word)
+        if assigned and number < program:
+            yield _assigned(assigned, cwd, axes)
+            continue
+        if number > program and not option and not word.startswith("-"):
+            yield _positional(word, cwd, axes)
+            continue
         match = _OPTION.fullmatch(word)
         if match and match["value"] is None:
             option = match["option"]
@@ -75,17 +117,72 @@ def _with_variables(
         option = ""
 
 
-def _axis(name: str, value: str, cwd: Path) -> dict[str, Any] | None:
+def _program(words: Sequence[str], cwd: Path) -> int:
+    """The place of what is run: behind `env A=1` and an interpreter with its options; whatever stands behind is given to it."""
+    at = 0
+    while at < len(words) and (words[at] == "env" or _ASSIGNED.fullmatch(words[at])):
+        at += 1
+    if at < len(words) and _INTERPRETERS.fullmatch(words[at]):
+        script = next(
+            (
+                i
+                for i in range(at + 1, len(words))
+                if words[i].endswith(_SCRIPTS) and (cwd / words[i]).is_file()
+            ),
+            None,
+        )
+        return script if script is not None else at
+    return at
+
+
+def _assigned(found: re.Match[str], cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
+    name = found["name"]
+    axis = _axis(name, found["value"], cwd)
+    if axis is None or name in axes:
+        return f"{name}={shlex.quote(found['value'])}"
+    axes[name] = axis
+    return f'{name}="${name}"'
+
+
+def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
+    """A file or folder that is given as it is, or behind an @, as many tools read their arguments."""
+    mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
+    stem = re.sub(r"\W+", "_", Path(path).name.partition(".")[0]).strip("_").upper() or "DATA"
+    kind = "FILE" if (cwd / path).is_file() else "DIR"
+    name = f"{stem}_{kind}" if not stem[0].isdigit() else f"DATA_{stem}_{kind}"
+    # What stands behind the program is what it works on, whatever its ending says.
+    axis = _axis(name, path, cwd, any_ending=True)
+    if axis is None or axis["kind"] == "env" or name in axes:
+        return shlex.quote(word)
+    axes[name] = axis
+    return f'{mark}"${name}"'
+
+
+def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict[str, Any] | None:
     if not value or not is_variable(name) or _NEVER.search(name):
         return None
     if value.isdecimal() and int(value) > 1:
         return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}
     place = cwd / value
-    if value.endswith(_DATA) and place.is_file() and len(place.read_bytes().splitlines()) > 1:
+    if (any_ending or value.endswith(_DATA)) and _is_text_of_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
-    if "/" not in value.strip("/") and place.is_dir() and sum(1 for _ in place.iterdir()) > 1:
+    inside = value not in {"", ".", "/"} and not Path(value).is_absolute()
+    if (
+        inside
+        and ".." not in Path(value).parts
+        and place.is_dir()
+        and sum(1 for _ in place.iterdir()) > 1
+    ):
         return {"name": name, "kind": "dir_subset", "initial": value}
     return None
+
+
+def _is_text_of_lines(path: Path) -> bool:
+    try:
+        content = path.read_bytes() if path.is_file() and path.stat().st_size <= _MOST_DATA else b""
+    except OSError:
+        return False
+    return b"\0" not in content[:4096] and len(content.splitlines()) > 1
 
 
 def _variable_name(option: str) -> str:

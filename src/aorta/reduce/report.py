@@ -68,6 +68,8 @@ class ReduceReport:
     def why(self) -> str:
         if self.ending.reason is not Reason.DONE:
             return self.ending.detail
+        if self.reduction.status is Status.DID_NOT_REPRODUCE and self.records and not self.hint:
+            return f"{self.reduction.why}; the last trial: {self.records[-1].why}"
         return "; ".join(filter(None, [self.reduction.why, self.hint]))
 
     @property
@@ -110,6 +112,7 @@ class ReduceReport:
         reduction = self.reduction
         return {
             "status": self.status,
+            "search": reduction.status.value,  # tells "lost" from "unconfirmed", which are both partial
             "why": self.why,
             "run_dir": str(self.run_dir),
             "axes": [axis_row(facts) for facts in reduction.axes],
@@ -148,6 +151,8 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
         "monotone": facts.monotone,
         "trials": facts.trials,
         "unresolved": facts.unresolved,
+        "ignored": facts.ignored,
+        "local_minimum": facts.monotone is False and facts.moved,
     }
     if axis.shape is Shape.SUBSET:
         row["final_items"] = items_of(axis, facts.final)

@@ -6,13 +6,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import AxisKind
 from aorta.core.exits import Exit
 from aorta.core.oracle import Deciding, ExitCodeOracle
 from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
+from aorta.core.sprt import NOTHING, Evidence, misses_that_tell
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine.events import Ending, Listener
 from aorta.engine.journal import TrialRecord
@@ -22,7 +25,13 @@ from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.experiment import ReductionExperiment, clear_data
+from aorta.reduce.experiment import (
+    IGNORED,
+    IgnoredExperiment,
+    ImpatientJudges,
+    ReductionExperiment,
+    clear_data,
+)
 from aorta.reduce.files import WorkloadFiles, needed_files, with_files
 from aorta.reduce.materials import settings_of
 from aorta.reduce.opened_files import watch_opened
@@ -37,8 +46,10 @@ from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
+_MISSED = 0.01
+_OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
 _MOST_IN_PLACE = 20
-_MOST_TRIALS_OF_COPY = 20
+_MOST_TRIALS_OF_COPY = 40
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ def reduce_workload(
         output = Output.of(session.run, plan)
         output.begin()
         run = _Run(plan, session, open_executor, listeners)
-        trace = Trace(plan.axes, output.append_to_trace)
+        trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
         report = run.search(trace)
         reproducer = run.reproducer(report, output.scrubber.file_name)
         if reproducer is not None:
@@ -125,7 +136,7 @@ class _Run:
         descent = Descent(self.plan.axes)
         question = Question(
             search=descent,
-            judges=self.plan.judges(),
+            judges=ImpatientJudges(self.plan.judges(), self.experiment.patience),
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self.plan.budget,
@@ -136,7 +147,7 @@ class _Run:
         answer = self._answer(question, (trace, *self.listeners))
         report = self._report(descent.result, answer)
         gone = report.reduction.status is Status.DID_NOT_REPRODUCE
-        return self._tried_in_its_own_place(report) if gone else report
+        return self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
 
     def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
         """Whether it is the laid-out copies of its files that keep the original from failing."""
@@ -153,6 +164,7 @@ class _Run:
             fingerprint=self.plan.fingerprint,
             budget=self.plan.budget,
             keep=self._keep,
+            name="in its own place",
             private_trials=True,
         )
         answer = self._answer(question, self.listeners)
@@ -167,6 +179,40 @@ class _Run:
             records=[*report.records, *answer.records],
             ending=_together(report.ending, answer.ending),
             hint=hint if verdict is not None and verdict.reproduces else "",
+        )
+
+    def _without_ignored(self, report: ReduceReport) -> ReduceReport:
+        """An axis at its floor may be one that the command never looks at; what fails the same with nonsense in it is left alone."""
+        reduction = report.reduction
+        suspects = [
+            facts.axis.name
+            for facts in reduction.axes
+            if facts.moved and facts.at_floor and facts.axis.kind not in _OF_THE_LAUNCHER
+        ]
+        if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
+            return report
+        points = [Point.of({IGNORED: name}) for name in suspects]
+        search = EveryPoint(points)
+        question = Question(
+            search=search,
+            judges=SameJudge(KOfN(1, _enough(reduction))),
+            experiment=IgnoredExperiment(self.experiment, reduction.best),
+            fingerprint=self.plan.fingerprint,
+            budget=replace(self.plan.budget, max_trials=None),
+            expected=report.signature,
+            keep=lambda record, _end: clear_data(self.session.run.private / record.path),
+            name="ignored axes",
+            private_trials=True,
+        )
+        answer = self._answer(question, self.listeners)
+        found = [
+            name for name, point in zip(suspects, points, strict=True) if _failed(search, point)
+        ]
+        return replace(
+            report,
+            reduction=reduction.without(found),
+            records=[*report.records, *answer.records],
+            ending=_together(report.ending, answer.ending),
         )
 
     def reproducer(
@@ -366,6 +412,11 @@ class _CopyExperiment:
         return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
 
 
+def _failed(search: EveryPoint, point: Point) -> bool:
+    verdict = search.verdicts.get(point)
+    return verdict is not None and verdict.reproduces is True
+
+
 def _together(search: Ending, copy: Ending) -> Ending:
     """One run's ending from its two parts: how the later one ended, and what both spent."""
     return replace(
@@ -378,13 +429,8 @@ def _together(search: Ending, copy: Ending) -> Ending:
 def _enough(reduction: Reduction) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
     verdict = reduction.confirmation or reduction.calibration
-    tally = verdict.tally if verdict else None
-    rate = tally.reproduced / tally.evidence if tally and tally.evidence else 0.5
-    missed, trials = 1.0, 0
-    while missed > 0.01 and trials < _MOST_TRIALS_OF_COPY:
-        missed *= 1 - min(rate, 0.95)
-        trials += 1
-    return trials
+    seen = Evidence.of(verdict.tally) if verdict else NOTHING
+    return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
 
 
 def _signature(

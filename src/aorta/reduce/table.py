@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from aorta.core.durations import show_duration
+from aorta.engine.journal import failed_differently
 from aorta.reduce.report import ReduceReport, axis_row
+from aorta.search.reduction import Status
 
 _HEAD = ("axis", "from", "to", "trials", "")
 _HEADLINES = {
@@ -14,30 +16,50 @@ _HEADLINES = {
     "partial": "partial: stopped before the answer was sure",
 }
 
+_UNSURE = {
+    Status.UNCONFIRMED: "unconfirmed: smaller, but it could not be made sure that this still fails",
+    Status.LOST: "lost: what failed before no longer does, so nothing that was found is sure",
+}
+
 
 def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     """`kept`: the run directory is still there to be named."""
     reduction = report.reduction
-    lines = [f"{_HEADLINES[report.status]} ({report.why})" if report.why else report.status]
+    headline = _UNSURE.get(reduction.status) or _headline(report)
+    lines = [f"{headline} ({report.why})" if report.why else headline]
+    if report.shipped.reproduces is False and report.shipped.why:
+        lines.append(f"what ships {report.shipped.why}")
     if report.has_reproducer:
         rows = [_axis_cells(axis_row(facts)) for facts in reduction.axes]
         lines += _aligned([_HEAD, *rows])
     lines += _rate_lines(report)
     if report.signature:
         lines.append(f"failure    {report.signature.text}")
+    lines += [f"           {words}" for words in failed_differently(report.records)]
     if kept:
         lines.append(f"results    {report.run_dir}")
         lines += [f"next       {command}" for command in report.next_commands[:1]]
     return lines
 
 
+def _headline(report: ReduceReport) -> str:
+    """What was found smaller is of no use to others as long as what ships does not fail by itself."""
+    if report.status == "reduced" and report.shipped.reproduces is False:
+        return "smaller, but shrunken/run_repro.sh does not fail by itself"
+    return _HEADLINES[report.status]
+
+
 def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
     unit = " items" if "final_items" in row else ""
     notes = []
-    if row["final"] == row["floor"]:
+    if row["ignored"]:
+        notes.append(
+            "left alone: it fails the same with nonsense in its place, so the command does not read it"
+        )
+    elif row["final"] == row["floor"]:
         notes.append("at its floor")
     if row["monotone"] is False:
-        notes.append("not monotone")
+        notes.append("not monotone: a local minimum" if row["local_minimum"] else "not monotone")
     if row["unresolved"]:
         notes.append(f"{row['unresolved']} could not be told")
     return (

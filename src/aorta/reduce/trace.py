@@ -11,6 +11,7 @@ from aorta.core.point import Point, Purpose, Value
 from aorta.core.stats import wilson
 from aorta.engine.events import Event, PointSettled, TrialEnded
 from aorta.engine.journal import TrialRecord
+from aorta.scrub.secrets import safe_value
 
 MOST_ITEMS_NAMED = 200
 ENV_FINGERPRINT = "env_fingerprint"
@@ -20,10 +21,17 @@ _WORDS = {True: "reproduces", False: "does not reproduce", None: "could not tell
 class Trace:
     """Builds one line a settled point; told the same events again it builds the same lines."""
 
-    def __init__(self, axes: Sequence[Axis], write: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        write: Callable[[Mapping[str, Any]], None],
+        settings: Callable[[Point], Mapping[str, str]] = lambda _point: {},
+    ) -> None:
         self.lines: list[dict[str, Any]] = []
         self._axes = {axis.name: axis for axis in axes}
         self._write = write
+        self._settings = settings
+        self._original = Point.of({axis.name: axis.initial for axis in axes})
         self._trials: dict[Point, list[TrialRecord]] = {}
         self._best: Point | None = None
 
@@ -43,6 +51,15 @@ class Trace:
         if point.purpose is not Purpose.PROBE:
             return True
         return best is not None and best != self._best and best.config_key == point.config_key
+
+    def _difference(self, point: Point) -> dict[str, list[str | None]]:
+        """The variables that this candidate sets otherwise than the original: `{"N": ["5000", "137"]}`."""
+        before, after = self._settings(self._original), self._settings(point)
+        return {
+            name: [safe_value(name, before[name]), safe_value(name, after[name])]
+            for name in sorted(before)
+            if before[name] != after.get(name, before[name])
+        }
 
     def _line(self, point: Point, verdict: Verdict, accepted: bool) -> dict[str, Any]:
         trials = self._trials.get(point, [])
@@ -65,6 +82,7 @@ class Trace:
             "durations_sec": [record.duration for record in trials],
             "median_sec": verdict.seconds,
             "env_fingerprint": _fingerprint(trials),
+            "env_difference": self._difference(point),
             "trials": [_trial_row(record) for record in trials],
         }
 

@@ -9,6 +9,7 @@ from aorta.registry.mitigation import Mitigation
 from aorta.registry.plugins import plugin_definitions
 from aorta.registry.shapes import mitigation_from
 from aorta.registry.sidecars import read_sidecars, sidecar_definitions
+from aorta.scrub.secrets import safe_value
 
 GROUP = "aorta.mitigations"
 _NOUN = "mitigation"
@@ -35,7 +36,7 @@ def get_mitigation(name: str, sidecars: Sequence[Path] = ()) -> Mitigation:
 
 
 def mitigation_rows(sidecars: Sequence[Path] = ()) -> list[dict[str, str]]:
-    """What a listing shows, sorted by name. Values of foreign mitigations may be secrets: their keys alone are shown."""
+    """What a listing shows, sorted by name. A value that looks like a secret is not shown."""
     return [_row(entry) for entry in load_mitigations(sidecars).values()]
 
 
@@ -43,12 +44,13 @@ def _row(entry: Mitigation) -> dict[str, str]:
     return {
         "NAME": entry.name,
         "SOURCE": entry.source,
-        "ENV": _shown(entry.env, with_values=bool(entry.readers)),
+        "ENV": shown_env(entry.env),
         "PLATFORMS": ",".join(entry.platforms),
         "READ BY": "; ".join(dict.fromkeys(reader.by for reader in entry.readers.values())),
         "WHAT": entry.what,
     }
 
 
-def _shown(env: Mapping[str, str], *, with_values: bool) -> str:
-    return " ".join(f"{name}={value}" if with_values else name for name, value in env.items())
+def shown_env(env: Mapping[str, str]) -> str:
+    """As it may stand in a listing: `A=1 B=2`."""
+    return " ".join(f"{name}={safe_value(name, value)}" for name, value in env.items())

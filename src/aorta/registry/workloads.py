@@ -16,6 +16,7 @@ BUILTIN_WORKLOADS: Mapping[str, str] = {
     "command": "aorta.workloads.command:CommandWorkload",
     "half_nan": "aorta.workloads.half_nan:HalfNan",
     "bad_shard": "aorta.workloads.bad_shard:BadShard",
+    "fsdp": "aorta.workloads.fsdp:Fsdp",
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta.core.errors import UsageError
-from aorta.core.trial import TrialSpec
+from aorta.core.trial import STEP_TIMES_FILE, TrialSpec
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,14 @@ class Launch:
 
 def variables_of(trial: TrialSpec) -> dict[str, str]:
     """The trial's resolved layers, and what every trial finds in whatever it runs: a place of its own."""
-    metric = metric_file_of(trial)
+    metric, folder = metric_file_of(trial), trial.trial_dir.absolute()
     own = {} if metric is None else {"AORTA_METRIC_FILE": str(metric)}
-    return {**trial.env, "AORTA_TRIAL_DIR": str(trial.trial_dir.absolute()), **own}
+    return {
+        **trial.env,
+        "AORTA_TRIAL_DIR": str(folder),
+        "AORTA_STEP_TIMES": str(folder / STEP_TIMES_FILE),
+        **own,
+    }
 
 
 def metric_file_of(trial: TrialSpec) -> Path | None:

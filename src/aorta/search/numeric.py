@@ -18,6 +18,8 @@ from aorta.core.point import Point, Value
 from aorta.search.ranked import RankedSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
+_LARGEST_GAP_OF_DOUBT = 0.1  # where the user says that it is not monotone
+_SMALL_STEPS = 24  # from the floor up, each of them is tried there
 _FINEST = 1000  # a scale that begins at 0 resolves this part of itself
 
 
@@ -78,6 +80,9 @@ class Bracket:
     promised: bool = (
         False  # the user says it is monotone: nothing below a rejected value is worth a trial
     )
+    doubted: bool = (
+        False  # the user says it is not monotone: small values are tried, whatever larger ones said
+    )
     suspect: Number | None = (
         None  # rejected before, when other axes were larger: if it still is, all is as it was
     )
@@ -90,6 +95,9 @@ class Bracket:
             return None
         if self.scale.floor not in below:
             return self.scale.floor
+        small = self._small(below) if self.doubted else None
+        if small is not None:
+            return small
         middle = self.scale.between(below[-1], self.accepted)
         return self._unseen(below) if middle is None else middle
 
@@ -108,11 +116,21 @@ class Bracket:
         """The rejected values above the answer: a smaller value reproduces where they do not."""
         return sorted(value for value in self.rejected if value > self.accepted)
 
+    def _small(self, below: list[Number]) -> Number | None:
+        """The smallest of the first steps above the floor that nobody tried."""
+        if self.scale.step is None:
+            return None
+        seen = set(below)
+        steps = (self.scale.floor + n * self.scale.step for n in range(1, _SMALL_STEPS + 1))
+        return next((value for value in steps if value < self.accepted and value not in seen), None)
+
     def _unseen(self, below: list[Number]) -> Number | None:
         if self.promised or len(below) < 2:
             return None
         low, high = max(pairwise(below), key=lambda gap: self.scale.part(*gap))
-        if self.scale.part(low, high) <= _LARGEST_UNSEEN_GAP:
+        if self.scale.part(low, high) <= (
+            _LARGEST_GAP_OF_DOUBT if self.doubted else _LARGEST_UNSEEN_GAP
+        ):
             return None
         return self.scale.inside(low, high, 0.5)
 
@@ -134,7 +152,13 @@ class NumericSearch(RankedSearch):
         self._place = place
         self._start = current
         scale = Scale(axis.floor, current, axis.step, axis.tolerance)
-        self._bracket = Bracket(scale, current, promised=bool(axis.monotone), suspect=suspect)
+        self._bracket = Bracket(
+            scale,
+            current,
+            promised=bool(axis.monotone),
+            doubted=axis.monotone is False,
+            suspect=suspect,
+        )
         self._unresolved: set[Number] = set()
 
     def ranked(self, n: int) -> list[Point]:
@@ -174,7 +198,7 @@ class NumericSearch(RankedSearch):
     @property
     def monotone(self) -> bool | None:
         """False where it was seen not to be; True where nothing seen on the whole scale speaks against it."""
-        if self.doubts():
+        if self.doubts() or self._axis.monotone is False:
             return False
         return True if self.done and not self._unresolved else None
 

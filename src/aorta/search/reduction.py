@@ -1,6 +1,7 @@
 """What a descent has found: plain data for reports."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from aorta.core.axis import Axis
@@ -27,6 +28,7 @@ class AxisFacts:
     trials: int = 0
     candidates: int = 0
     unresolved: int = 0  # points that could not be told
+    ignored: bool = False  # it fails the same with nonsense in its place
 
     @property
     def moved(self) -> bool:
@@ -34,7 +36,7 @@ class AxisFacts:
 
     @property
     def at_floor(self) -> bool:
-        return self.final == self.axis.smallest
+        return self.axis.size(self.final) <= self.axis.size_at_floor
 
 
 @dataclass(frozen=True)
@@ -50,3 +52,23 @@ class Reduction:
     trials: int
     candidates: int
     setbacks: int  # how often an accepted point failed its replay or confirmation
+
+    def without(self, ignored: Collection[str]) -> "Reduction":
+        """The same with these axes as they were: whatever their value, it fails the same, so they were not reduced."""
+        if not ignored:
+            return self
+        best = self.best
+        for facts in self.axes:
+            if facts.axis.name in ignored:
+                best = best.with_value(facts.axis.name, facts.axis.initial)
+        axes = tuple(
+            replace(facts, final=facts.axis.initial, ignored=True)
+            if facts.axis.name in ignored
+            else facts
+            for facts in self.axes
+        )
+        names = ", ".join(sorted(ignored))
+        if best == self.original:
+            why = f"nothing smaller was tried: the command does not read {names}"
+            return replace(self, best=best, axes=axes, status=Status.NOT_REDUCED, why=why)
+        return replace(self, best=best, axes=axes)

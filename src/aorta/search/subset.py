@@ -1,9 +1,11 @@
-"""Which of these items are needed? Generalised binary splitting, checked for 1-minimality.
+"""Which of these items are needed? Generalised binary splitting, of blocks first and then of lines, checked for 1-minimality.
 
 Leaving out a chunk asks "does the chunk hold a needed item?", which is adaptive group testing: chunks are as large as
 makes the answer even odds, a chunk that cannot go is halved down to one needed item, and what can go is gone at once.
 Within a third of the information bound log2 C(N, k), without knowing k. Every acceptance is a set that was seen to
-reproduce; monotonicity only guides, so input that breaks it costs size and never truth.
+reproduce; monotonicity only guides, so input that breaks it costs size and never truth. Structured text breaks it at every bracket:
+there blocks go first, the coarsest first, and at the end parts are tried alone, because one line may fail by itself where
+no larger set without its neighbours does.
 
 Side by side, disjoint chunks are judged against one assumed set, the verified one less all that was found clean so far.
 The assumed set is itself asked about; if it turns out wrong, the search goes on with one acceptance at a time.
@@ -11,103 +13,71 @@ The assumed set is itself asked about; if it turns out wrong, the search goes on
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from aorta.core.axis import Axis
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point
+from aorta.search.blocks import Items, levels_of
 
-Items = frozenset[int]
+MOST_PARTS = 8
 
 
-class SubsetSearch:
-    """`all_expected` says that every item is believed needed, as after an earlier search: each is tried alone."""
+class Splitting:
+    """Which of these numbers are needed? `floor` says what is kept at least, `checks` whether each is asked about at the end.
 
-    def __init__(self, base: Point, axis: Axis, *, all_expected: bool = False) -> None:
-        self._base = base
-        self._axis = axis
-        start = _items(base, axis.name)
+    `all_expected` says that every one is believed needed, as after an earlier search: each is tried alone.
+    """
+
+    def __init__(
+        self, start: Items, *, floor: int = 0, all_expected: bool = False, checks: bool = True
+    ) -> None:
         self._start_size = len(start)
+        self._floor = floor
         self._all_expected = all_expected
-        self._verified = start  # the smallest set seen to reproduce
+        self._with_checks = checks
+        self.verified = start  # the smallest set seen to reproduce
         self._assumed = start  # always inside the verified set; equal to it when one slot is used
         self._bad: list[Items] = []  # none inside another: each holds an item that cannot go
         self._rejected: set[Items] = set()
-        self._unresolved: set[Items] = set()
         self._one_at_a_time = False
 
-    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        if n <= 0:
-            return []
-        waiting = {_items(p, self._axis.name) for p in pending}
+    def ask(self, n: int, waiting: Collection[Items] = ()) -> list[Items]:
         found: list[Items] = []
         for kept in self._questions(n + len(waiting), waiting):
-            if len(found) == n:
+            if len(found) >= n:
                 break
             if kept not in waiting and kept not in found:
                 found.append(kept)
-        return [self._point(kept) for kept in found]
+        return found
 
-    def tell(self, point: Point, verdict: Verdict) -> None:
-        kept = _items(point, self._axis.name)
-        if verdict.reproduces:
+    def tell(self, kept: Items, reproduces: bool) -> None:
+        if reproduces:
             self._accept(kept)
             return
         self._rejected.add(kept)
-        if verdict.reproduces is None:
-            self._unresolved.add(kept)
         removed = self._assumed - kept
         if removed:
             self._bad = _minimal([*self._bad, removed])
-        elif self._assumed != self._verified:
+        elif self._assumed != self.verified:
             self._fall_back()
 
-    def wants(self, point: Point) -> bool:
-        kept = _items(point, self._axis.name)
+    def wants(self, kept: Items) -> bool:
         removed = self._assumed - kept
         if not removed:
-            return kept == self._assumed != self._verified
+            return kept == self._assumed != self.verified
         if kept - self._assumed and self._one_at_a_time:
             return False
         if any(bad <= removed for bad in self._bad):
             return self._is_settled and kept in set(self._checks())
         return True
 
-    @property
-    def done(self) -> bool:
-        return not self.ask(1)
-
-    @property
-    def best(self) -> Point:
-        return self._point(self._verified)
-
-    @property
-    def monotone(self) -> bool | None:
-        """False when removing more brought the failure back; True is never claimed without a promise."""
-        return False if self.doubts() else self._axis.monotone
-
-    def doubts(self) -> list[Point]:
-        """The rejected sets that hold all of the answer and more."""
-        larger = [kept for kept in self._rejected - self._unresolved if kept > self._verified]
-        return [
-            self._point(kept) for kept in sorted(larger, key=lambda kept: (len(kept), sorted(kept)))
-        ]
-
-    def proofs(self) -> list[Point]:
-        """The rejected points on which 1-minimality rests."""
-        kept = self._verified
-        singles = (kept - {item} for item in sorted(kept))
-        return [self._point(without) for without in singles if without in self._rejected]
-
-    @property
-    def unresolved(self) -> int:
-        return len(self._unresolved)
-
     def _accept(self, kept: Items) -> None:
-        if len(kept) < len(self._verified):
-            self._verified = kept
+        if len(kept) < len(self.verified):
+            self.verified = kept
         if self._one_at_a_time:
-            self._assumed = self._verified
+            self._assumed = self.verified
         else:
             self._assumed &= kept
         self._bad = _minimal(bad & self._assumed for bad in self._bad)
@@ -115,9 +85,9 @@ class SubsetSearch:
     def _fall_back(self) -> None:
         """What was clean side by side does not go together: trust only what was seen."""
         self._one_at_a_time = True
-        self._assumed = self._verified
+        self._assumed = self.verified
         self._bad = _minimal(
-            self._verified - kept for kept in self._rejected if kept < self._verified
+            self.verified - kept for kept in self._rejected if kept < self.verified
         )
 
     @property
@@ -127,12 +97,16 @@ class SubsetSearch:
         return singles == len(self._assumed)
 
     @property
+    def _is_one_needed(self) -> bool:
+        return len(self._bad) == 1 and len(self._bad[0]) == 1 and not self._all_expected
+
+    @property
     def _removable(self) -> int:
-        return len(self._assumed) - int(self._axis.floor)
+        return len(self._assumed) - self._floor
 
     def _questions(self, slots: int, waiting: Collection[Items]) -> Iterator[Items]:
         assumed = self._assumed
-        verify = assumed != self._verified
+        verify = assumed != self.verified
         if self._is_settled or self._removable <= 0:
             yield from [assumed] if verify else self._checks()
             return
@@ -148,7 +122,7 @@ class SubsetSearch:
     def _checks(self) -> Iterator[Items]:
         """Each item alone, then neighbours that may only go together, such as an opening and a closing line."""
         kept = self._assumed
-        if self._axis.monotone or self._removable <= 0:
+        if not self._with_checks or self._removable <= 0:
             return
         ordered = sorted(kept)
         pairs = [{a, b} for a, b in pairwise(ordered) if b == a + 1]
@@ -178,6 +152,10 @@ class SubsetSearch:
         yield from self._unknown_chunks(unknown, max(1, slots - len(open_bad)))
 
     def _unknown_chunks(self, unknown: list[int], slots: int) -> Iterator[Items]:
+        if self._is_one_needed and self._assumed.difference(unknown) not in self._rejected:
+            yield frozenset(
+                unknown[: self._removable]
+            )  # with one found, it may well be the only one
         size = min(self._even_odds(len(unknown)), math.ceil(len(unknown) / slots))
         size = max(1, min(size, self._removable))
         for start in range(0, len(unknown), size):
@@ -191,7 +169,203 @@ class SubsetSearch:
         density = (needed + 1) / (needed + cleared + self._start_size)
         if density >= 0.5:
             return 1
+        if not self._bad and self._floor:
+            most = math.ceil(most / 2)  # something is needed: with one item the even odds are half
         return max(1, min(most, round(-math.log(2) / math.log1p(-density))))
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """A splitting of groups of items; what is in no group always stays."""
+
+    groups: Sequence[Items]
+    always: Items
+    splitting: Splitting
+
+    @classmethod
+    def over(
+        cls,
+        groups: Iterable[Items],
+        start: Items,
+        *,
+        floor: int = 1,
+        all_expected: bool = False,
+        checks: bool = False,
+    ) -> "_Pass":
+        inside = [group & start for group in groups if group & start]
+        always = start.difference(*inside)
+        least = max(0, floor - len(always))
+        numbers = frozenset(range(len(inside)))
+        splitting = Splitting(numbers, floor=least, all_expected=all_expected, checks=checks)
+        return cls(inside, always, splitting)
+
+    def ask(self, n: int, waiting: Collection[Items]) -> list[Items]:
+        asked = self.splitting.ask(n, [self._numbers(kept) for kept in waiting])
+        return [self.always.union(*(self.groups[number] for number in kept)) for kept in asked]
+
+    def tell(self, kept: Items, reproduces: bool) -> None:
+        self.splitting.tell(self._numbers(kept), reproduces)
+
+    def wants(self, kept: Items) -> bool:
+        return self.splitting.wants(self._numbers(kept))
+
+    def covers(self, kept: Items) -> bool:
+        return kept == self.always.union(*(self.groups[n] for n in self._numbers(kept)))
+
+    def _numbers(self, kept: Items) -> Items:
+        return frozenset(n for n, group in enumerate(self.groups) if group <= kept)
+
+
+class _Alone:
+    """Parts that may fail by themselves, one after the other, up to the first that does."""
+
+    def __init__(self, parts: Sequence[Items]) -> None:
+        self._open = list(parts)
+
+    def ask(self, n: int, waiting: Collection[Items]) -> list[Items]:
+        return [part for part in self._open if part not in waiting][:n]
+
+    def tell(self, kept: Items, reproduces: bool) -> None:
+        self._open = [] if reproduces else [part for part in self._open if part != kept]
+
+    def wants(self, kept: Items) -> bool:
+        return kept in self._open
+
+    def covers(self, kept: Items) -> bool:
+        return kept in self._open
+
+
+class SubsetSearch:
+    """Blocks of lines first, the coarsest first, then lines; then whether a part of what is left fails by itself.
+
+    `all_expected` says that every item is believed needed, as after an earlier search: each is tried alone.
+    """
+
+    def __init__(self, base: Point, axis: Axis, *, all_expected: bool = False) -> None:
+        self._base = base
+        self._axis = axis
+        self._verified = _items(base, axis.name)
+        self._answers: dict[Items, bool | None] = {}
+        self._all_expected = all_expected
+        self._alone: list[Items] = []
+        self._passes = self._program()
+        self._pass: _Pass | _Alone | None = next(self._passes)
+        self._advance()
+
+    def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
+        if self._pass is None or n <= 0:
+            return []
+        waiting = {_items(p, self._axis.name) for p in pending}
+        asked = self._pass.ask(n, [kept for kept in waiting if self._pass.covers(kept)])
+        return [self._point(kept) for kept in asked if kept not in self._answers]
+
+    def tell(self, point: Point, verdict: Verdict) -> None:
+        kept = _items(point, self._axis.name)
+        self._answers[kept] = verdict.reproduces
+        self._use(kept, bool(verdict.reproduces))
+        self._advance()
+
+    def wants(self, point: Point) -> bool:
+        kept = _items(point, self._axis.name)
+        return self._pass is not None and self._pass.covers(kept) and self._pass.wants(kept)
+
+    @property
+    def done(self) -> bool:
+        return self._pass is None
+
+    @property
+    def best(self) -> Point:
+        return self._point(self._verified)
+
+    @property
+    def monotone(self) -> bool | None:
+        """False when removing more brought the failure back; True is never claimed without a promise."""
+        return False if self.doubts() else self._axis.monotone
+
+    def doubts(self) -> list[Point]:
+        """The rejected sets that hold all of the answer and more."""
+        larger = [kept for kept in self._rejected if kept > self._verified]
+        return [
+            self._point(kept) for kept in sorted(larger, key=lambda kept: (len(kept), sorted(kept)))
+        ]
+
+    def proofs(self) -> list[Point]:
+        """The rejected points on which 1-minimality rests."""
+        kept = self._verified
+        singles = (kept - {item} for item in sorted(kept))
+        return [
+            self._point(without)
+            for without in singles
+            if self._answers.get(without, True) is not True
+        ]
+
+    @property
+    def unresolved(self) -> int:
+        return sum(answer is None for answer in self._answers.values())
+
+    @property
+    def _rejected(self) -> list[Items]:
+        return [kept for kept, answer in self._answers.items() if answer is False]
+
+    # -- what follows what ----------------------------------------------------------------------------
+
+    def _program(self) -> "Iterator[_Pass | _Alone]":
+        promised = bool(self._axis.monotone)
+        floor = int(self._axis.floor)
+        levels: list[list[Items]] = []
+        if not self._all_expected and not promised and floor <= 1:
+            levels = levels_of(self._axis.items)
+            if levels:  # of structured text one line may be enough: a parser refuses most of them
+                middle = sorted(self._verified)[len(self._verified) // 2]
+                yield _Alone([frozenset({middle})])
+            for groups in levels:
+                yield _Pass.over(groups, self._verified)
+        while True:
+            before = self._verified
+            singles = [frozenset({item}) for item in sorted(before)]
+            yield _Pass.over(
+                singles, before, floor=floor, all_expected=self._all_expected, checks=not promised
+            )
+            if not levels:
+                return
+            yield from self._parts_alone()
+            if self._verified == before or self._is_minimal():
+                return
+
+    def _parts_alone(self) -> "Iterator[_Pass | _Alone]":
+        """Halves of what is left, quarters and so on, and again of the part that fails by itself."""
+        while len(self._verified) > 2:
+            before, ordered = self._verified, sorted(self._verified)
+            count = 2
+            while self._verified == before and count <= MOST_PARTS and count < 2 * len(ordered):
+                size = math.ceil(len(ordered) / count)
+                yield _Alone(
+                    [frozenset(ordered[at : at + size]) for at in range(0, len(ordered), size)]
+                )
+                count *= 2
+            if self._verified == before:
+                return
+
+    def _is_minimal(self) -> bool:
+        kept = self._verified
+        return len(kept) == 1 or all(self._answers.get(kept - {item}) is False for item in kept)
+
+    def _advance(self) -> None:
+        """Answer from memory what was asked before, and go on to the next pass that has a question."""
+        while self._pass is not None:
+            asked = self._pass.ask(1, ())
+            if not asked:
+                self._pass = next(self._passes, None)
+            elif asked[0] in self._answers:
+                self._use(asked[0], bool(self._answers[asked[0]]))
+            else:
+                return
+
+    def _use(self, kept: Items, reproduces: bool) -> None:
+        if reproduces and len(kept) < len(self._verified):
+            self._verified = kept
+        if self._pass is not None and self._pass.covers(kept):
+            self._pass.tell(kept, reproduces)
 
     def _point(self, kept: Items) -> Point:
         return self._base.with_value(self._axis.name, tuple(sorted(kept)))

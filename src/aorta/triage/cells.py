@@ -1,4 +1,10 @@
-"""What the trials of one cell amount to: counts, step times, and the error line seen most. Knows no other cell."""
+"""What the trials of one cell amount to: counts, step times, the error line seen most; and how fast it is beside its baseline.
+
+Does a mitigation mend, or does it only slow? Races go away when things are slower, whatever made them so. Two cells are
+compared by their steps where both tell of them in the same way, and else by how long their clean trials took: the wall clock of
+a crash measures when it crashed. A cell is flagged as slower only if it is above the threshold and the 95 % interval of the
+ratio lies above 1; with two noisy trials a side nothing is flagged.
+"""
 
 import math
 import statistics
@@ -9,15 +15,18 @@ from typing import Literal
 
 from aorta.core.outcome import Outcome, Tally
 from aorta.core.signature import normalise
-from aorta.workloads.results import TrialDocument
+from aorta.core.stats import student_t
+from aorta.workloads.results import STEP_TIMES_TOLD_BY, TrialDocument
 
-StepTimeSource = Literal["per_step", "elapsed_per_iter", "wall_clock_total", "missing"]
+StepTimeSource = Literal["per_step", "printed", "elapsed_per_iter", "wall_clock_total", "missing"]
 _BEST_FIRST: tuple[StepTimeSource, ...] = (
     "per_step",
+    "printed",
     "elapsed_per_iter",
     "wall_clock_total",
     "missing",
 )
+_TRUSTED: tuple[StepTimeSource, ...] = ("per_step", "printed")
 _MOST_STEPS_KEPT = 1000
 _MOST_HINTS = 3
 _UNRELIABLE = 0.1  # a cell that loses this share of its trials to errors is not to be trusted
@@ -45,6 +54,7 @@ class CellStats:
     tally: Tally = field(default_factory=Tally)
     step_times: StepTimes = field(default_factory=StepTimes)
     mean_wall_clock_sec: float = 0.0
+    clean_seconds: Sequence[float] = ()
     exit_status_counts: dict[str, int] = field(default_factory=dict)
     outcome_counts: dict[str, int] = field(default_factory=dict)
     hints: list[tuple[str, int]] = field(default_factory=list)
@@ -65,10 +75,16 @@ class CellStats:
         return self.tally.error >= _UNRELIABLE * max(1, self.tally.trials)
 
 
-def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None) -> CellStats:
-    """One pass, so that only the numbers of a cell are held and not its records."""
+def aggregate_cell(
+    documents: Iterable[TrialDocument], steps: int | None = None, *, expected: str | None = None
+) -> CellStats:
+    """One pass, so that only the numbers of a cell are held and not its records.
+
+    `expected` is the signature of the baseline's failure: one that was counted before it was known may be another failure.
+    """
     outcomes: list[Outcome] = []
     walls: list[float] = []
+    clean_walls: list[float] = []
     samples: list[tuple[StepTimeSource, Sequence[float]]] = []
     statuses: Counter[str] = Counter()
     progress: Counter[str] = Counter()
@@ -76,8 +92,16 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
     first_error: str | None = None
     for document in documents:
         outcome = Outcome(document.outcome)
+        if (
+            outcome is Outcome.REPRODUCED
+            and expected
+            and document.signature not in {None, expected}
+        ):
+            outcome = Outcome.OTHER
         outcomes.append(outcome)
         walls.append(document.wall_clock_sec)
+        if outcome is Outcome.CLEAN:
+            clean_walls.append(document.wall_clock_sec)
         statuses[document.exit_status] += 1
         progress[_how_far(document)] += 1
         if outcome is Outcome.ERROR:
@@ -90,6 +114,7 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
         tally=Tally.of(outcomes),
         step_times=_summary(samples),
         mean_wall_clock_sec=statistics.fmean(walls) if walls else 0.0,
+        clean_seconds=clean_walls,
         exit_status_counts=dict(sorted(statuses.items())),
         outcome_counts=dict(sorted(progress.items())),
         hints=hints.most_common(_MOST_HINTS),
@@ -100,10 +125,11 @@ def aggregate_cell(documents: Iterable[TrialDocument], steps: int | None = None)
 def step_times_of(
     document: TrialDocument, steps: int | None
 ) -> tuple[StepTimeSource, Sequence[float]]:
-    """The step times of one trial in ms, by the best of three ways to know them."""
+    """The step times of one trial in ms, by the best of four ways to know them."""
     result = document.workload_result
     if result.step_times_ms:
-        return "per_step", result.step_times_ms
+        printed = result.metrics.get(STEP_TIMES_TOLD_BY) == "output"
+        return "printed" if printed else "per_step", result.step_times_ms
     if result.total_iterations and result.elapsed_sec:
         return "elapsed_per_iter", [1000 * result.elapsed_sec / result.total_iterations]
     if steps:
@@ -113,9 +139,9 @@ def step_times_of(
 
 def hint_of(document: TrialDocument) -> str:
     """The failure in one line, without what differs from run to run."""
-    if document.signature:
+    if document.signature and " | " in document.signature:
         return document.signature.removeprefix("workload | ")
-    return normalise(first_line(document.why))
+    return normalise(first_line(document.why)) or document.signature or ""
 
 
 def first_line(text: str) -> str:
@@ -161,3 +187,94 @@ def _summary(samples: Sequence[tuple[StepTimeSource, Sequence[float]]]) -> StepT
         p90=percentile(ordered, 0.9),
         p99=percentile(ordered, 0.99),
     )
+
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The tag of the matrix, and the ratio behind it where there is one."""
+
+    tag: str
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    by: Literal["steps", "clean trials"] | None = None
+
+    @property
+    def is_flagged(self) -> bool:
+        return self.tag.startswith("speed (")
+
+
+def speed_of(
+    cell: CellStats, baseline: CellStats, threshold: float, *, is_baseline: bool = False
+) -> Speed:
+    """`n/a` is said wherever the ratio cannot be known, never the `-` that means "no reason to doubt"."""
+    if cell.error is not None:
+        return Speed("error")
+    if is_baseline:
+        return Speed("(baseline)")
+    compared = _comparable(cell, baseline)
+    if compared is None:
+        return Speed("n/a")
+    ratio, interval, by = compared.ratio, compared.interval, compared.by
+    if ratio > threshold and interval is None:
+        return Speed("n/a", ratio, by=by)
+    if ratio > threshold and interval is not None and interval[0] > 1:
+        return Speed(f"speed (+{round((ratio - 1) * 100)}%)", ratio, interval, by)
+    tag = "no effect" if cell.failure_rate >= baseline.failure_rate else "-"
+    return Speed(tag, ratio, interval, by)
+
+
+def ratio_interval(cell: Sequence[float], baseline: Sequence[float]) -> tuple[float, float] | None:
+    """Welch's interval of the ratio, on logarithms of the mean of each trial; None where no spread is known."""
+    if len(cell) + len(baseline) < 3 or min(*cell, *baseline) <= 0:
+        return None
+    logs = [[math.log(value) for value in side] for side in (cell, baseline)]
+    difference = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
+    # A side with one trial is taken to scatter like the other one.
+    spreads = [statistics.variance(side) if len(side) > 1 else None for side in logs]
+    known = [spread for spread in spreads if spread is not None]
+    errors = [
+        (spread if spread is not None else known[0]) / len(side)
+        for spread, side in zip(spreads, logs, strict=True)
+    ]
+    half = student_t(CONFIDENCE, _freedom(errors, logs)) * math.sqrt(sum(errors))
+    return math.exp(difference - half), math.exp(difference + half)
+
+
+def _freedom(errors: Sequence[float], sides: Sequence[Sequence[float]]) -> int:
+    """Welch and Satterthwaite's degrees of freedom, rounded down."""
+    parts = [
+        error**2 / (len(side) - 1)
+        for error, side in zip(errors, sides, strict=True)
+        if len(side) > 1
+    ]
+    most = sum(len(side) - 1 for side in sides)
+    if not sum(parts):
+        return max(1, most)
+    return max(1, min(most, math.floor(sum(errors) ** 2 / sum(parts))))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    ratio: float
+    interval: tuple[float, float] | None
+    by: Literal["steps", "clean trials"]
+
+
+def _comparable(cell: CellStats, baseline: CellStats) -> _Compared | None:
+    """The ratio by what both sides tell in the same way; None where there is no such thing."""
+    if baseline.error is not None:
+        return None
+    mine, others = cell.step_times, baseline.step_times
+    if mine.source == others.source and mine.source in _TRUSTED and mine.mean and others.mean:
+        interval = ratio_interval(mine.per_trial, others.per_trial)
+        return _Compared(mine.mean / others.mean, interval, "steps")
+    if not cell.clean_seconds or not baseline.clean_seconds:
+        return None
+    seconds = statistics.fmean(cell.clean_seconds), statistics.fmean(baseline.clean_seconds)
+    if min(seconds) <= 0:
+        return None
+    interval = ratio_interval(cell.clean_seconds, baseline.clean_seconds)
+    return _Compared(seconds[0] / seconds[1], interval, "clean trials")

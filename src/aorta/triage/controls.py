@@ -5,14 +5,22 @@ cell of the matrix has its answer; told the same trials, the same controls follo
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aorta.core.outcome import Tally
-from aorta.triage.cells import CellStats
-from aorta.triage.comparing import Call, Caps, beats, compare_all, is_settled
+from aorta.triage.cells import CellStats, speed_of
 from aorta.triage.plan import CONTROL_SUFFIX, Plan, PlannedCell
-from aorta.triage.speed import speed_of
-from aorta.triage.stopping import is_hopeless
+from aorta.triage.statistics import (
+    Call,
+    Caps,
+    Comparison,
+    beats,
+    compare_all,
+    is_hopeless,
+    is_rarer,
+    is_settled,
+    trials_needed,
+)
 from aorta.workloads.trial import slowed_experiment
 
 
@@ -40,6 +48,8 @@ class Controls:
             speed = speed_of(self.measure(name), baseline, threshold)
             if speed.is_flagged and speed.ratio is not None:
                 self._add(name, settings.slowdown or speed.ratio)
+            elif settings.slowdown is not None and speed.ratio is None:
+                self._add(name, settings.slowdown)
         return list(self.cells)
 
     def is_open(self, control: str, tallies: Mapping[str, Tally]) -> bool:
@@ -50,15 +60,26 @@ class Controls:
         caps = Caps(planned.trials, self.plan.by_name[cell].trials)
         return not is_settled(tally, tallies[cell], caps)
 
-    def verdict_on(self, cell: str, tallies: Mapping[str, Tally]) -> str | None:
-        """Why the cell is not credited; None where it is, or where it has no control."""
+    def credited(
+        self, cell: str, comparison: Comparison, tallies: Mapping[str, Tally]
+    ) -> Comparison:
+        """A mitigation that works is credited only if it beats its control, where it has one."""
         control = next((name for name, of in self.controlled.items() if of == cell), None)
-        if control is None or beats(tallies[cell], tallies[control]):
-            return None
+        if comparison.call is not Call.WORKS or control is None:
+            return comparison
         tally = tallies[control]
+        if beats(tallies[cell], tally):
+            return comparison
         if not tally.evidence:
-            return f"its control {control} did not run"
-        return f"{control} failed {tally.reproduced} of {tally.evidence} without any mitigation"
+            why = f"it works or only slows: its control {control} did not run"
+            return replace(comparison, call=Call.NOT_KNOWN, why=why)
+        seen = f"{control} failed {tally.reproduced} of {tally.evidence} without any mitigation"
+        baseline = tallies[self.plan.baseline.name]
+        if is_rarer(tally, baseline, max(1, len(self.plan.cells) - 1)):
+            return replace(comparison, call=Call.ONLY_SLOWER, why=seen)
+        why = f"it works or only slows: {seen}"
+        needed = trials_needed(tallies[cell], tally)
+        return replace(comparison, call=Call.NOT_KNOWN, why=why, needed=needed)
 
     def _add(self, cell: str, factor: float) -> None:
         baseline = self.plan.baseline

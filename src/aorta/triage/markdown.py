@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from aorta.core.durations import show_duration
-from aorta.triage.comparing import Call
 from aorta.triage.matrix import Matrix, Row
+from aorta.triage.statistics import STATEMENT, Call
 
 Column = tuple[str, Callable[[Row], str]]
 
@@ -51,18 +51,23 @@ def _header(matrix: Matrix) -> list[str]:
         *([f"- Ticket: {content.ticket}"] if content.ticket else []),
         f"- Workload: {content.workload}",
         f"- Recipe: {source or '(flag-mode; in-memory)'}",
-        f"- Trials per cell: {content.trials} at most",
+        f"- Trials per cell: {content.trials} {'exactly' if content.exact_trials else 'at most'}",
         *([f"- Steps per trial: {content.steps}"] if content.steps else []),
         f"- Run timestamp: {matrix.created}",
         f"- Baseline cell: {matrix.plan.baseline.name}{step}",
         (
             f"- Trials run: {sum(row.stats.tally.trials for row in matrix.rows)} in "
-            f"{show_duration(matrix.ending.seconds)}"
+            f"{show_duration(matrix.ending.seconds)}{_saved(matrix)}"
         ),
     ]
     if matrix.ending.detail:
         lines.append(f"- **Not finished**: {_one_line(matrix.ending.detail)}")
     return lines
+
+
+def _saved(matrix: Matrix) -> str:
+    saved = matrix.trials_saved
+    return f"; {saved} not needed, because their answers were settled" if saved else ""
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
@@ -88,8 +93,8 @@ def _notes(matrix: Matrix) -> list[str]:
     lines = [text for call, text in _LEGEND.items() if call in said]
     if any(row.speed.is_flagged for row in matrix.rows):
         lines.append(
-            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind that; "
-            "`control: true` in the recipe tells the two apart."
+            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind that; `control: true` in the "
+            "recipe (or `--control`) runs the baseline slowed as much, and tells the two apart."
         )
     whys = [
         f"- `{row.name}`: {_one_line(row.comparison.why)}"
@@ -101,9 +106,10 @@ def _notes(matrix: Matrix) -> list[str]:
         "",
         (
             "- Rates are of trials that ran; failures other than this one (`Other`) and trials that could not be told "
-            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the baseline, in the "
-            "direction seen, Holm over the cells; below 5 % a cell works, or makes it worse."
+            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the baseline, one-sided in "
+            "the direction seen, corrected for the number of cells; below 2.5 % a cell works, or makes it worse."
         ),
+        f"- Sure of all of it: {STATEMENT}.",
         *lines,
         *whys,
         (
@@ -117,12 +123,12 @@ def _notes(matrix: Matrix) -> list[str]:
 _LEGEND = {
     Call.WORKS: "- `works`: fails significantly less often than the baseline.",
     Call.WORSE: "- `worse`: fails significantly more often than the baseline.",
-    Call.NO_EFFECT: "- `no effect`: fails as often as the baseline, as far as these trials can tell.",
-    Call.OPEN: "- `open`: not settled; the number is how many more trials each of the cell and the baseline would "
-    "settle it, if the rates stay as they are.",
+    Call.NO_EFFECT: "- `no effect`: no useful cure; it fails more than half as often as the baseline.",
+    Call.NOT_KNOWN: "- `not known`: these trials do not tell; the number is how many more of each of the cell and the "
+    "baseline would, if the rates stay as they are.",
     Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another name.",
     Call.OTHER_FAILURE: "- `other failure`: this failure went, and another one came.",
-    Call.ONLY_SLOWER: "- `only slower`: a control that was merely slowed fails no more often; the mitigation is not credited.",
+    Call.ONLY_SLOWER: "- `only slower`: slowing the baseline as much makes the failure rarer too; the mitigation is not credited.",
     Call.CONTROL: "- `(control)`: the baseline slowed as much as a mitigation, and not mitigated.",
     Call.DID_NOT_RUN: "- `did not run`: no trial of the cell came to its work; it says nothing.",
 }
@@ -153,7 +159,7 @@ def _interval(row: Row) -> str:
 
 
 def _p(row: Row) -> str:
-    p = row.comparison.p_holm
+    p = row.comparison.p_adjusted
     return "" if p is None else f"{p:.2g}"
 
 
@@ -166,8 +172,8 @@ def _answer(row: Row) -> str:
     comparison = row.comparison
     if comparison.call is Call.DID_NOT_RUN:
         return f"did not run: {row.stats.error}"
-    if comparison.call is Call.OPEN and comparison.needed:
-        return f"open: {comparison.needed} more trials"
+    if comparison.call is Call.NOT_KNOWN and comparison.needed:
+        return f"not known; {comparison.needed} more trials would tell"
     return comparison.call.value
 
 
@@ -186,7 +192,7 @@ _ALWAYS: tuple[Column, ...] = (
     ("Failure rate", _rate),
     ("Failures", _failures),
     ("95 %", _interval),
-    ("p (Holm)", _p),
+    ("p", _p),
     ("Mean step (ms)", _mean_step),
     ("Confound", lambda row: row.confound),
     ("Answer", _answer),

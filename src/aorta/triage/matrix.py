@@ -1,20 +1,28 @@
 """The matrix as data: every cell with its counts, its comparison and its speed; `to_json` is matrix.json."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from aorta.core.outcome import Tally
-from aorta.core.stats import wilson
-from aorta.engine.events import Ending
+from aorta.engine.events import Ending, Reason
 from aorta.scrub.secrets import safe_value
-from aorta.triage.cells import CellStats
-from aorta.triage.comparing import ALPHA, Call, Caps, Comparison, can_settle, compare_all
+from aorta.triage.cells import CellStats, Speed, speed_of
 from aorta.triage.controls import Controls
 from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import SCHEMA_VERSION
-from aorta.triage.speed import Speed, speed_of
-from aorta.triage.stopping import Stopping
+from aorta.triage.statistics import (
+    ANY_WRONG_CALL,
+    SIDE_ALPHA,
+    STATEMENT,
+    Call,
+    Caps,
+    Comparison,
+    Stopping,
+    can_settle,
+    compare_all,
+    interval,
+)
 from aorta.workloads.trial import describe_environment
 
 SCHEMA = "aorta.triage/1"
@@ -31,6 +39,7 @@ class Row:
     numbers: Sequence[int]
     resumed: int = 0
     note: str = ""
+    rate_interval: tuple[float, float] = (0.0, 1.0)
 
     @property
     def name(self) -> str:
@@ -38,7 +47,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.stats.tally.reproduced, self.stats.tally.evidence)
+        return self.rate_interval
 
     @property
     def confound(self) -> str:
@@ -71,11 +80,13 @@ class Row:
             "call": self.comparison.call.value,
             "why": self.comparison.why,
             "p_value": _rounded(self.comparison.p),
-            "p_value_holm": _rounded(self.comparison.p_holm),
+            "p_value_holm": _rounded(self.comparison.p_adjusted),
+            "p_value_no_cure": _rounded(self.comparison.p_no_cure),
             "trials_needed": self.comparison.needed,
             "inert": cell.inert,
             **_step_times(stats),
             "step_time_ratio": _rounded(self.speed.ratio),
+            "step_time_ratio_by": self.speed.by,
             "step_time_ratio_interval": _pair(self.speed.interval),
             "confound": self.confound,
             "mean_wall_clock_sec": round(stats.mean_wall_clock_sec, 6),
@@ -110,6 +121,14 @@ class Matrix:
     def resumed_trials(self) -> int:
         return sum(row.resumed for row in self.rows)
 
+    @property
+    def trials_saved(self) -> int:
+        """Trials that were allowed and not run, because the answer of their cell was settled without them."""
+        if self.ending.reason is not Reason.DONE:
+            return 0
+        ran = [row for row in self.rows if row.comparison.call is not Call.DID_NOT_RUN]
+        return sum(max(0, row.cell.trials - row.stats.tally.evidence) for row in ran)
+
     def to_json(self) -> dict[str, Any]:
         recipe = self.plan.recipe
         content = recipe.content
@@ -120,6 +139,8 @@ class Matrix:
             "workload": content.workload,
             "ticket": content.ticket,
             "trials_per_cell": content.trials,
+            "exact_trials": content.exact_trials,
+            "trials_saved": self.trials_saved,
             "steps_per_trial": content.steps,
             "run_timestamp": self.created,
             "baseline_cell": self.plan.baseline.name,
@@ -132,7 +153,9 @@ class Matrix:
                 "test": "fisher",
                 "sides": 1,
                 "correction": "holm",
-                "alpha": ALPHA,
+                "alpha": SIDE_ALPHA,
+                "any_wrong_call": ANY_WRONG_CALL,
+                "statement": STATEMENT,
             },
             "warnings": list(self.warnings),
             "recipe_source": {
@@ -166,7 +189,11 @@ def build_matrix(
     )
     rows = [_row(tried, cell, measured, comparisons) for cell in cells]
     return Matrix(
-        plan, rows, ending, created, [*_doubts(plan, rows), *_lost_cells(rows), *warnings]
+        plan,
+        rows,
+        ending,
+        created,
+        [*_doubts(plan, rows), *_uncontrolled(tried, rows), *_lost_cells(rows), *warnings],
     )
 
 
@@ -184,7 +211,9 @@ def _row(
     return Row(
         cell=cell,
         stats=measured[cell.name],
-        comparison=_control_call(tally) if is_control else _credited(tried, cell.name, comparisons),
+        comparison=_control_call(tally)
+        if is_control
+        else tried.controls.credited(cell.name, comparisons[cell.name], tried.tallies),
         speed=speed_of(
             measured[cell.name],
             baseline,
@@ -194,20 +223,12 @@ def _row(
         numbers=sorted(tried.numbers(cell.name)),
         resumed=tried.resumed.get(cell.name, 0),
         note="" if is_control else Stopping(plan).note(cell.name, tally),
+        rate_interval=interval(tally, None if is_control else plan.recipe.content.stop_after),
     )
 
 
 def _control_call(tally: Tally) -> Comparison:
     return Comparison(Call.CONTROL if tally.evidence else Call.DID_NOT_RUN)
-
-
-def _credited(tried: Tried, name: str, comparisons: Mapping[str, Comparison]) -> Comparison:
-    """A mitigation that works is credited only if it beats its control, where it has one."""
-    comparison = comparisons[name]
-    if comparison.call is not Call.WORKS:
-        return comparison
-    why = tried.controls.verdict_on(name, tried.tallies)
-    return comparison if why is None else replace(comparison, call=Call.ONLY_SLOWER, why=why)
 
 
 def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
@@ -222,12 +243,36 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
             "no mitigation can be seen to work"
         )
     trials = min((cell.trials for cell in plan.cells), default=0)
-    if len(plan.cells) > 1 and not can_settle(Caps(trials, plan.baseline.trials)):
+    compared = len(plan.cells) - 1 - len(plan.inert)
+    caps = Caps(trials, plan.baseline.trials, max(1, compared))
+    if compared and not can_settle(caps):
         said.append(
             f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of {trials} "
-            "may be luck (at least 4 are needed, 5 or more where several cells are compared)"
+            f"may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at least "
+            f"{caps.floor + 1} are needed"
         )
     return said
+
+
+def _uncontrolled(tried: Tried, rows: Sequence[Row]) -> list[str]:
+    """A control that was asked for and could not be made is said, because without it `works` is only half an answer."""
+    if tried.plan.recipe.content.control is None:
+        return []
+    without = [
+        row.name
+        for row in rows
+        if row.comparison.call is Call.WORKS
+        and row.speed.ratio is None
+        and row.name not in tried.controls.controlled.values()
+    ]
+    if not without:
+        return []
+    return [
+        (
+            f"{', '.join(without)}: no control was run, because how fast the steps are is not known: print step times, write "
+            "them to $AORTA_STEP_TIMES (a line for each step, in ms), or say how much to slow: control: {slowdown: 2}"
+        )
+    ]
 
 
 def _lost_cells(rows: Sequence[Row]) -> list[str]:

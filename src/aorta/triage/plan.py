@@ -1,21 +1,27 @@
 """From a recipe to cells that can be tried, with every check that needs no trial. Reads the registry, runs nothing."""
 
+import json
 import os
 import random
-from collections.abc import Mapping, Sequence
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import SpecError, UsageError
+from aorta.core.durations import show_duration
+from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import slug
+from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.mitigation import Platform, why_inert
 from aorta.registry.mitigations import mitigation_catalogue
+from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
-from aorta.workloads.discovery import COMMAND
+from aorta.workloads.discovery import COMMAND, check_workload
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
@@ -110,7 +116,7 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
     _check_one_failure(recipe, cells)
     _check_control_names(recipe)
-    baseline = cells[_baseline_index(recipe)]
+    baseline = cells[baseline_index(recipe)]
     here = platform or platform_here()
     marked = tuple(
         replace(cell, inert=_why_inert(cell, baseline, recipe, here))
@@ -119,10 +125,6 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
         for cell in cells
     )
     return Plan(recipe, marked, marked[baseline.index])
-
-
-def baseline_of(recipe: Recipe) -> Cell:
-    return recipe.content.cells[_baseline_index(recipe)]
 
 
 def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
@@ -140,6 +142,7 @@ def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
         base=recipe.base if content.workload == COMMAND else None,
         file=recipe.file,
         at=f"cells[{index}].workload_config" if cell.workload_config else "workload_config",
+        known_elsewhere=any(recipe.environment_of(each).isolated for each in content.cells),
     )
     trials = cell.trials or content.trials
     if stop is not None:
@@ -147,7 +150,7 @@ def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
     return PlannedCell(index, cell, workload_experiment(request), trials)
 
 
-def _baseline_index(recipe: Recipe) -> int:
+def baseline_index(recipe: Recipe) -> int:
     """The one named; else the first called baseline-*; else the first without mitigations; else the only one."""
     cells = recipe.content.cells
     wanted = recipe.content.confound.baseline_cell
@@ -296,3 +299,77 @@ def check_ticket_directory(output: Path, plan: Plan) -> None:
             "use another --output-dir",
             where=str(marker.parent),
         )
+
+
+def describe_plan(plan: Plan, output_dir: Path, jobs: int) -> Iterator[str]:
+    """Line by line. Nothing is left on the disk."""
+    content = plan.recipe.content
+    yield f"{len(plan.cells)} cells of {content.workload}, baseline {plan.baseline.name}"
+    with tempfile.TemporaryDirectory(prefix="aorta-dry-run-") as scratch:
+        for cell in plan.cells:
+            yield f"{cell.name}: at most {cell.trials} trials in {_place(cell)}"
+            if cell.inert is not None:
+                yield f"  inert      {cell.inert}"
+            if unknown := _unknown_workload(cell):
+                yield f"  workload   {unknown}"
+            yield f"  directory  {cell.experiment.subject.cwd}"
+            yield f"  command    {_command(cell, Path(scratch))}"
+    yield f"at most {plan.most_trials} trials; a cell stops earlier once its answer is settled"
+    yield f"time: {_estimate(plan, output_dir, jobs)}"
+    yield f"results would go below {output_dir / plan.parent}"
+
+
+def _unknown_workload(cell: PlannedCell) -> str | None:
+    """What keeps this cell from running, as far as it is known here; an environment of its own may have the workload."""
+    if cell.request.workload == COMMAND:
+        return None
+    try:
+        check_workload(cell.request.workload)
+    except RegistryError as wrong:
+        where = (
+            "looked up in the environment" if cell.environment.isolated else "this cell is an error"
+        )
+        return f"{wrong.message}; {where}"
+    return None
+
+
+def _place(cell: PlannedCell) -> str:
+    environment = cell.environment
+    inside = environment.image or environment.venv
+    return f"{environment.name} ({environment.kind.value}{f' {inside}' if inside else ''})"
+
+
+def _command(cell: PlannedCell, scratch: Path) -> str:
+    """As it would be typed; the trial's own directory is not known yet."""
+    folder = scratch / "TRIAL"
+    folder.mkdir(exist_ok=True)
+    trial = cell.experiment.trial(Point.of({}), 0, folder)
+    variables = [f"{name}={safe_value(name, trial.env[name])}" for name in sorted(trial.env)]
+    words = ["env", *variables, *trial.argv] if variables else trial.argv
+    return shlex.join(words).replace(str(folder), "TRIAL_DIR")
+
+
+def _estimate(plan: Plan, output_dir: Path, jobs: int) -> str:
+    """From the newest run of the same ticket and workload; without one, what the time limit allows."""
+    seconds = _seconds_of_a_trial(output_dir / plan.parent)
+    if seconds is not None:
+        total = show_duration(seconds * plan.most_trials / jobs)
+        return f"about {total} at most ({show_duration(seconds)} a trial in the newest run, {jobs} at once)"
+    limit = plan.recipe.content.timeout
+    if limit is not None:
+        return f"{show_duration(limit * plan.most_trials / jobs)} at most, by --timeout; no earlier run tells more"
+    return "unknown: there is no earlier run here and no --timeout"
+
+
+def _seconds_of_a_trial(parent: Path) -> float | None:
+    runs = sorted(parent.glob("*/matrix.json"), key=lambda path: path.stat().st_mtime)
+    for path in reversed(runs):
+        try:
+            cells = json.loads(path.read_bytes())["cells"]
+            spent = [(c["mean_wall_clock_sec"] * c["trials"], c["trials"]) for c in cells]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        trials = sum(count for _, count in spent)
+        if trials:
+            return float(sum(seconds for seconds, _ in spent) / trials)
+    return None

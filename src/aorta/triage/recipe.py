@@ -153,6 +153,7 @@ class RecipeFile(StrictModel):
     timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
     save_logs: bool = True
     stop_after: StopAfter | None = None
+    exact_trials: bool = False
     order: Annotated[Order, BeforeValidator(_order)] = Order()
     control: Annotated[Control | None, BeforeValidator(_control)] = None
     confound: Confound = Confound()
@@ -183,6 +184,10 @@ class RecipeFile(StrictModel):
     def _whole(self) -> "RecipeFile":
         if self.workload != COMMAND and self.steps is None:
             raise UsageError("the key steps is required for a workload; only a command has none")
+        if self.exact_trials and self.stop_after is not None:
+            raise UsageError(
+                "exact_trials and stop_after contradict each other: one runs every trial, the other stops; drop one"
+            )
         wanted = self.confound.baseline_cell
         names = [cell.name for cell in self.cells]
         if wanted is not None and wanted not in names:
@@ -262,7 +267,7 @@ def check_names(recipe: Recipe) -> None:
         try:
             bundles = [(name, mitigations.get(name).env) for name in cell.mitigations]
             recipe.environment_of(cell)
-            stack_mitigations(bundles)
+            stack_mitigations(bundles, decided={**recipe.content.extra_env, **cell.extra_env})
         except AortaError as wrong:
             said = wrong.message if wrong.where is None else str(wrong)
             raise SpecError(f"cell {cell.name!r}: {said}", where=where) from None

@@ -1,17 +1,18 @@
 """`run_recipe`: the one way from a recipe to a matrix, whether the recipe came from a file or from flags."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.core.errors import UsageError
+from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.journal import TrialRecord
@@ -33,8 +34,9 @@ from aorta.triage.plan import (
     check_ticket_directory,
 )
 from aorta.triage.recipe import Recipe, with_timeout
-from aorta.triage.stopping import Stopping
-from aorta.triage.tolerant import TolerantExecutor
+from aorta.triage.statistics import (
+    Stopping,
+)
 from aorta.workloads.results import TrialDocument, read_trial, trial_document
 
 VERB = "triage"
@@ -78,11 +80,14 @@ def run_recipe(
             fingerprint=plan.fingerprint,
             budget=Budget(retries=0),  # a trial that could not be told is another trial of its cell
             keep=_keeper(run, snapshots),
+            shows_it=lambda point: cell_of(point) == plan.baseline.name,
         )
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
-        tried = Tried(plan, run.controls, search.tallies, counts, search.told)
+        run.expected = answer.expected.text if answer.expected else None
+        tallies = {name: run.stats(name).tally for name in search.tallies}
+        tried = Tried(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
         return Finished(matrix, session.path)
@@ -126,6 +131,7 @@ class _MatrixRun:
     def __init__(self, plan: Plan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
+        self.expected: str | None = None
         self.controls = Controls(plan, self.stats)
         stopping = Stopping(plan)
         self.search = Interleaved(
@@ -154,7 +160,8 @@ class _MatrixRun:
         """What is known of a cell, read from the records of the trials that were used."""
         cell = self.cell(name)
         numbers = sorted(self.search.told(name))
-        return aggregate_cell(self._documents(cell, numbers), cell.request.steps)
+        documents = self._documents(cell, numbers)
+        return aggregate_cell(documents, cell.request.steps, expected=self.expected)
 
     def _documents(self, cell: PlannedCell, numbers: Sequence[int]) -> Iterator[TrialDocument]:
         for number in numbers:
@@ -173,3 +180,35 @@ def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object
             run.files.drop_logs(record.path)
 
     return keep
+
+
+class TolerantExecutor:
+    """Implements `Executor`. A trial whose container or engine is missing ends at once as lost, with the reason."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._not_started: list[TrialEnd] = []
+
+    @property
+    def slots(self) -> int:
+        return self._executor.slots
+
+    def start(self, trial: TrialSpec) -> None:
+        try:
+            self._executor.start(trial)
+        except InfrastructureError as wrong:
+            nothing = StreamEnd(trial.trial_dir / "none")
+            end = TrialEnd(trial.id, nothing, nothing, lost=str(wrong), started_at=time.time())
+            self._not_started.append(end)
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        if self._not_started:
+            ended, self._not_started = self._not_started, []
+            return ended
+        return self._executor.wait(timeout)
+
+    def cancel(self, trial_id: str) -> None:
+        self._executor.cancel(trial_id)
+
+    def close(self) -> None:
+        self._executor.close()

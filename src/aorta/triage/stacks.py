@@ -1,175 +1,196 @@
-"""What a search for the smallest stack found, as data: `to_json` is optimize.json."""
+"""What may be stacked: the mitigations that a recipe names, or all, less those that cannot act or contradict others."""
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from aorta.core.errors import SpecError, UsageError
 from aorta.core.outcome import Tally, Verdict
-from aorta.core.stats import wilson
-from aorta.engine.events import Ending, Reason
-from aorta.search.cure import Cure, CureSearch
-from aorta.triage.cells import CellStats
-from aorta.triage.gone import GoneJudges, chance_of_luck, failures
-from aorta.triage.recipe import SCHEMA_VERSION
-from aorta.triage.stack_plan import StackPlan
+from aorta.core.point import Point, Purpose
+from aorta.core.sprt import Calibration, Evidence, Sprt
+from aorta.engine.judge import CalibrationJudge, Judge
+from aorta.probe.platform import platform_here
+from aorta.registry.mitigation import Mitigation, why_inert
+from aorta.registry.mitigations import load_mitigations
+from aorta.search.cure import AXIS
+from aorta.triage.plan import NONE, Plan, PlannedCell
+from aorta.triage.recipe import Recipe
+from aorta.triage.running import RunSettings, check_recipe
 
-SCHEMA = "aorta.optimize/1"
-_SURE = 0.05  # bounds are 95 %
-
-
-@dataclass(frozen=True)
-class Stack:
-    """One set that makes the failure go away, and why none of it can be left out."""
-
-    mitigations: tuple[str, ...]
-    tally: Tally
-    luck: float
-    step_time_ms: float | None
-    seconds: float
-    needed: Mapping[str, Verdict | None]  # by mitigation: the verdict without it
-
-    @property
-    def rate_below(self) -> float:
-        return failures(self.tally).high(_SURE)
-
-    @property
-    def is_minimal(self) -> bool:
-        return all(v is not None and v.reproduces is False for v in self.needed.values())
-
-    @property
-    def cost(self) -> tuple[int, float]:
-        return len(self.mitigations), self.step_time_ms or self.seconds
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "mitigations": list(self.mitigations),
-            "failed": failures(self.tally).hits,
-            "of": self.tally.evidence,
-            "rate_below": round(self.rate_below, 4),
-            "confidence": 1 - _SURE,
-            "chance_of_luck": float(f"{self.luck:.3g}"),
-            "one_minimal": self.is_minimal,
-            "step_time_ms": self.step_time_ms,
-            "mean_wall_clock_sec": round(self.seconds, 6),
-            "without": {
-                name: None if verdict is None else _counts(verdict)
-                for name, verdict in self.needed.items()
-            },
-        }
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
-class Optimized:
-    plan: StackPlan
-    ending: Ending
-    created: str
-    original: Tally
-    original_fails: bool | None
-    stacks: Sequence[Stack]
-    unconfirmed: Sequence[tuple[str, ...]] = ()
-    stacks_judged: int = 0
-    warnings: Sequence[str] = ()
+class Goal:
+    """How many sets to look for, and how often a mended run may still fail."""
+
+    sets: int = 1
+    max_rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class StackPlan:
+    """The original, and the mitigations that may be stacked on it; `left_out` says why others may not."""
+
+    plan: Plan
+    candidates: tuple[Mitigation, ...]
+    left_out: Mapping[str, str]
+    goal: Goal
 
     @property
-    def candidates(self) -> list[str]:
-        return [entry.name for entry in self.plan.candidates]
+    def original(self) -> PlannedCell:
+        return self.plan.baseline
 
     @property
-    def status(self) -> str:
-        if self.ending.reason is not Reason.DONE:
-            return "partial"
-        if not self.original_fails:
-            return "did_not_reproduce"
-        return "found" if self.stacks else "not_found"
-
-    @property
-    def recommended(self) -> Stack | None:
-        return self.stacks[0] if self.stacks else None
-
-    @property
-    def lines(self) -> list[str]:
-        """The recommended variables, ready for a shell."""
-        if self.recommended is None:
-            return []
-        chosen: dict[str, str] = {}
-        for entry in self.plan.candidates:
-            if entry.name in self.recommended.mitigations:
-                chosen |= entry.env
-        return [f"export {name}={shlex.quote(chosen[name])}" for name in sorted(chosen)]
-
-    def to_json(self) -> dict[str, Any]:
-        content = self.plan.plan.recipe.content
-        low, high = wilson(self.original.reproduced, self.original.evidence)
+    def fingerprint(self) -> Mapping[str, object]:
+        chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
         return {
-            "schema_version": SCHEMA_VERSION,
-            "status": self.status,
-            "workload": content.workload,
-            "ticket": content.ticket,
-            "environment": self.plan.original.environment.name,
-            "run_timestamp": self.created,
-            "original": {
-                "reproduced": self.original.reproduced,
-                "of": self.original.evidence,
-                "low": round(low, 4),
-                "high": round(high, 4),
-            },
-            "candidates": self.candidates,
-            "left_out": dict(self.plan.left_out),
-            "recommended": self.recommended.to_json() if self.recommended else None,
-            "environment_lines": self.lines,
-            "sets": [stack.to_json() for stack in self.stacks],
-            "unconfirmed": [list(names) for names in self.unconfirmed],
-            "trials": self.ending.trials,
-            "resumed_trials": self.ending.resumed_trials,
-            "stacks_judged": self.stacks_judged,
-            "warnings": list(self.warnings),
+            **self.plan.fingerprint,
+            "candidates": chosen,
+            "goal": [self.goal.sets, self.goal.max_rate],
         }
 
+    def stack(self, point: Point) -> tuple[Mitigation, ...]:
+        value = point[AXIS]
+        if not isinstance(value, tuple):
+            raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
+        return tuple(self.candidates[index] for index in value)
 
-def build_optimized(
-    plan: StackPlan,
-    search: CureSearch,
-    judges: GoneJudges,
-    stats: Callable[[Sequence[int]], CellStats],
-    ending: Ending,
-    created: str,
-) -> Optimized:
-    """The sets that were found, smallest first, and the cheapest in step time among equals."""
-    original = search.verdicts.get(search.without_any, Verdict(None))
-    stacks = [_stack(cure, search, judges, stats(cure.items)) for cure in search.cures]
-    return Optimized(
-        plan=plan,
-        ending=ending,
-        created=created,
-        original=original.tally,
-        original_fails=search.fails_at_all,
-        stacks=sorted(stacks, key=lambda stack: stack.cost),
-        unconfirmed=[tuple(search.names[i] for i in items) for items in search.unconfirmed],
-        stacks_judged=len(search.verdicts),
-    )
+    def stack_name(self, point: Point) -> str:
+        """`a+b`, or how many of how many where that would be too long."""
+        stack = self.stack(point)
+        joined = "+".join(entry.name for entry in stack)
+        if len(joined) <= _LONGEST_NAME:
+            return joined or NONE
+        return f"{len(stack)}_of_{len(self.candidates)}_{point.config_key[:8]}"
 
 
-def _stack(cure: Cure, search: CureSearch, judges: GoneJudges, measured: CellStats) -> Stack:
-    times = measured.step_times
-    return Stack(
-        mitigations=tuple(search.names[item] for item in cure.items),
-        tally=cure.confirmed.tally,
-        luck=chance_of_luck(judges.rate, cure.confirmed.tally),
-        step_time_ms=round(times.mean, 6) if times.source == "per_step" else None,
-        seconds=measured.mean_wall_clock_sec,
-        needed={search.names[item]: _without(search, cure.items, item) for item in cure.items},
-    )
+def plan_stacks(recipe: Recipe, settings: RunSettings, goal: Goal) -> StackPlan:
+    """Every check before the first trial, and the choice of what can act here at all."""
+    if not 0 <= goal.max_rate < 1:
+        raise UsageError(f"--max-rate: found {goal.max_rate}, expected a rate from 0 to below 1")
+    plan = check_recipe(recipe, settings)
+    return stack_plan(plan, goal)
 
 
-def _without(search: CureSearch, items: Sequence[int], item: int) -> Verdict | None:
-    rest = [other for other in items if other != item]
-    if not rest:
-        original = search.verdicts[search.without_any]
-        return Verdict(False, original.tally, original.why)
-    return search.verdict_of(rest)
+def stack_plan(plan: Plan, goal: Goal) -> StackPlan:
+    """Chooses what may be stacked on the baseline of this plan."""
+    left_out: dict[str, str] = {}
+    chosen: list[Mitigation] = []
+    owner: dict[str, Mitigation] = {}
+    named = _named(plan)
+    for entry in named or load_mitigations(plan.recipe.sidecars).values():
+        reason = _why_not(entry, plan, owner)
+        if reason is None:
+            chosen.append(entry)
+            owner |= dict.fromkeys(entry.env, entry)
+        elif named or reason.startswith("sets"):
+            left_out[entry.name] = reason
+    if not chosen:
+        said = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise SpecError(f"no mitigation can act here: {said}", where=plan.recipe.file)
+    return StackPlan(plan, tuple(chosen), left_out, goal)
 
 
-def _counts(verdict: Verdict) -> dict[str, int]:
-    seen = failures(verdict.tally)
-    return {"failed": seen.hits, "of": seen.trials}
+def _named(plan: Plan) -> list[Mitigation]:
+    """The mitigations that the recipe names, each once; none means: all there are."""
+    known = load_mitigations(plan.recipe.sidecars)
+    names = dict.fromkeys(name for cell in plan.cells for name in cell.cell.mitigations)
+    return [known[name] for name in names if known[name].env]
+
+
+def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> str | None:
+    for name, value in entry.env.items():
+        if name in owner and owner[name].env[name] != value:
+            return f"sets {name} otherwise than {owner[name].name}"
+    environment = plan.baseline.environment
+    inherited: Mapping[str, str] = {} if environment.isolated else os.environ
+    return why_inert(entry, platform_here(), {**inherited, **plan.baseline.env})
+
+
+_ALPHA = 0.01  # the chance to call a stack failing that is good enough
+_BETA = 0.01  # the chance to call a stack good that fails like the original
+_CONFIRM_BETA = 0.005
+_CERTAIN = 0.99
+_LEARN_ALPHA = 0.2  # the rate of the original is its 80 % lower bound
+_LIKELY_ALPHA = 0.5
+_LEAST_RATE = 0.02
+
+
+@dataclass(frozen=True)
+class GoneJudge:
+    """`reproduces` of its verdicts means: gone. None where the cap comes before the answer."""
+
+    test: Sprt
+    cap: int
+
+    def verdict(self, tally: Tally) -> Verdict | None:
+        if tally.evidence == 0:
+            return None
+        fails = self.test.decide(failures(tally))
+        if fails is None and tally.evidence < self.cap:
+            return None
+        return Verdict(None if fails is None else not fails, tally, _said(tally))
+
+    def needs(self, tally: Tally) -> int:
+        if self.verdict(tally):
+            return 0
+        evidence, left = failures(tally), self.cap - tally.evidence
+        for more in range(1, left):
+            ends = (Evidence(more, more), Evidence(0, more))
+            if any(self.test.decide(evidence + end) is not None for end in ends):
+                return more
+        return max(1, left)
+
+    def at_most(self, tally: Tally) -> int:
+        return 0 if self.verdict(tally) else max(1, self.cap - tally.evidence)
+
+
+class GoneJudges:
+    """Learns the rate of the original from its calibration; `max_rate` is how often a mended run may still fail."""
+
+    def __init__(self, cap: int, max_rate: float = 0.0) -> None:
+        self.cap = cap
+        self.max_rate = max_rate
+        self.original = Evidence()
+        self._calibration = Calibration(cap=max(cap, Calibration().straight))
+
+    def judge_for(self, point: Point) -> Judge:
+        if point.purpose is Purpose.CALIBRATE:
+            return CalibrationJudge(self._calibration)
+        strict = point.purpose is Purpose.CONFIRM
+        rate = self.rate if strict else self.likely_rate
+        present = max(rate, min(0.99, 2 * self.max_rate))
+        test = Sprt(present, self.max_rate, _ALPHA, _CONFIRM_BETA if strict else _BETA)
+        return GoneJudge(test, 2 * self.cap if strict else self.cap)
+
+    def learn(self, point: Point, verdict: Verdict) -> None:
+        if point.purpose is Purpose.CALIBRATE:
+            self.original = Evidence.of(verdict.tally)
+
+    @property
+    def rate(self) -> float:
+        """What the original is known to fail at least."""
+        return min(_CERTAIN, max(_LEAST_RATE, self.original.low(_LEARN_ALPHA)))
+
+    @property
+    def likely_rate(self) -> float:
+        """For candidates, whose luck a confirmation would find out: the rate as it looks, not the least it can be."""
+        if not self.original.misses and self.original.hits >= self._calibration.straight:
+            return _CERTAIN
+        return min(_CERTAIN, max(_LEAST_RATE, self.original.low(_LIKELY_ALPHA)))
+
+
+def failures(tally: Tally) -> Evidence:
+    return Evidence(tally.reproduced + tally.other, tally.evidence)
+
+
+def chance_of_luck(rate: float, tally: Tally) -> float:
+    """How likely so many trials in a row would be clean if nothing had changed."""
+    clean = tally.evidence - failures(tally).hits
+    return float((1 - rate) ** clean)
+
+
+def _said(tally: Tally) -> str:
+    seen = failures(tally)
+    return f"{seen.hits} of {seen.trials} failed"

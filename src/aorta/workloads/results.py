@@ -5,6 +5,7 @@ workload's own (what it counted). `result.passed` is true only if neither the or
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,16 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Outcome
-from aorta.core.trial import TrialEnd
+from aorta.core.step_times import printed_step_times
+from aorta.core.trial import STEP_TIMES_FILE, TrialEnd
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase
 from aorta.workloads.trial import STEPS, WorkloadRequest, describe_environment
+
+STEP_TIMES_TOLD_BY = "step_times_told_by"
+"""A metric of a command's result: whether its step times stood in the file it was given or in its output."""
+_LONGEST_WORDS = 200
 
 ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastructure_failed"]
 
@@ -127,7 +133,7 @@ def trial_document(
         exit_status=_exit_status(end, found, result),
         request_fingerprint=fingerprint,
         outcome=found.outcome.value,
-        why=found.why,
+        why=_why(found, end),
         signature=found.signature.text if found.signature else None,
         process=_process_of(end),
     )
@@ -146,12 +152,55 @@ def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
     """The workload's own result where it left a whole one, made to say no less than the oracle does."""
     own = _own_result(end)
     if found.outcome is Outcome.CLEAN:
-        return own or WorkloadResult(passed=True, elapsed_sec=end.duration, main_work_started=True)
+        return own or _timed(
+            WorkloadResult(passed=True, elapsed_sec=end.duration, main_work_started=True), end
+        )
     if own is not None and not own.passed:
         return own
-    detail = {"hint": found.why, "error": found.why, "type": found.outcome.value}
-    base = own or WorkloadResult(passed=False, elapsed_sec=end.duration)
+    why = _why(found, end)
+    detail = {"hint": why, "error": why, "type": found.outcome.value}
+    base = own or _timed(WorkloadResult(passed=False, elapsed_sec=end.duration), end)
     return replace(base, passed=False, failure_count=1, failure_details=[detail])
+
+
+def _timed(result: WorkloadResult, end: TrialEnd) -> WorkloadResult:
+    """With the step times of a command: those it wrote to AORTA_STEP_TIMES, or else those it printed."""
+    written = _written_step_times(end.stdout.path.with_name(STEP_TIMES_FILE))
+    printed = [] if written else printed_step_times(end.stdout.tail)
+    printed = printed or ([] if written else printed_step_times(end.stderr.tail))
+    if not written and not printed:
+        return result
+    told_by = {STEP_TIMES_TOLD_BY: "file" if written else "output"}
+    return replace(result, step_times_ms=written or printed, metrics={**result.metrics, **told_by})
+
+
+def _written_step_times(path: Path) -> list[float]:
+    """Up to the first line that is no time: a command may be killed within one."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return []
+    times = []
+    for line in lines:
+        try:
+            time = float(line)
+        except ValueError:
+            break
+        if not 0 <= time < math.inf:
+            break
+        times.append(time)
+    return times
+
+
+def _why(found: Classified, end: TrialEnd) -> str:
+    """A bare exit status is no reason; the last line that the command wrote to stderr may be one."""
+    said = next(
+        (line.strip() for line in reversed(end.stderr.tail.splitlines()) if line.strip()), ""
+    )
+    bare = found.signature is None or " | " not in found.signature.text
+    if found.outcome is Outcome.CLEAN or end.lost is not None or not bare or not said:
+        return found.why
+    return found.why if said in found.why else f"{found.why}: {said[:_LONGEST_WORDS]}"
 
 
 def _own_result(end: TrialEnd) -> WorkloadResult | None:

@@ -54,6 +54,7 @@ class WorkloadRequest:
     )
     file: str = "command line"  # where `config` was written, for errors
     at: str = "workload_config"
+    known_elsewhere: bool = False  # the workload may be one that only its environment has
 
     def resolved_env(self) -> dict[str, str]:
         """The layers this request puts over whatever the environment inherits; later ones win."""
@@ -62,7 +63,7 @@ class WorkloadRequest:
                 check_variable(name, value, where=f"{self.file}: extra_env")
         return layered(
             self.environment.env,
-            stack_mitigations(self.mitigations, where=self.file),
+            stack_mitigations(self.mitigations, decided=layered(*self.extra_env), where=self.file),
             *self.extra_env,
         )
 
@@ -134,7 +135,8 @@ def _command_experiment(request: WorkloadRequest) -> WorkloadExperiment:
 
 
 def _registered_experiment(request: WorkloadRequest) -> WorkloadExperiment:
-    check_workload(request.workload)
+    if not request.known_elsewhere:
+        check_workload(request.workload)
     environment, interpreter = _with_script(request.environment, "workloads/bootstrap.py")
     return WorkloadExperiment(
         request,

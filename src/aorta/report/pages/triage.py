@@ -96,7 +96,7 @@ def _cell_so_far(name: str, tally: Tally) -> Document:
         "other_count": tally.other,
         "error_count": tally.error,
         "interval": {"low": low, "high": high},
-        "call": "open",
+        "call": "not known",
     }
 
 
@@ -124,10 +124,10 @@ def _answer(run: Run, matrix: Document, cells: Sequence[Document]) -> Answer:
         seen = counted(_evidence(baseline), "trial")
         sentence = f"The baseline never failed in {seen}: nothing can be seen to help"
         return Answer(sentence, tone or Tone.UNSURE, more)
-    open_ = sum(words(cell, "call") == "open" for cell in cells)
+    open_ = sum(words(cell, "call") == "not known" for cell in cells)
     sentence = f"Nothing of what was tried is proved to help {name}"
     if open_:
-        sentence += f"; {counted(open_, 'cell')} still open"
+        sentence += f"; {counted(open_, 'cell')} not known"
     return Answer(sentence, tone or Tone.UNSURE, more)
 
 
@@ -148,6 +148,8 @@ def _settings(matrix: Document) -> list[tuple[str, object]]:
     for name, key in (("Trials a cell", "trials_per_cell"), ("Steps a trial", "steps_per_trial")):
         if value := words(matrix, key):
             found.append((name, value))
+    if stated := words(section(matrix, "significance"), "statement"):
+        found.append(("How sure", stated.replace("`", "")))
     return found
 
 
@@ -316,4 +318,4 @@ def _try_next(cells: Sequence[Document]) -> list[Section]:
         f"{name}: about {counted(more, 'more trial')} would settle it"
         for name, more in needed.items()
     ]
-    return [Section("What is still open", [Words(said, is_list=True)])]
+    return [Section("What is not known", [Words(said, is_list=True)])]

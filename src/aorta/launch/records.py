@@ -1,0 +1,193 @@
+"""What agents say to each other through the store: plain frozen records that travel as JSON.
+
+Nothing here knows torch, files or clocks. How a rank ended is one record, `WorkerEnd`; its `row` is what attribution, the
+service and cycle_info.json are given.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from aorta.attribution import Action
+
+__all__ = ["HANG", "Action", "Ending", "Evidence", "FailedCycle", "Start", "Verdict", "WorkerEnd"]
+
+HANG = "hang"  # how a note about a hang begins
+
+
+@dataclass(frozen=True)
+class Start:
+    """The outcome of a round that starts workers: which cycle this is, and what the job has spent so far.
+
+    `job_id` names this submission alone: it ends in an incarnation that the first round agreed on.
+    """
+
+    job_id: str
+    cycle: int
+    nodes: tuple[str, ...]  # by group rank
+    restarts: int = 0  # cycles that failed and were restarted
+    max_restarts: int = 0
+    first_cycle: int = 0  # not 0 where the log directory already holds cycles of an earlier run
+    best_step: int | None = None
+    idle_cycles: int = 0  # cycles in a row that made no progress
+    started: float = 0.0  # seconds since the epoch
+    history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
+
+    @property
+    def cycle_id(self) -> str:
+        return f"{self.job_id}:{self.cycle}"
+
+    @property
+    def restarts_left(self) -> int:
+        return self.max_restarts - self.restarts
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The outcome that ends the job: nobody starts workers again."""
+
+    exit_code: int
+    reason: str
+    cycle_id: str = ""
+
+
+@dataclass(frozen=True)
+class WorkerEnd:
+    """How one rank ended. `stopped` ones were ended by their agent, because another rank had failed."""
+
+    rank: int
+    exit_code: int | None = None
+    signal: int | None = None
+    error_file: str | None = None
+    stopped: bool = False
+    time: float | None = None  # seconds since the epoch, when its agent noticed
+
+    @classmethod
+    def of(
+        cls,
+        rank: int,
+        status: int,
+        error_file: str | None = None,
+        *,
+        stopped: bool = False,
+        time: float | None = None,
+    ) -> Self:
+        """From a POSIX return code, where a negative one is a signal."""
+        exit_code, signal = (None, -status) if status < 0 else (status, None)
+        return cls(rank, exit_code, signal, error_file, stopped, time)
+
+    @property
+    def failed(self) -> bool:
+        return self.exit_code != 0 and not self.stopped
+
+    def row(self, node: str) -> dict[str, Any]:
+        """As attribution, the service and cycle_info.json spell it."""
+        return {
+            "rank": self.rank,
+            "node": node,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "time": self.time,
+            "error_file": self.error_file,
+        }
+
+    @property
+    def words(self) -> str:
+        how = f"signal {self.signal}" if self.signal is not None else f"exit {self.exit_code}"
+        return f"rank {self.rank}: {how}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one agent knows about a cycle that is over."""
+
+    job_id: str
+    cycle_id: str
+    cycle: int
+    agent: str  # unique in the job
+    node: str
+    group_rank: int
+    ranks: tuple[int, ...] = ()
+    ends: tuple[WorkerEnd, ...] = ()
+    log_paths: tuple[str, ...] = ()
+    tails: Mapping[int, str] = field(
+        default_factory=dict
+    )  # rank -> last output, for other machines
+    hung_rank: int | None = None  # the one whose heartbeat stopped
+    dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
+    step: int | None = None  # the last step a heartbeat told
+    note: str = ""  # what the agent itself saw: a hang, a lost node
+
+    @property
+    def hung(self) -> bool:
+        return self.note.startswith(HANG)
+
+    @property
+    def failures(self) -> tuple[WorkerEnd, ...]:
+        return tuple(end for end in self.ends if end.failed)
+
+    def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
+        """Ranks that failed by themselves; in a hang how a rank was ended says nothing, only who hung."""
+        if self.hung:
+            blamed = hung if hung is not None else self._blamed
+            here = [rank for rank in self.ranks if rank in blamed]
+            return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
+        return [end.row(self.node) for end in self.failures]
+
+    @property
+    def _blamed(self) -> frozenset[int]:
+        return frozenset(self.ranks if self.hung_rank is None else (self.hung_rank,))
+
+
+@dataclass(frozen=True)
+class FailedCycle:
+    """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with everybody's."""
+
+    start: Start
+    evidence: Sequence[Evidence]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One source's answer, or the panel's. `decision` and `finding` are attribution's own documents."""
+
+    action: Action
+    reason: str
+    source: str = ""
+    decision: Mapping[str, Any] = field(default_factory=dict)
+    finding: Mapping[str, Any] | None = None
+
+    @property
+    def last_step(self) -> int | None:
+        step = (self.finding or {}).get("last_step")
+        return step if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def encode(record: Start | Ending | Evidence) -> str:
+    return json.dumps(asdict(record), separators=(",", ":"))
+
+
+def decode_start(text: bytes | str) -> Start:
+    content = json.loads(text)
+    return Start(
+        **{**content, "nodes": tuple(content["nodes"]), "history": tuple(content["history"])}
+    )
+
+
+def decode_ending(text: bytes | str) -> Ending:
+    return Ending(**json.loads(text))
+
+
+def decode_evidence(text: bytes | str) -> Evidence:
+    content = json.loads(text)
+    return Evidence(
+        **{
+            **content,
+            "ranks": tuple(content["ranks"]),
+            "ends": tuple(WorkerEnd(**end) for end in content["ends"]),
+            "log_paths": tuple(content["log_paths"]),
+            "dumps": tuple(content["dumps"]),
+            "tails": {int(rank): tail for rank, tail in content["tails"].items()},
+        }
+    )

@@ -1,0 +1,366 @@
+"""What counts say about a cell beside its baseline, and when they have said enough. Pure arithmetic on tallies.
+
+Three things may be said of a cell, and each needs evidence: it `works` (fails less often than the baseline), it is `worse`
+(fails more often), or it has `no effect` (it is no useful cure: its rate is more than half of the baseline's). Whatever has
+no evidence is `not known`, with how many more trials would tell. Both rates are compared by Fisher's exact test, the half by an
+exact test of the ratio. At most 5 % of matrices say anything wrong of any cell: 2.5 % for `works` (Holm over the cells), and
+2.5 % for `worse` and `no effect` together (a share for each cell), because at most one of those two can be wrong of one cell.
+
+A cell is left early where no outcome of its remaining trials, and of the baseline's, could change what is said of it; or where
+the evidence is far beyond the level (Haybittle and Peto's rule), which costs next to nothing of the 5 %; or where it has been
+seen to have no effect. It is never left for want of hope before it has as many trials as the smallest matrix
+that could say anything would give it: asking for more trials never gives fewer.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from aorta.core.outcome import Tally
+from aorta.core.stats import fisher_fewer, holm, inverse_interval, ratio_above, wilson
+from aorta.triage.plan import Plan
+from aorta.triage.recipe import StopAfter
+
+ANY_WRONG_CALL = 0.05
+SIDE_ALPHA = ANY_WRONG_CALL / 2
+INTERIM_ALPHA = 0.001
+EARLY_NO_EFFECT = 0.5  # of the level, while trials are left: looks are many and the error is one
+USEFUL_RATIO = 0.5
+RETRIES = 2
+"""A cell is given up once its errors outnumber its evidence by more than this."""
+_MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
+
+STATEMENT = (
+    "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for `works` (Fisher, Holm over the "
+    "cells) and 2.5 % for `worse` (Fisher) and `no effect` (exact test that the rate is more than half of the baseline's) together"
+)
+
+Test = Callable[[int, int, int, int], float]
+
+
+class Call(StrEnum):
+    """The answer for one cell, in the words of the matrix."""
+
+    BASELINE = "(baseline)"
+    CONTROL = "(control)"
+    WORKS = "works"
+    WORSE = "worse"
+    NO_EFFECT = "no effect"
+    NOT_KNOWN = "not known"
+    OTHER_FAILURE = "other failure"  # the failure went, and another came
+    ONLY_SLOWER = "only slower"  # slowing the baseline alone makes it rarer too
+    INERT = "inert"
+    DID_NOT_RUN = "did not run"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`p` is of the direction that was seen: less often than the baseline, or as often and more; `p_adjusted` is what the
+    number of cells makes of it, to be held against `SIDE_ALPHA`. `p_no_cure` is for `no effect`, adjusted too.
+
+    `needed` is how many more trials each of the cell and the baseline would settle what is not known, at these rates.
+    """
+
+    call: Call
+    p: float | None = None
+    p_adjusted: float | None = None
+    p_no_cure: float | None = None
+    needed: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Caps:
+    """The most evidence that a cell and its baseline may collect, and how many cells are compared."""
+
+    cell: int
+    baseline: int
+    comparisons: int = 1
+
+    @property
+    def level(self) -> float:
+        return SIDE_ALPHA / self.comparisons
+
+    @property
+    def floor(self) -> int:
+        """As many trials as cannot say anything in a matrix of this size: at least so many are run, hope or not."""
+        return next(n for n in range(_MOST_NEEDED) if p_fewer(0, n + 1, n + 1, n + 1) < self.level)
+
+
+@functools.cache
+def p_fewer(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
+    """How likely so few failures beside the baseline's are if nothing differs; 1 where one side has nothing to say."""
+    if not trials or not base_trials:
+        return 1.0
+    return fisher_fewer(hits, trials, base_hits, base_trials)
+
+
+def p_more(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
+    return p_fewer(base_hits, base_trials, hits, trials)
+
+
+@functools.cache
+def p_no_cure(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
+    """How likely so many failures are if the cell were a useful cure, one that at least halves the rate."""
+    if not trials or not base_trials or not base_hits:
+        return 1.0
+    return ratio_above(hits, trials, base_hits, base_trials, USEFUL_RATIO)
+
+
+def rate(tally: Tally) -> float:
+    """The failure rate; errors are no evidence and leave the denominator."""
+    return tally.reproduced / tally.evidence if tally.evidence else 0.0
+
+
+# -- when a cell has enough ------------------------------------------------------------------------
+
+
+def is_settled(cell: Tally, baseline: Tally, caps: Caps) -> bool:
+    """Whether the cell has all its trials, or further ones could no longer change what is said of it."""
+    return cell.evidence >= caps.cell or is_decided(cell, baseline, caps)
+
+
+def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
+    """Whether the trials that are left, the baseline's among them, are not worth running for this cell's answer."""
+    if not can_settle(caps):
+        return False  # so few trials settle nothing; they still measure a rate
+    if _is_far_beyond(cell, baseline, caps):
+        return True
+    ahead = _Ahead(cell, baseline, caps)
+    if ahead.works_anyway:
+        return True
+    if ahead.can_work or ahead.can_be_worse:
+        return False
+    if _of(p_no_cure, cell, baseline) < caps.level * EARLY_NO_EFFECT:
+        return True
+    enough = min(caps.floor, caps.cell), min(caps.floor, caps.baseline)
+    tried = cell.evidence >= enough[0] and baseline.evidence >= enough[1]
+    return tried and not ahead.can_be_no_cure
+
+
+def _is_far_beyond(cell: Tally, baseline: Tally, caps: Caps) -> bool:
+    return any(
+        _of(test, cell, baseline) <= INTERIM_ALPHA / caps.comparisons for test in (p_fewer, p_more)
+    )
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """What the trials that are left could still bring."""
+
+    cell: Tally
+    baseline: Tally
+    caps: Caps
+
+    @property
+    def _most(self) -> int:
+        return self.cell.reproduced + max(0, self.caps.cell - self.cell.evidence)
+
+    @property
+    def _base_most(self) -> int:
+        return self.baseline.reproduced + max(0, self.caps.baseline - self.baseline.evidence)
+
+    @property
+    def works_anyway(self) -> bool:
+        worst = (self._most, self.caps.cell, self.baseline.reproduced, self.caps.baseline)
+        return p_fewer(*worst) < self.caps.level
+
+    @property
+    def can_work(self) -> bool:
+        best = (self.cell.reproduced, self.caps.cell, self._base_most, self.caps.baseline)
+        return p_fewer(*best) < SIDE_ALPHA
+
+    @property
+    def can_be_worse(self) -> bool:
+        worst = (self._most, self.caps.cell, self.baseline.reproduced, self.caps.baseline)
+        return p_more(*worst) < self.caps.level
+
+    @property
+    def can_be_no_cure(self) -> bool:
+        """The baseline's further trials may also fail less: the fewest failures it can end with are the likeliest to show it."""
+        fewest = max(1, self.baseline.reproduced)
+        worst = (self._most, self.caps.cell, fewest, self.caps.baseline)
+        return p_no_cure(*worst) < self.caps.level
+
+
+def can_settle(caps: Caps) -> bool:
+    """Whether the clearest outcome there is would be significant: 3 of 3 against 0 of 3 is not."""
+    return p_fewer(0, caps.cell, caps.baseline, caps.baseline) < caps.level
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When a cell of the plan has enough trials: the rule of the recipe, or that of the statistics, and never more than the cap."""
+
+    plan: Plan
+
+    def is_open(self, cell: str, tallies: Mapping[str, Tally]) -> bool:
+        """Whether this cell of the plan wants another trial."""
+        tally = tallies[cell]
+        content = self.plan.recipe.content
+        if is_hopeless(tally) or tally.evidence >= self.plan.by_name[cell].trials:
+            return False
+        if content.exact_trials:
+            return True
+        if content.stop_after is not None:
+            return events(tally, content.stop_after) < content.stop_after.events
+        if cell != self.plan.baseline.name:
+            return not is_settled(tally, tallies[self.plan.baseline.name], self._caps(cell))
+        return self._baseline_is_needed(tallies)
+
+    def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:
+        """A cell that has all its trials is still open while the baseline's could tip the scales."""
+        baseline = tallies[self.plan.baseline.name]
+        compared = [name for name in self._compared if not is_hopeless(tallies[name])]
+        return not compared or any(
+            not is_decided(tallies[name], baseline, self._caps(name)) for name in compared
+        )
+
+    def _caps(self, cell: str) -> Caps:
+        plan = self.plan
+        comparisons = max(1, len(self._compared))
+        return Caps(plan.by_name[cell].trials, plan.baseline.trials, comparisons)
+
+    @cached_property
+    def _compared(self) -> tuple[str, ...]:
+        """The cells that are hypotheses: not the baseline, and not those that cannot differ from it."""
+        plan = self.plan
+        return tuple(
+            name for name in plan.names if name != plan.baseline.name and name not in plan.inert
+        )
+
+    def note(self, cell: str, tally: Tally) -> str:
+        """Why the cell stopped where it did, if that was before its cap or by a rule; else nothing."""
+        rule, cap = self.plan.recipe.content.stop_after, self.plan.by_name[cell].trials
+        if rule is not None:
+            seen = events(tally, rule)
+            reached = "stopped early" if seen >= rule.events else "cap reached"
+            return f"{reached}: {seen} {rule.event_verdict} event(s) in {tally.evidence + tally.error} trial(s)"
+        if is_hopeless(tally):
+            return f"given up after {tally.error} errors"
+        return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
+
+
+def interval(tally: Tally, rule: StopAfter | None) -> tuple[float, float]:
+    """Of the failure rate. A cell that went on until it had seen so many failures or passes is no sample of a fixed size."""
+    if rule is not None and events(tally, rule) >= rule.events:
+        if rule.event_verdict == "fail":
+            return inverse_interval(tally.reproduced, tally.evidence)
+        if rule.event_verdict == "pass" and not tally.other:
+            low, high = inverse_interval(tally.clean, tally.evidence)
+            return 1 - high, 1 - low
+    return wilson(tally.reproduced, tally.evidence)
+
+
+def is_hopeless(tally: Tally) -> bool:
+    return tally.error > RETRIES + tally.evidence
+
+
+def events(tally: Tally, rule: StopAfter) -> int:
+    return {"fail": tally.reproduced, "pass": tally.clean, "error": tally.error}[rule.event_verdict]
+
+
+# -- what is said of a cell ------------------------------------------------------------------------
+
+
+def compare_all(
+    tallies: Mapping[str, Tally], baseline: str, inert: Mapping[str, str] | None = None
+) -> dict[str, Comparison]:
+    """Every cell beside the baseline. Cells that cannot differ, or never ran, are no hypotheses and cost no power."""
+    inert = inert or {}
+    base = tallies[baseline]
+    family = [
+        name
+        for name, tally in tallies.items()
+        if name != baseline and name not in inert and tally.evidence and base.evidence
+    ]
+    chances = [_of(p_fewer, tallies[name], base) for name in family]
+    fewer = dict(zip(family, holm(chances), strict=True))
+    found: dict[str, Comparison] = {}
+    for name, tally in tallies.items():
+        if tally.evidence == 0:
+            found[name] = Comparison(Call.DID_NOT_RUN)
+        elif name == baseline:
+            found[name] = Comparison(Call.BASELINE)
+        elif name in inert:
+            found[name] = Comparison(Call.INERT, why=inert[name])
+        elif name not in family:
+            found[name] = Comparison(Call.NOT_KNOWN, why="the baseline did not run")
+        else:
+            found[name] = _compared(tally, base, fewer[name], len(family))
+    return found
+
+
+def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> Comparison:
+    """`fewer` is the chance of so few failures, already adjusted for the cells."""
+    if rate(cell) < rate(base):
+        p, adjusted = _of(p_fewer, cell, base), fewer
+    else:
+        p = _of(p_more, cell, base)
+        adjusted = min(1.0, p * comparisons)
+    no_cure = min(1.0, _of(p_no_cure, cell, base) * comparisons)
+
+    def say(call: Call, *, why: str = "", needed: int | None = None) -> Comparison:
+        return Comparison(call, p, adjusted, no_cure, needed, why)
+
+    if cell.other and cell.other == cell.evidence:
+        return say(Call.OTHER_FAILURE, why="every trial failed in another way")
+    if adjusted < SIDE_ALPHA and rate(cell) > rate(base):
+        return say(Call.WORSE)
+    if adjusted < SIDE_ALPHA:
+        failed = p_fewer(
+            cell.reproduced + cell.other, cell.evidence, base.reproduced + base.other, base.evidence
+        )
+        if cell.other and failed >= SIDE_ALPHA:
+            other = f"{cell.other} of {cell.evidence} trials failed in another way"
+            return say(Call.OTHER_FAILURE, why=other)
+        return say(Call.WORKS)
+    if no_cure < SIDE_ALPHA:
+        return say(Call.NO_EFFECT)
+    if base.reproduced == 0 and cell.reproduced == 0:
+        return say(Call.NOT_KNOWN, why="the baseline never failed")
+    return say(Call.NOT_KNOWN, needed=trials_needed(cell, base, comparisons))
+
+
+def is_rarer(control: Tally, baseline: Tally, comparisons: int) -> bool:
+    """Whether slowing alone makes the failure rarer than in the baseline."""
+    return _of(p_fewer, control, baseline) * comparisons < SIDE_ALPHA
+
+
+def beats(cell: Tally, control: Tally) -> bool:
+    """Whether the cell fails significantly less often than one that was only slowed."""
+    return _of(p_fewer, cell, control) < SIDE_ALPHA
+
+
+def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | None:
+    """How many more trials, of the cell and where needed of the baseline, settle it if the rates stay as they are."""
+    level = SIDE_ALPHA / comparisons
+
+    def settles(more: int) -> bool:
+        trials = cell.evidence + more
+        base_trials = max(baseline.evidence, trials)
+        counts = (
+            round(rate(cell) * trials),
+            trials,
+            round(rate(baseline) * base_trials),
+            base_trials,
+        )
+        tests = (p_fewer if rate(cell) < rate(baseline) else p_more, p_no_cure)
+        return any(test(*counts) < level for test in tests)
+
+    enough = 1
+    while not settles(enough):
+        enough *= 2
+        if enough > _MOST_NEEDED:
+            return None
+    short = enough // 2
+    while enough - short > 1:
+        middle = (short + enough) // 2
+        short, enough = (short, middle) if settles(middle) else (middle, enough)
+    return enough
+
+
+def _of(test: Test, cell: Tally, baseline: Tally) -> float:
+    return test(cell.reproduced, cell.evidence, baseline.reproduced, baseline.evidence)

@@ -1,0 +1,81 @@
+"""Two levels of a noisy number: what values say, and how many trials a search by them takes."""
+
+import statistics
+from collections import Counter
+
+import pytest
+from benchmarks.metric import simulated
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from aorta.core.levels import Levels
+
+numbers = st.floats(-1e6, 1e6, allow_nan=False)
+samples = st.lists(numbers, min_size=1, max_size=6).map(tuple)
+
+
+@given(samples, samples, st.lists(numbers, min_size=1, max_size=8))
+def test_swapping_the_sides_swaps_the_odds(
+    good: tuple[float, ...], bad: tuple[float, ...], values: list[float]
+) -> None:
+    there = Levels(good, bad).log_odds(values)
+    back = Levels(bad, good).log_odds(values)
+    assert there == pytest.approx(-back, abs=1e-6)
+
+
+@given(samples, samples, st.lists(numbers, min_size=1, max_size=8))
+def test_odds_do_not_depend_on_the_unit(
+    good: tuple[float, ...], bad: tuple[float, ...], values: list[float]
+) -> None:
+    levels = Levels(good, bad)
+    assume(abs(levels.gap) > 1e-3)
+    milli = Levels(tuple(1000 * v for v in good), tuple(1000 * v for v in bad))
+    assert milli.log_odds([1000 * v for v in values]) == pytest.approx(
+        levels.log_odds(values), rel=1e-6, abs=1e-6
+    )
+
+
+def test_a_value_at_a_level_counts_for_it_and_one_in_the_middle_for_neither() -> None:
+    levels = Levels((10.0, 10.1, 9.9, 10.0), (14.0, 14.1, 13.9, 14.0))
+    assert levels.log_odds([14.0]) > 5
+    assert levels.log_odds([10.0]) < -5
+    assert abs(levels.log_odds([12.0])) < 0.1
+
+
+def test_one_wild_value_far_beyond_both_levels_settles_nothing() -> None:
+    levels = Levels((10.0, 10.1, 9.9, 10.0), (14.0, 14.1, 13.9, 14.0))
+    assert abs(levels.log_odds([90.0])) < 2
+
+
+def test_values_between_the_levels_are_at_neither() -> None:
+    levels = Levels((10.0, 10.1, 9.9, 10.0), (14.0, 14.1, 13.9, 14.0))
+    assert levels.are_missed_by([12.0, 12.1, 11.9, 12.0])
+    assert not levels.are_missed_by([12.0])
+    assert not levels.are_missed_by([10.1, 9.9, 10.0, 10.2])
+    assert not levels.are_missed_by([14.5, 15.0, 15.5, 16.0])
+
+
+def test_numbers_that_never_vary_are_still_levels() -> None:
+    levels = Levels((1.0,) * 4, (2.0,) * 4)
+    assert levels.are_apart(1.0)
+    assert levels.log_odds([2.0]) > 5
+
+
+@pytest.mark.parametrize(
+    ("noise", "right", "trials"),
+    [(0.01, 99, 24), (0.1, 99, 24), (0.2, 97, 26), (0.3, 96, 40), (0.5, 90, 90)],
+)
+def test_a_noisy_number_leads_to_the_commit_in_few_trials(
+    noise: float, right: float, trials: float
+) -> None:
+    found = simulated(noise, 100)
+    counts = Counter(one.status for one in found)
+    assert counts["right"] >= right, counts
+    assert counts["wrong"] <= 1
+    assert statistics.fmean(one.trials for one in found) <= trials
+
+
+def test_levels_that_are_the_same_are_said_to_be_so() -> None:
+    found = simulated(1.0, 60, gap=0.0)
+    assert sum(one.status == "cannot tell" for one in found) >= 58
+    assert max(one.trials for one in found) <= 400

@@ -1,0 +1,55 @@
+"""What a reduction must not claim: an axis that nobody reads, and a candidate that only hangs."""
+
+from pathlib import Path
+
+from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
+
+
+def test_a_file_that_the_command_does_not_read_is_said_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("".join(f"line {n}\n" for n in range(200)))
+    spec = write_spec(
+        tmp_path,
+        "grep -q 'line 7' lines.txt && echo BOOM",
+        [{"name": "LINES_FILE", "kind": "file_subset", "initial": "lines.txt"}],
+    )
+    done = reduce_spec(spec)
+    assert done.exit_code == 3
+    report = done.json()
+    assert (report["status"], finals(report)) == ("not_reduced", {"LINES_FILE": 200})
+    assert report["axes"][0]["ignored"] is True
+    assert "does not read LINES_FILE" in report["why"]
+
+
+def test_an_axis_that_is_read_is_reduced_beside_one_that_is_not(tmp_path: Path) -> None:
+    spec = write_spec(
+        tmp_path,
+        '[ "$N" -ge 3 ] && echo BOOM',
+        [numeric("N", 500, 1), numeric("NOBODY", 100, 1)],
+    )
+    done = reduce_spec(spec)
+    assert done.exit_code == 0, done.stderr
+    report = done.json()
+    assert finals(report) == {"N": 3, "NOBODY": 100}
+    assert {axis["name"]: axis["ignored"] for axis in report["axes"]} == {
+        "N": False,
+        "NOBODY": True,
+    }
+    kept = (run_dir_of(report, tmp_path) / "shrunken" / "run_repro.sh").read_text()
+    assert "100" in kept
+
+
+def test_a_candidate_that_hangs_where_the_original_ends_is_tried_once(tmp_path: Path) -> None:
+    script = '[ "$N" -ge 100 ] || exec sleep 600\necho BOOM'
+    spec = write_spec(tmp_path, script, [numeric("N", 130, 90, monotone=True)], budget={})
+    done = reduce_spec(spec, "--timeout", "3")
+    assert done.exit_code == 0, done.stderr
+    report = done.json()
+    assert finals(report) == {"N": 100}
+    hung = [
+        line
+        for line in trace_of(run_dir_of(report, tmp_path))
+        if any(trial["timed_out"] for trial in line["trials"])
+    ]
+    assert hung
+    assert all(len(line["trials"]) == 1 for line in hung if line["purpose"] == "probe"), hung
+    assert {line["verdict"] for line in hung} == {"could not tell"}

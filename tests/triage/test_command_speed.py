@@ -1,0 +1,83 @@
+"""A command tells how fast it is in the ways commands do; one that is only slower is not called cured."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.aorta_cli import aorta
+from support.triage_runs import BASELINE, by_name, cell, document, written
+
+# Fails when it is quick; the mitigation only makes every step slower. The step's time is measured, not made up.
+RACE = """
+import os, sys, time
+pause, told = (0.03 if os.environ.get("SLOW") else 0.006), os.environ.get("TOLD")
+begin, times = time.monotonic(), []
+for step in range(10):
+    start = time.monotonic()
+    time.sleep(pause)
+    times.append(1000 * (time.monotonic() - start))
+    if told == "printed":
+        print(f"step {step} loss 1.0 step time: {times[-1]:.3f} ms", flush=True)
+if told == "file":
+    with open(os.environ["AORTA_STEP_TIMES"], "w") as lines:
+        lines.writelines(f"{took}\\n" for took in times)
+if told == "clean trials" and int(os.environ["AORTA_TRIAL_DIR"][-1], 36) % 3:
+    sys.exit(0)
+late = 0.12 if os.environ.get("STUBBORN") is None else 9
+if (time.monotonic() - begin) < late and not (os.environ.get("SLOW") and os.environ.get("STUBBORN")):
+    sys.exit("ValueError: raced")
+"""
+SLOW = cell("slow", extra_env={"SLOW": "1"})
+
+
+def matrix(folder: Path, told: str, *arguments: str, **variables: str) -> dict[str, Any]:
+    script = folder / "race.py"
+    script.write_text(RACE)
+    content = document(
+        BASELINE,
+        SLOW,
+        trials=5,
+        workload_config={"command": ["python3", "race.py"], "cwd": str(folder)},
+        extra_env={"TOLD": told, **variables},
+    )
+    path = written(folder, content)
+    done = aorta("triage", "run", "--recipe", path, "--json", "-q", *arguments, cwd=folder)
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, Any] = done.json()
+    return found
+
+
+@pytest.mark.parametrize(("told", "source"), [("printed", "printed"), ("file", "per_step")])
+def test_a_command_that_tells_its_step_times_is_flagged_where_it_is_slower(
+    tmp_path: Path, told: str, source: str
+) -> None:
+    found = matrix(tmp_path, told)
+    slow = by_name(found)["slow"]
+    assert slow["call"] == "works"
+    assert slow["step_time_source"] == source
+    assert slow["step_time_ratio"] > 2
+    assert slow["step_time_ratio_by"] == "steps"
+    assert slow["confound"].startswith("speed (+")
+    page = (tmp_path / found["run_dir"] / "matrix.md").read_text()
+    assert "`--control`" in page
+
+
+def test_a_command_whose_cure_is_its_slowness_is_told_by_its_control(tmp_path: Path) -> None:
+    found = by_name(matrix(tmp_path, "printed", "--control"))
+    assert found["slow"]["call"] == "only slower", found["slow.slowed"]
+    assert found["slow.slowed"]["call"] == "(control)"
+    assert found["slow.slowed"]["mean_step_time_ms"] > found["baseline-local"]["mean_step_time_ms"]
+
+
+def test_a_command_that_is_mended_and_slower_is_credited(tmp_path: Path) -> None:
+    found = by_name(matrix(tmp_path, "printed", "--control", STUBBORN="1"))
+    assert found["slow"]["call"] == "works"
+    assert found["slow.slowed"]["failed_count"] == found["slow.slowed"]["trials"]
+
+
+def test_a_control_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    found = matrix(tmp_path, "nothing", "--control")
+    assert by_name(found)["slow"]["confound"] == "n/a"
+    (said,) = [warning for warning in found["warnings"] if "no control was run" in warning]
+    assert "AORTA_STEP_TIMES" in said

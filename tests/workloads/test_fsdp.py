@@ -1,0 +1,17 @@
+"""The FSDP workload is a real one: two ranks, sharded, timed; and its failure is a loss that is no number."""
+
+from pathlib import Path
+
+from support.aorta_cli import ROOT, aorta
+from support.triage_runs import by_name
+
+
+def test_two_ranks_train_and_a_rate_at_which_they_diverge_fails(tmp_path: Path) -> None:
+    done = aorta(
+        "triage", "run", "--recipe", ROOT / "examples/triage/fsdp_diverges.yaml", "--trials", "1",
+        "--json", "-q", cwd=tmp_path, timeout=900,
+    )  # fmt: skip
+    cells = by_name(done.json())
+    assert cells["baseline-local"]["failed_count"] == 1, cells
+    assert cells["small-rate"]["passed_count"] == 1, cells
+    assert cells["small-rate"]["steps_counted"] == 60
