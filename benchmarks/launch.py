@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shlex
 import socket
 import statistics
 import subprocess
@@ -23,6 +24,13 @@ from pathlib import Path
 LATENCIES = (0.0, 1.0, 2.0, 5.0)
 REPEATS = 2
 SOURCE = Path(__file__).parents[1] / "src"
+BASE = [sys.executable, "-m", "aorta", "launch", "--ft-max-no-progress-cycles", "0"]
+MCP = shlex.join([sys.executable, "-m", "aorta", "mcp", "--allowed-root", tempfile.gettempdir()])
+SOURCES = {
+    "in process": (),
+    "mcp, in process": ("--ft-attribution-enable-mcp",),
+    "mcp, a server of its own": ("--ft-attribution-mcp-server", MCP),
+}
 JOB = """
 import os, sys, time
 rank = os.environ["RANK"]
@@ -64,8 +72,14 @@ def main() -> None:
         again = _row(f"aorta launch, verdict after {latency:g} s", restarts, stops)
         if latency == 0.0 and stock is not None and again is not None:
             print(f"{'':4}over torchrun: {again - stock:+.2f}   (target: under +0.30)")
-    embedded = [_aorta(None, 0.0) for _ in range(REPEATS)]
-    _row("aorta launch, in process", embedded)
+    print(
+        "every kind of source begins at the trigger; what is left to wait for after the rendezvous:"
+    )
+    for name, flags in SOURCES.items():
+        _row(f"aorta launch, {name}", [_run([*BASE, *flags], logs=True) for _ in range(REPEATS)])
+    with _attribution("RESTART", 0.0, speaks_peer=True) as (url, _):
+        asked = [*BASE, "--ft-attribution-http-url", url]
+        _row("aorta launch, http (peer's wire)", [_run(asked, logs=True) for _ in range(REPEATS)])
     print("targets: exit on STOP within 2 s of detection for a verdict at hand; 1 read a cycle")
 
 
@@ -86,12 +100,9 @@ def _median(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.2f}" if values else "-"
 
 
-def _aorta(verdict: str | None, latency: float) -> Recovery:
-    base = [sys.executable, "-m", "aorta", "launch", "--ft-max-no-progress-cycles", "0"]
-    if verdict is None:
-        return _run(base, logs=True)
+def _aorta(verdict: str, latency: float) -> Recovery:
     with _attribution(verdict, latency) as (url, counts):
-        return _run([*base, "--ft-attrsvc-url", url], logs=True, counts=counts)
+        return _run([*BASE, "--ft-attrsvc-url", url], logs=True, counts=counts)
 
 
 def _torchrun() -> Recovery:
@@ -168,7 +179,9 @@ def _moment(path: Path) -> float | None:
 
 
 @contextlib.contextmanager
-def _attribution(verdict: str, latency: float) -> Iterator[tuple[str, dict[str, int]]]:
+def _attribution(
+    verdict: str, latency: float, *, speaks_peer: bool = False
+) -> Iterator[tuple[str, dict[str, int]]]:
     """A service whose analysis takes `latency` seconds from the first trigger on."""
     counts = {"triggers": 0, "reads": 0}
     first_trigger: list[float] = []
@@ -177,6 +190,9 @@ def _attribution(verdict: str, latency: float) -> Iterator[tuple[str, dict[str, 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
+            if speaks_peer and self.path != "/logs":
+                self._send(404, {})
+                return
             counts["triggers"] += 1
             first_trigger.append(time.monotonic())
             self._send(202, {})
@@ -185,7 +201,8 @@ def _attribution(verdict: str, latency: float) -> Iterator[tuple[str, dict[str, 
             counts["reads"] += 1
             ready = (first_trigger or [time.monotonic()])[0] + latency
             time.sleep(max(0.0, ready - time.monotonic()))
-            self._send(200, {"status": "decided", "decision": decision, "finding": None})
+            asked = "recommendation" if speaks_peer else "decision"
+            self._send(200, {"status": "decided", asked: decision, "finding": None})
 
         def _send(self, code: int, content: object) -> None:
             body = json.dumps(content).encode()

@@ -22,6 +22,14 @@ def main() -> None:
     run(arguments)
 
 
+def ft_launcher() -> None:
+    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, whose flags and file it understands."""
+    _open_standard_streams()
+    from aorta.cli.app import run
+
+    run(["launch", *sys.argv[1:]])
+
+
 def _open_standard_streams() -> None:
     """`aorta ... >&-`: what we open must not take the place of a stream, and writing to it must not fail.
 

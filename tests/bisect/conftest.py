@@ -17,4 +17,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = item.get_closest_marker("xdist_group")
         if Path(__file__).parent in item.path.parents and group and group.args == ("docker",):
-            item.add_marker(pytest.mark.xdist_group("docker of bisect"), append=False)
+            item.add_marker(pytest.mark.xdist_group("bisect"), append=False)

@@ -196,7 +196,7 @@ def test_a_mistake_in_the_command_is_shown_at_once(tmp_path: Path) -> None:
 
 def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 8)
-    script = "echo begin; test $(cat number) -lt 5 || sleep 60"
+    script = "echo begin; test $(cat number) -lt 5 || sleep 600"
     result = bisect(
         repository,
         tmp_path / "out",
@@ -205,7 +205,7 @@ def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:
         "--oracle",
         "hang",
         "--silent-for",
-        "1s",
+        f"{patience(1):.1f}s",
         "--",
         "sh",
         "-c",
@@ -217,9 +217,18 @@ def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:
 
 def test_a_state_that_runs_out_of_time_is_skipped(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 8)
-    script = "n=$(cat number); test $n -ne 3 || sleep 60; test $n -lt 6"
+    script = "n=$(cat number); test $n -ne 3 || sleep 600; test $n -lt 6"
     result = bisect(
-        repository, tmp_path / "out", "--good", shas[0], "--timeout", "2", "--", "sh", "-c", script
+        repository,
+        tmp_path / "out",
+        "--good",
+        shas[0],
+        "--timeout",
+        f"{patience(2):.1f}",
+        "--",
+        "sh",
+        "-c",
+        script,
     ).json()
     assert result["culprits"][-1]["bad"] == shas[6]
 
@@ -227,7 +236,9 @@ def test_a_state_that_runs_out_of_time_is_skipped(tmp_path: Path) -> None:
 def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 17)
     log = tmp_path / "ran"
-    script = f"echo run >> {log}; test $(wc -l < {log}) -ne 6 || sleep 60; test $(cat number) -lt 9"
+    script = (
+        f"echo run >> {log}; test $(wc -l < {log}) -ne 6 || sleep 600; test $(cat number) -lt 9"
+    )
     arguments = ["--good", shas[0], "--", "sh", "-c", script]
     running = start_aorta(
         "bisect", "--output-prefix", tmp_path / "out", "--no-cache", *arguments, cwd=repository.path
@@ -281,7 +292,7 @@ def test_a_changed_command_is_refused_on_resume(tmp_path: Path) -> None:
 def test_interrupted_it_writes_what_it_knows_and_leaves_nothing(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 17)
     mark = tmp_path / "sleeping"
-    script = f"test $(cat number) -ne 8 || {{ touch {mark}; sleep 60; }}; test $(cat number) -lt 9"
+    script = f"test $(cat number) -ne 8 || {{ touch {mark}; sleep 600; }}; test $(cat number) -lt 9"
     running = start_aorta(
         "bisect",
         "--output-prefix",

@@ -12,8 +12,7 @@ import pytest
 from support import real_runs
 from support.aorta_cli import aorta, start_aorta
 from support.real_runs import copied
-
-PATIENCE = 120
+from support.waiting import patience
 
 
 def big_run(root: Path, megabytes: float, seed: int = 7) -> Path:
@@ -41,14 +40,14 @@ def test_ctrl_c_while_packing_leaves_nothing_and_exits_130(readings: int, tmp_pa
             wait_until(lambda: log in opened_by(process.pid))
             break
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE)
+    _, said = process.communicate(timeout=patience())
     assert process.returncode == 130, said
     assert b"Traceback" not in said
     assert list(output.iterdir()) == []
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience()
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

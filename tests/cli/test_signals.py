@@ -10,7 +10,7 @@ import pytest
 
 from support.aorta_cli import COMMAND, environ
 from support.launching import script
-from support.processes import wait_for_file
+from support.processes import ignores, wait_for_file
 from support.waiting import patience, wait_until
 
 WAITS = """
@@ -49,12 +49,6 @@ def test_a_signal_that_was_ignored_at_the_start_stops_nothing(
     (tmp_path / "go").touch()
     _, said = process.communicate(timeout=patience())
     assert process.returncode == 0, said
-
-
-def ignores(pid: int, number: signal.Signals) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text()
-    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
-    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 @pytest.mark.parametrize("words", [RUN, LAUNCH], ids=["run", "launch"])

@@ -102,7 +102,10 @@ class TestLocalExecutor(ExecutorContract):
         assert not end.matches
 
     def test_the_two_streams_can_be_put_in_order_again(self, bench: Bench) -> None:
-        end = bench.shell("echo a; sleep 0.1; echo b >&2; sleep 0.1; echo c")
+        arrived = "until [ -s $AORTA_TRIAL_DIR/{}.log ]; do sleep 0.01; done"
+        end = bench.shell(
+            f"echo a; {arrived.format('stdout')}; echo b >&2; {arrived.format('stderr')}; echo c"
+        )
         rows = (end.stdout.path.parent / "arrivals.tsv").read_text().splitlines()
         assert [row.split("\t")[1:] for row in rows] == [
             ["stdout", "0"],

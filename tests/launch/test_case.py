@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from aorta.core.exits import Exit
-from aorta.launch.cycles import Ruling
-from aorta.launch.decide import LastWords
-from aorta.launch.draft import draft_spec
-from aorta.launch.nouns import Action, Ending, Evidence, RankEnd, Start, Verdict
+from aorta.launch.case_spec import draft_spec
+from aorta.launch.cycle_dir import Ruling
+from aorta.launch.decision import LastWords
 from aorta.launch.options import parse
-from aorta.launch.sources import FailedCycle
+from aorta.launch.records import Action, Ending, Evidence, FailedCycle, Start, Verdict, WorkerEnd
 from aorta.reduce.spec import ReduceSpec, read_spec
 from support.launching import Site, environment, script
 from support.waiting import patience
@@ -64,7 +63,7 @@ def drafted(
     ranks: tuple[int, ...] = (0, 1),
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
-    ends = (RankEnd(0, None if signal else 1, signal), RankEnd(1, 0))
+    ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
     start = Start("job", 3, ("here",))
     evidence = Evidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = Ending(Exit.STOP, "no hope", "job:3")

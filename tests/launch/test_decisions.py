@@ -1,5 +1,6 @@
 """Who decides, when, and what everybody then does."""
 
+import re
 import signal
 from pathlib import Path
 
@@ -21,9 +22,10 @@ def test_stop_ends_every_agent_with_93_and_starts_no_worker_again(site: Site) ->
     assert [end.code for end in ends] == [93, 93], ends
     assert all("the data is gone" in end.err for end in ends)
     assert site.cycles() == ["cycle_0"]
-    assert oracle.heard("job7:0") == 2, "every agent triggers"
-    assert oracle.reads == ["job7:0"], "the verdict is read once, whatever the number of agents"
     info = site.cycle(0)
+    assert re.fullmatch(r"job7-[0-9a-f]{8}:0", info["cycle_id"])
+    assert oracle.heard(info["cycle_id"]) == 2, "every agent triggers"
+    assert oracle.reads == [info["cycle_id"]], "one read, whatever the number of agents"
     assert info["decision"]["action"] == "STOP"
     assert info["decided_by"] == f"attrsvc {oracle.url}"
     assert info["ending"] == {"exit_code": 93, "reason": info["ending"]["reason"]}
@@ -38,11 +40,11 @@ def test_restart_runs_the_next_cycle_and_each_cycle_is_asked_about_by_its_own_id
     with serving(Oracle(lambda cycle: answer("RESTART", f"verdict on {cycle}"))) as oracle:
         end = site.run(*asked(oracle, "--rdzv-id", "job7", "--standalone"), str(job))
     assert end.code == 0, end
-    assert oracle.reads == ["job7:0", "job7:1"]
-    assert [site.cycle(n)["decision"]["reason"] for n in (0, 1)] == [
-        "verdict on job7:0",
-        "verdict on job7:1",
-    ]
+    ids = [site.cycle(n)["cycle_id"] for n in (0, 1)]
+    assert oracle.reads == ids
+    assert [cycle.partition(":")[2] for cycle in ids] == ["0", "1"]
+    reasons = [site.cycle(n)["decision"]["reason"] for n in (0, 1)]
+    assert reasons == [f"verdict on {cycle}" for cycle in ids]
     assert site.cycle(2)["decision"] is None
     assert (site.logs / "current").readlink() == Path("cycle_2")
 
@@ -115,7 +117,7 @@ def test_when_the_leader_dies_while_deciding_the_next_leader_reads_the_same_verd
         survivor = host.wait()
     assert survivor.code == 93, survivor
     assert "same for all" in survivor.err
-    assert oracle.reads == ["job7:0", "job7:0"]
+    assert oracle.reads == [site.cycle(0)["cycle_id"]] * 2
     assert site.cycles() == ["cycle_0"]
 
 

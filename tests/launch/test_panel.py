@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.launch.config import Aggregation
-from aorta.launch.nouns import Action, Start, Verdict
-from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
+from aorta.launch.records import Action, Evidence, FailedCycle, Start, Verdict
+from aorta.launch.sources import DecisionSource, Everybody, SourceError
 from aorta.launch.sources.local import LocalSource
 from aorta.launch.sources.panel import Panel
 from support.waiting import patience, wait_until
@@ -30,12 +30,12 @@ class Says:
     def name(self) -> str:
         return f"says {self._answer}"
 
-    def trigger(self, failed: FailedCycle) -> None:
-        del failed
+    def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
+        del failed, everybody
         self.triggers += 1
 
-    def read(self, failed: FailedCycle, decide_within: float) -> Verdict | None:
-        del failed, decide_within
+    def read(self, failed: FailedCycle) -> Verdict | None:
+        del failed
         if self._answer == "unreachable":
             raise SourceError("no route")
         if self._answer == "silent":
@@ -66,9 +66,9 @@ class Blocked(Says):
         super().__init__(answer)
         self.released = threading.Event()
 
-    def read(self, failed: FailedCycle, decide_within: float) -> Verdict | None:
+    def read(self, failed: FailedCycle) -> Verdict | None:
         self.released.wait(patience())
-        return super().read(failed, decide_within)
+        return super().read(failed)
 
 
 def test_a_stop_is_not_kept_waiting_by_a_slow_source() -> None:
@@ -99,20 +99,39 @@ def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
         return Verdict(Action.RESTART, "why")
 
     panel = Panel([LocalSource("here", analyse)], "any")
-    panel.trigger(FAILED)
-    assert begun.wait(30), "a job of one agent is analysed from the trigger on"
+    panel.trigger(FAILED, lambda _: FAILED)
+    assert begun.wait(30), "the agent that leads analyses from the trigger on"
     assert panel.read(FAILED, 30).action is Action.RESTART
     assert panel.read(FAILED, 30).action is Action.RESTART
     assert runs == ["job:0"]
 
 
-def test_several_agents_leave_the_analysis_to_the_leader() -> None:
+def test_the_leader_waits_for_what_the_other_agents_know_before_it_analyses() -> None:
+    """The analysis begins beside the rendezvous, and its answer is used if nothing was added meanwhile."""
+    runs: list[int] = []
+    start = Start("job", 0, ("one", "two"))
+    pieces = tuple(Evidence("job", "job:0", 0, name, name, g) for g, name in enumerate(start.nodes))
+    told = iter([None, None, FailedCycle(start, pieces)])
+
+    def analyse(failed: FailedCycle) -> Verdict:
+        runs.append(len(failed.evidence))
+        return Verdict(Action.RESTART, "why")
+
+    source = LocalSource("here", analyse)
+    source.trigger(FailedCycle(start, pieces[:1]), lambda _: next(told))
+    assert runs == [2]
+    assert source.read(FailedCycle(start, pieces)) is not None
+    assert runs == [2], "the same evidence is not analysed twice"
+    source.read(FailedCycle(start, pieces[:1]))
+    assert runs == [2, 1], "other evidence is"
+
+
+def test_agents_that_do_not_lead_leave_the_analysis_to_the_leader() -> None:
     runs: list[str] = []
 
     def analyse(failed: FailedCycle) -> Verdict:
         runs.append(failed.start.cycle_id)
         return Verdict(Action.RESTART, "why")
 
-    source = LocalSource("here", analyse)
-    source.trigger(FailedCycle(Start("job", 0, ("one", "two")), ()))
+    LocalSource("here", analyse).trigger(FAILED, None)
     assert runs == []

@@ -2,11 +2,10 @@
 
 import signal
 import socket
-import time
 from pathlib import Path
 
 from support.launching import Site, script
-from support.processes import is_running
+from support.processes import catches, is_running
 from support.waiting import wait_until
 
 WAITS = """
@@ -61,7 +60,7 @@ def test_ctrl_c_while_waiting_for_other_nodes_is_heard_too(site: Site) -> None:
     job = script(site.folder, WAITS)
     agent = site.start_node(0, str(job))
     wait_until(lambda: is_listening(site.port))
-    time.sleep(1.0)
+    wait_until(lambda: catches(agent.pid, signal.SIGHUP), "a handler for every signal")
     agent.signal(signal.SIGINT)
     end = agent.wait()
     assert end.code == 130, end

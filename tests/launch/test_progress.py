@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.launch.decide import LONG_CYCLE, progress
-from aorta.launch.nouns import Action, Start, Verdict
+from aorta.attribution import FailureClass, Finding, PastCycle, Root
+from aorta.attribution.decision import without_progress
+from aorta.launch.decision import LONG_CYCLE, progress
+from aorta.launch.records import Action, Start, Verdict
 
 STEPS = st.lists(st.none() | st.integers(0, 50), min_size=1, max_size=20)
 
@@ -40,3 +42,20 @@ def test_idle_cycles_count_back_to_the_last_record(steps: list[int | None]) -> N
 def test_where_no_step_is_ever_told_a_long_life_counts_as_progress() -> None:
     assert walk([None, None, None], lived=LONG_CYCLE).idle_cycles == 0
     assert walk([None, None, None], lived=1.0).idle_cycles == 3
+
+
+def test_a_preempted_cycle_is_not_held_against_the_job() -> None:
+    start = Start("job", 0, ("node",), best_step=7, idle_cycles=1)
+    taken = Verdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
+    assert progress(start, (), taken, 1.0) == (7, 1)
+
+
+@given(STEPS)
+def test_attribution_and_the_launcher_agree_on_which_cycle_made_progress(
+    steps: list[int | None],
+) -> None:
+    *before, last = steps
+    history = [PastCycle(str(n), FailureClass.KILLED, step) for n, step in enumerate(before)]
+    finding = Finding(FailureClass.KILLED, 0.9, Root(), (), "x", "killed", last_step=last)
+    moved = last is not None and not without_progress(finding, history)
+    assert (walk(steps).idle_cycles == 0) == moved

@@ -1,17 +1,26 @@
 """The launcher with the real attribution service, and with servers that speak the peer's wire."""
 
+import base64
 import json
+import shlex
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from support.launching import Site, environment, script
+import pytest
+
+from aorta.attribution.http_client import JsonClient
+from aorta.launch.records import Action, Evidence, FailedCycle, Start
+from aorta.launch.sources.http import HttpSource
+from support.launching import Site, answer, environment, script
 from support.waiting import wait_until
 
 IMPORTS_NOTHING_THERE = "import surely_not_installed"
@@ -65,63 +74,168 @@ def test_a_service_that_may_not_read_the_logs_is_sent_their_ends(site: Site) -> 
     assert "s3cret" not in end.err + refused.err
 
 
-def test_an_mcp_server_started_by_the_leader_stops_the_job(site: Site) -> None:
+@pytest.mark.parametrize("server", [False, True])
+def test_an_mcp_server_that_is_named_or_what_ours_would_answer_stops_the_job(
+    site: Site, server: bool
+) -> None:
     job = script(site.folder, IMPORTS_NOTHING_THERE)
-    how = ("--ft-attribution-enable-mcp", "--ft-attribution-decision-timeout", "60")
-    end = site.run(*how, "--max-restarts", "2", str(job))
+    command = shlex.join([sys.executable, "-m", "aorta", "mcp", "--allowed-root", str(site.folder)])
+    how = ("--ft-attribution-mcp-server", command) if server else ("--ft-attribution-enable-mcp",)
+    wait = ("--ft-attribution-decision-timeout", "60")
+    end = site.run(*how, *wait, "--max-restarts", "2", str(job))
     assert end.code == 93, end
     info = site.cycle(0)
     assert (info["decided_by"], info["finding"]["class"]) == ("mcp", "import_error")
 
 
-class Peer(BaseHTTPRequestHandler):
-    """`POST /logs` and `GET /logs` and nothing else; decided at the third question."""
+class Backend(BaseHTTPRequestHandler):
+    """A server that a test gives its behaviour: `answers(method, path, headers, body)` -> (status, content)."""
 
-    told: list[dict[str, Any]]
-    asked: int
+    answers: Callable[[str, str, Mapping[str, str], Any], tuple[int, object]]
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/logs":
-            type(self).told.append(body)
-        self._send(200 if self.path == "/logs" else 404, {"submitted": True})
+        self._answer("POST", json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def do_GET(self) -> None:
-        if not self.path.startswith("/logs?"):
-            self._send(404, {"detail": "Not Found"})
-            return
-        type(self).asked += 1
-        done = type(self).asked >= 2
-        action = {"action": "STOP" if done else "UNKNOWN", "reason": "peer says", "source": "peer"}
-        self._send(200, {"status": "completed" if done else "pending", "recommendation": action})
+        self._answer("GET", None)
 
-    def _send(self, code: int, content: object) -> None:
+    def _answer(self, method: str, sent: Any) -> None:
+        code, content = type(self).answers(method, self.path, dict(self.headers), sent)
         body = json.dumps(content).encode()
         self.send_response(code)
+        if code == 307:
+            self.send_header("Location", str(content))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
 
 
-def test_a_server_that_knows_only_the_peer_s_wire_is_spoken_to_in_it(site: Site) -> None:
-    job = script(site.folder, "sys.exit(3)")
-    Peer.told, Peer.asked = [], 0
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Peer)
+@contextmanager
+def backend(
+    answers: Callable[[str, str, Mapping[str, str], Any], tuple[int, object]],
+) -> Iterator[str]:
+    handler = type("Handler", (Backend,), {"answers": staticmethod(answers)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        end = site.run("--ft-attribution-http-url", url, "--max-restarts", "2", str(job))
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@dataclass
+class Peer:
+    """Knows `POST /logs` and `GET /logs` and nothing else; `GET` answers when it is done."""
+
+    slow_refusal: float = 0.0  # seconds until it says that it does not know our wire
+    analysis: float = 0.0
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    def answer(
+        self, method: str, path: str, headers: Mapping[str, str], sent: Any
+    ) -> tuple[int, object]:
+        del headers
+        if not path.startswith("/logs"):
+            time.sleep(self.slow_refusal)
+            return 404, {"detail": "Not Found"}
+        if method == "POST":
+            self.told.append(sent)
+            return 200, {"submitted": True}
+        if not self.told:
+            return 404, {"error_code": "not_found"}
+        time.sleep(self.analysis)
+        action = {"action": "STOP", "reason": "peer says", "source": "peer"}
+        return 200, {"status": "completed", "recommendation": action}
+
+
+def test_a_server_that_knows_only_the_peer_s_wire_is_spoken_to_in_it(site: Site) -> None:
+    job = script(site.folder, "sys.exit(3)")
+    peer = Peer(analysis=1.0)
+    with backend(peer.answer) as url:
+        end = site.run("--ft-attribution-http-url", url, "--max-restarts", "2", str(job))
     assert end.code == 93, end
     assert "peer says" in end.err
-    (told,) = Peer.told
+    (told,) = peer.told
     assert told["analysis_intent"] == "terminal"
     assert told["cycle_id"] == 0
     assert Path(told["log_path"]).name == "rank_0.err"
+
+
+@pytest.mark.parametrize("read_after", [0.0, 0.1, 0.3])
+def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
+    tmp_path: Path, read_after: float
+) -> None:
+    """The trigger and the leader's question run side by side; each may be the first to be told 404."""
+    log = tmp_path / "rank_0.err"
+    log.touch()
+    evidence = Evidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))
+    failed = FailedCycle(Start("job", 0, ("here",)), (evidence,))
+    with backend(Peer(slow_refusal=0.2).answer) as url:
+        source = HttpSource(JsonClient(url), "http", 30.0)
+        telling = threading.Thread(target=source.trigger, args=(failed, None))
+        telling.start()
+        time.sleep(read_after)
+        verdict = source.read(failed)
+        telling.join()
+    assert verdict is not None
+    assert verdict.action is Action.STOP
+
+
+def test_a_stop_that_the_peer_finds_after_the_leader_s_wait_is_logged(site: Site) -> None:
+    job = script(site.folder, "time.sleep(6 if attempt else 0); sys.exit(0 if attempt else 3)")
+    with backend(Peer(analysis=3.0).answer) as url:
+        end = site.run(
+            *("--ft-attribution-http-url", url, "--ft-attribution-decision-timeout", "0.5"),
+            *("--max-restarts", "2", str(job)),
+        )
+    assert end.code == 0, end
+    assert "late STOP" in end.err
+    assert "timed out" not in end.err
+
+
+def test_a_password_in_an_address_is_used_and_never_shown(site: Site) -> None:
+    job = script(site.folder, "sys.exit(3)")
+    seen: list[str | None] = []
+
+    def answers(
+        method: str, path: str, headers: Mapping[str, str], sent: Any
+    ) -> tuple[int, object]:
+        del path, sent
+        seen.append(headers.get("Authorization"))
+        return (202, {}) if method == "POST" else (200, answer("STOP", "heard"))
+
+    with backend(answers) as url:
+        secret = url.replace("http://", "http://operator:hunter2%21@")
+        end = site.run("--ft-attribution-http-url", secret, "--max-restarts", "2", str(job))
+        refused = site.run("--ft-attribution-http-url", "ftp://operator:hunter2@x", str(job))
+    assert end.code == 93, end
+    assert set(seen) == {"Basic " + base64.b64encode(b"operator:hunter2!").decode()}
+    assert refused.code == 2
+    said = [end.err, refused.err, *(p.read_text() for p in site.logs.glob("**/*.json"))]
+    assert not any("hunter2" in text for text in said)
+
+
+def test_a_token_reaches_neither_a_worker_nor_whom_a_redirect_names(site: Site) -> None:
+    job = script(site.folder, "print(sorted(os.environ.values())); sys.exit(3)")
+    strangers: list[object] = []
+
+    def stranger(*asked: object) -> tuple[int, object]:
+        strangers.append(asked)
+        return 200, answer("STOP", "a stranger says")
+
+    with backend(stranger) as elsewhere, backend(lambda *_: (307, elsewhere)) as url:
+        end = site.run(
+            *("--ft-attrsvc-url", url, "--max-restarts", "0", str(job)),
+            AORTA_ATTRSVC_TOKEN="s3cret-token",
+        )
+    assert end.code == 1, end
+    assert strangers == []
+    assert "HTTP 307" in end.err
+    assert "s3cret" not in end.out + end.err

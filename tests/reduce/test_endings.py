@@ -205,7 +205,7 @@ def test_mitigations_are_honoured_and_bare_turns_them_off(tmp_path: Path) -> Non
 def test_a_candidate_that_never_ends_is_an_error_and_no_evidence(tmp_path: Path) -> None:
     script = '[ "$N" -lt 50 ] && sleep 600; [ "$N" -ge 100 ] && echo BOOM'
     spec = write_spec(tmp_path, script, [numeric("N", 200, 49)])
-    report = reduce_spec(spec, "--timeout", "1").json()
+    report = reduce_spec(spec, "--timeout", f"{patience(1):.1f}").json()
     assert finals(report) == {"N": 100}
     assert report["axes"][0]["unresolved"] >= 0
     lines = trace_of(run_dir_of(report, tmp_path))
@@ -216,7 +216,10 @@ def test_a_candidate_that_never_ends_is_an_error_and_no_evidence(tmp_path: Path)
 def test_a_hang_is_reduced_by_its_silence(tmp_path: Path) -> None:
     script = 'echo begun; [ "$N" -ge 6 ] && sleep 600; true'
     spec = write_spec(
-        tmp_path, script, [numeric("N", 9, 1)], oracle={"kind": "hang", "silent_for": "300ms"}
+        tmp_path,
+        script,
+        [numeric("N", 9, 1)],
+        oracle={"kind": "hang", "silent_for": f"{patience(0.3):.1f}s"},
     )
     assert finals(reduce_spec(spec, "--jobs", "2").json()) == {"N": 6}
 

@@ -15,7 +15,7 @@ from support.aorta_cli import ROOT
 from support.executor_contract import Bench
 from support.services.engines import DockerEngine, Engine
 from support.services.images import Rootfs
-from support.waiting import eventually
+from support.waiting import eventually, patience
 
 IMAGE = "aorta-test/busybox:1"
 
@@ -85,14 +85,16 @@ def test_a_slots_gpus_are_let_into_its_containers_unless_others_are_named(
 
 
 def test_a_timeout_ends_the_container(engine: Engine, bench: Bench) -> None:
-    end = bench.run("sleep", "600", timeout=2.0, environment=engine.environment(IMAGE))
+    end = bench.run("sleep", "600", timeout=patience(2.0), environment=engine.environment(IMAGE))
     assert end.timed_out
     assert engine.containers() == []
 
 
 def test_a_container_that_ignores_the_signal_is_killed(engine: Engine, bench: Bench) -> None:
     script = "trap '' TERM; echo deaf; while :; do sleep 1; done"
-    end = bench.run("sh", "-c", script, timeout=2.0, environment=engine.environment(IMAGE))
+    end = bench.run(
+        "sh", "-c", script, timeout=patience(2.0), environment=engine.environment(IMAGE)
+    )
     assert (end.timed_out, end.stdout.tail) == (True, "deaf\n")
     assert engine.containers() == []
 

@@ -75,11 +75,15 @@ class Agent:
         code = self.process.wait(patience())
         return Ended(code, self._read(self._out), self._read(self._err))
 
+    def out(self) -> str:
+        return self._read(self._out)
+
     def err(self) -> str:
         return self._read(self._err)
 
     def close(self) -> None:
         if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
         self._out.close()

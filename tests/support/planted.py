@@ -245,4 +245,28 @@ _IDENTITIES = [
     Planted("rendezvous", "MASTER_ADDR=hgx-head-1", "hgx-head-1", Kind.HOST, alone=False),
 ]
 
-CORPUS: tuple[Planted, ...] = (*_PROVIDERS, *_ANNOUNCED, *_IDENTITIES)
+_LESS_COMMON = [
+    _secret("postgres variable", "hunter3-" + _draw(5), "PGPASSWORD={} psql", alone=False),
+    _secret("ssh variable", "hunter4-" + _draw(5), "SSHPASS={} ./go", alone=False),
+    _secret("argument list", "hunter5-" + _draw(5), "['mysql', '--password', '{}', 'db']", alone=False),
+    _secret("environ in source", "hunter6-" + _draw(5), 'os.environ["WANDB_API_KEY"] = "{}"', alone=False),
+    _secret("wandb login", _draw(40, _HEX), "wandb login {}", alone=False),
+    _secret("docker login", "hunter7-" + _draw(5), "docker login -u me -p {} reg", alone=False),
+    _secret("mysql option", "hunter8-" + _draw(5), "mysql -u me -p{} db", alone=False),
+    _secret("xml element", "hunter9-" + _draw(5), "<password>{}</password>", alone=False),
+    _secret("name and value", "hunter0-" + _draw(5), "- name: DB_PASSWORD\n  value: {}", alone=False),
+]  # fmt: skip
+_MACHINES = [
+    Planted("user variable", "USER=jdoe79 HOME=x", "jdoe79", Kind.USER, alone=False),
+    Planted("job on a host", "JOB 4711 ON gpu-a-017 CANCELLED", "gpu-a-017", Kind.HOST, alone=False),
+    Planted("remote peer", "remote peer node-7<41017>", "node-7", Kind.HOST, alone=False),
+    Planted("host and port", "connect to (gpu-a-018, 29500) failed", "gpu-a-018", Kind.HOST, alone=False),
+]  # fmt: skip
+
+CORPUS: tuple[Planted, ...] = (
+    *_PROVIDERS,
+    *_ANNOUNCED,
+    *_IDENTITIES,
+    *_LESS_COMMON,
+    *_MACHINES,
+)

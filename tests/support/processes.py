@@ -1,5 +1,6 @@
 """Looking at processes from outside: are they there, are they gone?"""
 
+import signal
 from pathlib import Path
 
 from support.waiting import wait_until
@@ -12,6 +13,20 @@ def is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in {"Z", "X"}
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    return _is_in_mask(pid, "SigCgt", number)
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    return _is_in_mask(pid, "SigIgn", number)
+
+
+def _is_in_mask(pid: int, mask: str, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    bits = next(line.split()[1] for line in status.splitlines() if line.startswith(mask))
+    return bool(int(bits, 16) >> (number - 1) & 1)
 
 
 def wait_until_gone(*pids: int) -> None:

@@ -59,7 +59,10 @@ def private(run: Path, verb: str, trials: Sequence[TrialRecord] = (), **about: A
     """The private state: what the run says of itself, and its journal."""
     said = {"verb": verb, "created": "2026-11-15T05:35:08Z", "state": "done", **about}
     write(run / ".aorta" / "run.json", said)
-    journal = Journal.create(run / ".aorta" / "journal.jsonl", {})
+    draft = (
+        run / ".aorta" / "journal.draft"
+    )  # nobody who looks meanwhile finds a run without its journal
+    journal = Journal.create(draft, {})
     opened: set[Point] = set()
     for record in trials:
         if record.point not in opened:
@@ -67,6 +70,7 @@ def private(run: Path, verb: str, trials: Sequence[TrialRecord] = (), **about: A
             opened.add(record.point)
         journal.append(record, "main")
     journal.close()
+    draft.replace(run / ".aorta" / "journal.jsonl")
     return run
 
 

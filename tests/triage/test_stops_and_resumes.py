@@ -4,14 +4,13 @@ import json
 import os
 import resource
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from support.aorta_cli import aorta, start_aorta
-from support.processes import wait_until_no_process_has
+from support.processes import processes_with, wait_until_no_process_has
 from support.triage_runs import BASELINE, by_name, cell, document, run, written
 from support.triage_runs import loaded as load
 from support.waiting import patience, wait_until
@@ -97,7 +96,7 @@ def test_interrupted_it_leaves_a_matrix_and_no_process(tmp_path: Path) -> None:
         "triage", "run", "--recipe", path, cwd=tmp_path, env={"AORTA_TEST_MARK": str(tmp_path)}
     )
     run_dir = wait_for_trials(tmp_path, 1)
-    time.sleep(0.5)
+    wait_until(lambda: len(processes_with(mark)) > 3, "the trial of the slow cell")
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=patience())
     wait_until_no_process_has(mark)

@@ -4,9 +4,6 @@ It reads only files under its allowed roots and, for decisions that a service ke
 """
 
 import functools
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from aorta.attribution.analysis import attribute
 from aorta.attribution.decision import RULES
 from aorta.attribution.documents import attribution_document
+from aorta.attribution.http_client import HttpError, JsonClient
 from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Evidence
 from aorta.attribution.registry import built_in
@@ -30,7 +28,6 @@ from aorta.version import __version__
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LARGEST_ANSWER = 8 << 20
 _INSTRUCTIONS = (
     "Says what killed a training job's cycle and whether a restart can help. Start with attribute_log on the logs of "
     "all ranks; explain_finding says why the decision follows from the class."
@@ -131,12 +128,7 @@ def _class(name: str) -> FailureClass:
 
 
 def _ask(service: ServiceAddress, path: str, timeout: float) -> dict[str, Any]:
-    request = urllib.request.Request(service.url.rstrip("/") + path)  # noqa: S310  # the operator's own URL
-    if service.token:
-        request.add_header("Authorization", f"Bearer {service.token}")
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
-            answer = json.loads(response.read(_LARGEST_ANSWER))
-    except (urllib.error.URLError, TimeoutError, ValueError) as wrong:
+        return dict(JsonClient(service.url, service.token).call("GET", path, timeout))
+    except HttpError as wrong:
         raise InfrastructureError(f"the attribution service did not answer: {wrong}") from None
-    return answer if isinstance(answer, dict) else {"answer": answer}

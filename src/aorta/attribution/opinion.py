@@ -7,17 +7,15 @@ is the summary and the evidence lines, scrubbed; what takes longer than its time
 import json
 import queue
 import threading
-import urllib.request
 from dataclasses import dataclass, replace
-from http.client import HTTPException
 from typing import Any
 
+from aorta.attribution.http_client import HttpError, JsonClient
 from aorta.attribution.nouns import Advice, Attribution
 from aorta.scrub.scrubber import Scrubber
 
 _AGREEMENT = 0.05  # what the word of a model is worth
 _MOST_WORDS = 500
-_LARGEST_ANSWER = 1 << 20
 _INSTRUCTIONS = (
     "A training job failed. A rule-based reader came to the finding below. Answer with one JSON object: "
     '{"agrees": true or false, "words": "at most two sentences for the engineer on call"}.'
@@ -83,17 +81,11 @@ def _ask(adviser: Adviser, question: str) -> dict[str, Any] | None:
         {"role": "user", "content": question},
     ]
     body = {"model": adviser.model, "messages": messages, "temperature": 0}
-    headers = {"Content-Type": "application/json"}
-    if adviser.key:
-        headers["Authorization"] = f"Bearer {adviser.key}"
     try:
-        request = urllib.request.Request(  # noqa: S310  # the operator's own URL
-            adviser.url.rstrip("/") + "/chat/completions", json.dumps(body).encode(), headers
-        )
-        with urllib.request.urlopen(request, timeout=adviser.timeout) as response:  # noqa: S310
-            answer = json.loads(response.read(_LARGEST_ANSWER))
+        client = JsonClient(adviser.url, adviser.key)
+        answer = client.call("POST", "/chat/completions", adviser.timeout, body)
         content = answer["choices"][0]["message"]["content"]
         opinion = json.loads(content[content.index("{") : content.rindex("}") + 1])
-    except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError):
+    except (HttpError, ValueError, LookupError, TypeError, AttributeError):
         return None  # no opinion: unreachable, refused, or not in the form asked for
     return opinion if isinstance(opinion, dict) else None

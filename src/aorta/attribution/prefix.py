@@ -45,7 +45,9 @@ _HEAD_FIELDS = (
     _compiled(r"\((?=[^()]{0,160}\bpid=\d)(?P<fields>(?:[^()]|\([^()]*\)){1,200})\)(?=\s|$)"),
     _compiled(r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]"),
     _compiled(r"(?P<node>[a-zA-Z][\w.-]*[-_]\d+)\s+\|"),
-    _compiled(rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{4}}) {_CLOCK}\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"),
+    _compiled(
+        rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{_CLOCK}|00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"
+    ),
     _compiled(r"\[(?P<letter>[IWEF]) [\w./-]+:\d+\]"),
     _compiled(rf"\[NeMo (?P<letter>[IWEF]) {_TIME} [\w.<>-]+:\d+\]"),
     _compiled(rf"{_TIME}: (?P<letter>[IWEF]) [\w./-]+:\d+\]"),
@@ -54,6 +56,7 @@ _HEAD_FIELDS = (
     _compiled(
         rf"{_TIME} (?P<node>[\w.-]+) (?P<who>[\w./@:-]+(?:\([^)]*\))?(?:\[\d+\])|kernel|systemd|dockerd|containerd|kubelet):"
     ),
+    _compiled(rf"{_TIME} (?P<node>(?:\d{{1,3}}\.){{3}}\d{{1,3}}) \[(?P<rank>\d+)\]"),
     _compiled(rf"{_LEVEL}:(?!\s)[\w.]*\w:(?!/)"),
     _compiled(rf"\[{_LEVEL}\s*\|[^\]]{{1,80}}\] {_TIME} >>"),
     _compiled(rf"\(?{_LEVEL}\)?:?(?= [\[(]?{_TIME}[ \])])"),
@@ -81,7 +84,7 @@ _LOGGED_FIELDS = (
     _compiled(r"(?:-|\||>>)(?= )"),
 )  # fmt: skip
 _MAY_BEGIN = re.compile(  # most lines have no prefix, and that is told soonest by how they begin
-    rf"\s*[\[(<\d]|[IWEF]\d{{4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{_MONTH})[ ,]"
+    rf"\s*[\[(<\d]|[IWEF]\d{{3,4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{_MONTH})[ ,]"
     r"|[a-zA-Z][\w.-]*(?:[-_]\d+\s+\||:\d+:\d+ \[)"
 )
 _IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")
@@ -194,7 +197,7 @@ class LineFormat:
             if fields and spoken.text.strip():
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
-        throughout = bool(sample) and loud >= _NEARLY_ALL * len(sample)
+        throughout = len(sample) > _ENOUGH and loud >= _NEARLY_ALL * len(sample)
         return LineFormat(self._learned, self._bare_ranks, self._ranks_of, margins, throughout)
 
     def _placed(self, spoken: Spoken) -> Spoken:
@@ -337,7 +340,7 @@ def _month_and_day(told: dict[str, str]) -> tuple[int, int]:
     if "month" in told:
         return int(told["month"]), int(told["day"])
     if "mmdd" in told:
-        return int(told["mmdd"][:2]), int(told["mmdd"][2:])
+        return int(told["mmdd"][:-2]), int(told["mmdd"][-2:])
     for key in ("us", "short"):
         if key in told:
             month, day = re.split(r"[/-]", told[key])

@@ -62,7 +62,7 @@ _OTHER_WORK = re.compile(
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?|0x[0-9a-fA-F]+|\d+\.\d+\S*")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,12}(?![\w.])")
 _OF_A_STACK = re.compile(
-    r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO'
+    r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO|\bframe #\d+'
 )  # frames, and variables drawn beside them
 _ENOUGH_LINES = 5
 _LONGEST = 1000

@@ -122,6 +122,13 @@ LAYOUTS: tuple[Layout, ...] = (
         reads=("report.md", "result.json"),
     ),
     Layout(
+        verb="diverge",
+        schemas=("aorta.diverge/",),
+        documents=("result.json",),
+        files=("curve.json", "reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
+        reads=("result.json",),
+    ),
+    Layout(
         verb="launch",
         schemas=("aorta.cycle/",),
         documents=("cycle_info.json", "case/cycle_info.json", "cycle_*/cycle_info.json"),

@@ -1,9 +1,9 @@
 """`aorta launch`: a drop-in for torchrun that asks whether a crashed job should restart."""
 
-import gc
 import logging
 import sys
 import warnings
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +25,21 @@ def _live_page(log_dir: Path) -> Iterator[str]:
         server.stop()
 
 
+def _help_without_torch() -> str:
+    """Torchrun's own options are the installed torch's to tell; ours are not."""
+    from aorta.launch.config import DESCRIPTION, USAGE, add_flags
+
+    parser = ArgumentParser(
+        "aorta launch",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog="Torchrun's options are taken as they are. They are listed here once torch is installed: "
+        "pip install 'aorta-triage[launch]'",
+    )
+    add_flags(parser)
+    return parser.format_help()
+
+
 class _TorchrunCommand(click.Command):
     """Hands everything over as it stands: torchrun's own parser knows which words are options."""
 
@@ -42,6 +57,9 @@ def command(arguments: tuple[str, ...]) -> None:
     try:
         from aorta.launch.job import launch
     except ModuleNotFoundError as missing:
+        if arguments[:1] in {("--help",), ("-h",)}:
+            click.echo(_help_without_torch())
+            return
         raise InfrastructureError(
             f"aorta launch needs {missing.name}, which is not installed; pip install 'aorta-triage[launch]'"
         ) from None
@@ -51,5 +69,4 @@ def command(arguments: tuple[str, ...]) -> None:
     logging.getLogger("aorta.launch").setLevel(logging.INFO)
     warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
     code = launch(arguments, _live_page)
-    gc.freeze()  # the interpreter would search all of torch for garbage before it leaves: a second
     raise click.exceptions.Exit(code)

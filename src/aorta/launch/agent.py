@@ -1,18 +1,16 @@
 """The elastic agent: torch's local agent with its own main loop.
 
 The loop differs from torch's in four ways: cycle number and restart budget come from the store; a failure anywhere is
-noticed everywhere through the board; evidence is collected and attribution triggered before anything is restarted; and
-the job ends only by what the board says. How processes are started, watched and stopped is torch's business.
+noticed everywhere because the store tells; evidence is collected and attribution triggered before anything is restarted;
+and the job ends only by what the store says. How processes are started, watched and stopped is torch's business.
 """
 
-import inspect
 import logging
 import os
 import signal
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from torch.distributed import DistError
@@ -27,25 +25,30 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import PContext
 
 from aorta.core.exits import Exit
-from aorta.launch.console import Follower
-from aorta.launch.cycles import write_cycle_info
-from aorta.launch.evidence import gather
+from aorta.launch.cycle_dir import (
+    CycleDir,
+    gather_evidence,
+    sign_as_leader,
+    write_cycle_info,
+)
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
-from aorta.launch.logs import CycleDir, CycleLogs
-from aorta.launch.nouns import HANG, Ending, Evidence, RankEnd, Start
-from aorta.launch.presence import lead
+from aorta.launch.output import CycleLogs, OutputPump
+from aorta.launch.records import HANG, Ending, Evidence, FailedCycle, Start, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
-from aorta.launch.sources import FailedCycle
 from aorta.launch.sources.panel import Panel
-from aorta.launch.workers import kill_process_groups, set_aside_if_broken, statuses
+from aorta.launch.store import StoreLostError
+from aorta.launch.torch_elastic import SHUTDOWN_TAKES_TIMEOUT, return_codes
+from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
 
 log = logging.getLogger(__name__)
 
 _PATIENCE = 30  # seconds that workers have to end; before 2.13 torch knows no other
-_TAKES_PATIENCE = "timeout" in inspect.signature(LocalElasticAgent._shutdown).parameters  # noqa: SLF001 - its subclass asks
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LAST_WORDS = 1.0  # how long a leaving agent waits for its trigger to arrive
 _LOST_FOR = 2.0  # a node between two rounds is away for a moment; a lost one stays away
+_LEADER_LOOKS = 1.0  # seconds between two looks at who is there, by the leader and its deputy
+_WELL = {WorkerState.HEALTHY, WorkerState.SUCCEEDED}
+_DEPUTY = 1  # the group rank that looks as often as the leader
 
 
 @dataclass
@@ -59,17 +62,25 @@ class _Cycle:
     hang_watch: HangWatch | None
     failure: str = ""  # what went wrong first, as far as this agent knows
     died_first: frozenset[int] = frozenset()  # ranks that failed before this agent stopped any
+    ended_at: dict[int, float] = field(default_factory=dict)  # rank -> when this agent saw it ended
     hung_rank: int | None = None
     triggered: bool = False
     dumps: tuple[str, ...] = ()
     evidence: Evidence | None = None  # once all ranks here are down
     down: threading.Event = field(default_factory=threading.Event)
-    follower: Follower | None = None
+    pump: OutputPump | None = None
+    is_recorded: bool = False  # its end stands in cycle_info.json
     lost_since: float | None = None
+    next_look: float = 0.0
+    next_question: float = 0.0
 
     @property
     def is_leader(self) -> bool:
         return self.group_rank == 0
+
+    @property
+    def node(self) -> str:
+        return self.start.nodes[self.group_rank]
 
     def misses_a_node(self, lost: int) -> bool:
         """Whether nodes have been away for so long that they will not come back by themselves."""
@@ -94,21 +105,24 @@ class DecidingAgent(LocalElasticAgent):
         self._logs = logs
         self._handler = rendezvous
         self._panel = panel
-        self._log_dir = Path(logs.root_log_dir)
         self._hang_timeout = hang_timeout
+        self._families = WorkerFamilies()
         self.ending: Ending | None = None
         self._cycle: _Cycle | None = None
+        self._last_result: RunResult | None = None
         self._telling: threading.Thread | None = None
         self._shutting_down = False
         self._swept: PContext | None = None
 
     def _invoke_run(self, role: str = DEFAULT_ROLE) -> RunResult:
-        """Torch's `run` knows that the job ended, but not how."""
         try:
             return self._go_through_cycles()
         except JobEndedError as ended:
             self.ending = ended.ending
-            raise
+            if ended.ending.exit_code == Exit.OK:
+                return RunResult(WorkerState.SUCCEEDED)
+            known = self._last_result.failures if self._last_result is not None else {}
+            return RunResult(WorkerState.FAILED, failures=known)
 
     def _go_through_cycles(self) -> RunResult:
         group = self._worker_group
@@ -117,12 +131,15 @@ class DecidingAgent(LocalElasticAgent):
             time.sleep(group.spec.monitor_interval)
             result = self._monitor_workers(group)
             group.state = result.state
+            if result.state is WorkerState.FAILED:
+                self._last_result = result
             if result.state is WorkerState.SUCCEEDED and self._every_agent_succeeded():
                 return result
-            if result.state is not WorkerState.HEALTHY or self._fails_elsewhere():
+            if result.state not in _WELL or self._fails_elsewhere():
                 self._recover(group)
-            elif self._handler.num_nodes_waiting() > 0:
-                log.info("new nodes are waiting; the workers restart with them")
+            elif self._is_left_for_another():
+                log.info("the nodes of this job change; the workers restart with them")
+                self._handler.job_store.announce_over(self._current().start.cycle)
                 self._restart_workers(group)
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
@@ -137,37 +154,71 @@ class DecidingAgent(LocalElasticAgent):
         return result
 
     def _fails_elsewhere(self) -> bool:
-        """Whether this cycle is over although the ranks here are well: a hang, a peer's failure, a lost node."""
+        """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure, a lost node."""
         cycle = self._current()
-        board = self._handler.board
-        ending = board.ending()
-        if ending is not None and ending.exit_code != Exit.OK:
-            raise JobEndedError(ending)
-        hang = cycle.hang_watch.found(self._running_ranks()) if cycle.hang_watch else None
+        store = self._handler.job_store
+        hang = cycle.hang_watch.found(self._live_pids()) if cycle.hang_watch else None
         if hang is not None:
             cycle.hung_rank = hang.rank
             self._note_failure(hang.words)
-        elif cycle.misses_a_node(self._handler.lost_nodes()):
+        elif self._handler.leader_is_gone():
+            self._note_failure(f"the agent on {cycle.start.nodes[0]} was lost")
+        elif self._is_time_to_look(cycle) and cycle.misses_a_node(self._handler.lost_nodes()):
             self._note_failure("a node was lost")
-        said = board.failure_of(cycle.start.cycle)
+        if not self._is_over(cycle):
+            return False
+        ending = store.ending()
+        if ending is not None and ending.exit_code != Exit.OK:
+            raise JobEndedError(ending)
+        said = store.failure_of(cycle.start.cycle)
         if said is not None and not cycle.failure:
             cycle.failure = said
             log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
         return said is not None
 
+    def _is_over(self, cycle: _Cycle) -> bool:
+        """The store tells; in case its word was lost on the way it is asked now and then."""
+        number = cycle.start.cycle
+        if self._handler.job_store.is_over(number):
+            return True
+        if time.monotonic() < cycle.next_question:
+            return False
+        cycle.next_question = time.monotonic() + self._handler.keep_alive
+        return self._handler.job_store.look_whether_over(number)
+
+    def _is_time_to_look(self, cycle: _Cycle) -> bool:
+        """Who leads and its deputy look often who is there; a thousand nodes that do so would busy the store."""
+        if time.monotonic() < cycle.next_look:
+            return False
+        often = cycle.group_rank <= _DEPUTY
+        pause = min(_LEADER_LOOKS, self._handler.keep_alive) if often else self._handler.keep_alive
+        if cycle.lost_since is not None:
+            pause = min(pause, _LOST_FOR / 2)
+        cycle.next_look = time.monotonic() + pause
+        return True
+
+    def _is_left_for_another(self) -> bool:
+        """Whether this cycle ends because nodes wait to join: seen here, or announced by who saw it."""
+        cycle = self._current()
+        if self._handler.job_store.is_over(cycle.start.cycle):
+            return True
+        return self._handler.nodes_waiting > 0
+
     def _every_agent_succeeded(self) -> bool:
         """Wait for the other agents; a failure there means that this cycle failed here too."""
         cycle = self._current()
-        board = self._handler.board
+        store, number = self._handler.job_store, cycle.start.cycle
+        agents = len(cycle.start.nodes)
         self._show_the_rest()
-        board.give_evidence(self._evidence(cycle))
-        board.finish(cycle.start.cycle)
-        while board.finished(cycle.start.cycle) < len(cycle.start.nodes):
+        store.give_evidence(self._evidence(cycle))
+        store.finish(number, agents)
+        while not store.is_over(number, self._worker_group.spec.monitor_interval):
             if self._fails_elsewhere():
                 return False
-            time.sleep(self._worker_group.spec.monitor_interval)
+        if self._fails_elsewhere() or store.finished(number) < agents:
+            return False
         if cycle.is_leader:
-            write_cycle_info(self._log_dir, cycle.start, board.evidence(cycle.start))
+            self._record_cycle(cycle, store.evidence(cycle.start))
         self.ending = self._handler.succeed(cycle.start)
         return True
 
@@ -183,30 +234,31 @@ class DecidingAgent(LocalElasticAgent):
         self._stop_workers(group)
         cycle.evidence = self._evidence(cycle)
         cycle.down.set()
-        self._handler.board.give_evidence(cycle.evidence)
+        self._handler.job_store.give_evidence(cycle.evidence)
+        cycle.is_recorded = True  # by whoever decides
         if cycle.start.restarts_left <= 0:
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
         self._restart_workers(group)
 
     def _let_others_collect(self, cycle: _Cycle) -> None:
         """A rank that is ended takes its peers out of their collective: not before they have been asked, too."""
-        board, number = self._handler.board, cycle.start.cycle
-        board.say_dumped(number)
+        store, number = self._handler.job_store, cycle.start.cycle
+        store.say_dumped(number)
         deadline = time.monotonic() + COLLECT_WITHIN
-        while board.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
+        while store.dumped(number) < len(cycle.start.nodes) and time.monotonic() < deadline:
             time.sleep(self._worker_group.spec.monitor_interval)
 
-    def _note_failure(self, what: str, dead: list[RankEnd] | None = None) -> None:
+    def _note_failure(self, what: str, dead: list[WorkerEnd] | None = None) -> None:
         """The first moment this agent knows: everything that can run beside the rest starts here."""
         cycle = self._current()
         if cycle.failure:
             return
         cycle.failure = what
         cycle.died_first = frozenset(end.rank for end in dead or ())
-        self._handler.board.announce_failure(cycle.start.cycle, what)
-        log.warning("cycle %s failed: %s", cycle.start.cycle_id, what)
         if dead:
             self._trigger(cycle)
+        self._handler.job_store.announce_failure(cycle.start.cycle, what)
+        log.warning("cycle %s failed: %s", cycle.start.cycle_id, what)
 
     def _trigger(self, cycle: _Cycle) -> None:
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
@@ -219,13 +271,26 @@ class DecidingAgent(LocalElasticAgent):
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
         evidence = cycle.evidence or self._evidence(cycle)
-        self._panel.trigger(FailedCycle(cycle.start, (evidence,)))
+        mine = FailedCycle(cycle.start, (evidence,))
+        self._panel.trigger(mine, self._everybodys_evidence if cycle.is_leader else None)
+
+    def _everybodys_evidence(self, start: Start) -> FailedCycle | None:
+        """What all agents know about a cycle, once all have told; None while some have not."""
+        try:
+            if not self._handler.job_store.has_all_evidence(start):
+                return None
+            return FailedCycle(start, self._handler.job_store.evidence(start))
+        except StoreLostError:
+            return None
 
     def _evidence(self, cycle: _Cycle) -> Evidence:
-        return gather(
+        pump = self._logs.pump
+        lost = pump.incomplete if pump is not None else frozenset()
+        words = {rank: pump.last_words(rank) for rank in lost} if pump is not None else {}
+        return gather_evidence(
             cycle.start,
             cycle.directory,
-            agent=f"{cycle.start.nodes[cycle.group_rank]}:{os.getpid()}",
+            agent=f"{cycle.node}:{os.getpid()}",
             group_rank=cycle.group_rank,
             ranks=[worker.global_rank for worker in self._worker_group.workers],
             ends=self._ends(),
@@ -233,32 +298,31 @@ class DecidingAgent(LocalElasticAgent):
             dumps=cycle.dumps,
             step=cycle.signs.step(),
             note=cycle.failure,
+            last_words=words,
         )
 
-    def _ends(self) -> list[RankEnd]:
+    def _ends(self) -> list[WorkerEnd]:
         """How the ranks of this agent have ended so far."""
         if self._pcontext is None or self._cycle is None:
             return []
         cycle = self._cycle
         ranks = {worker.local_rank: worker.global_rank for worker in self._worker_group.workers}
         ends = []
-        for local, status in statuses(self._pcontext).items():
+        for local, status in return_codes(self._pcontext).items():
             if status is not None and local in ranks:
                 rank = ranks[local]
                 error_file = cycle.directory.error_file(rank)
                 known = str(error_file) if error_file.exists() else None
                 stopped = bool(cycle.failure) and status != 0 and rank not in cycle.died_first
-                ends.append(RankEnd.of(rank, status, known, stopped=stopped))
+                moment = cycle.ended_at.setdefault(rank, time.time())
+                ends.append(WorkerEnd.of(rank, status, known, stopped=stopped, time=moment))
         return ends
-
-    def _running_ranks(self) -> list[int]:
-        return list(self._live_pids())
 
     def _live_pids(self) -> dict[int, int]:
         """The process of every rank here that still runs."""
         if self._pcontext is None:
             return {}
-        running = {local for local, end in statuses(self._pcontext).items() if end is None}
+        running = {local for local, end in return_codes(self._pcontext).items() if end is None}
         ranks = {worker.local_rank: worker.global_rank for worker in self._worker_group.workers}
         pids = self._pcontext.pids().items()
         return {ranks[local]: pid for local, pid in pids if local in running and local in ranks}
@@ -274,7 +338,7 @@ class DecidingAgent(LocalElasticAgent):
                 super()._rendezvous(worker_group)
                 break
             except DistError:
-                self._handler.board.ending()  # raises where not the leader but the store was lost
+                self._handler.job_store.ending()  # raises where not the leader but the store was lost
                 log.warning("the leader was lost before it assigned ranks; joining again")
         assert self._handler.start is not None
         self._begin(self._handler.start, worker_group)
@@ -283,19 +347,22 @@ class DecidingAgent(LocalElasticAgent):
         # Torch derives TORCHELASTIC_RESTART_COUNT from this; it must be the same on every agent.
         self._remaining_restarts = group.spec.max_restarts - (start.cycle - start.first_cycle)
         group_rank = group.group_rank or 0
+        if self._cycle is None:
+            self._logs.log_dir.claim(start.job_id, start.first_cycle)
         directory = self._logs.prepare(start)
         signs = SignsOfLife(directory, [worker.global_rank for worker in group.workers])
         watch = None
         if self._hang_timeout is not None:
-            watch = HangWatch(self._hang_timeout, self._handler.board, start, group_rank, signs)
+            watch = HangWatch(self._hang_timeout, self._handler.job_store, start, group_rank, signs)
         self._cycle = _Cycle(start, group_rank, directory, signs, watch)
+        self._cycle.next_question = time.monotonic() + self._handler.keep_alive
         if self._cycle.is_leader:
-            lead(self._log_dir)
-            write_cycle_info(self._log_dir, start, running=True)
+            sign_as_leader(self._logs.log_dir.path, start.job_id)
+            write_cycle_info(self._logs.log_dir.path, start, running=True)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         ids: dict[int, Any] = super()._start_workers(worker_group)
-        self._current().follower = self._logs.follow()
+        self._current().pump = self._logs.pump
         return ids
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
@@ -304,18 +371,32 @@ class DecidingAgent(LocalElasticAgent):
     def _shutdown(
         self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = _PATIENCE
     ) -> None:
-        if self._shutting_down and self._pcontext is not None:  # a second signal: no more patience
-            kill_process_groups(self._pcontext)
+        if self._pcontext is not None and self._pcontext is not self._swept:
+            if self._shutting_down:  # a second signal: no more patience
+                self._kill_process_groups()
+            else:
+                self._families.remember(self._pcontext.pids().values())
         self._shutting_down = True
-        super()._shutdown(death_sig, **({"timeout": timeout} if _TAKES_PATIENCE else {}))
+        super()._shutdown(death_sig, **({"timeout": timeout} if SHUTDOWN_TAKES_TIMEOUT else {}))
         self._shutting_down = False
         self.kill_leftovers()
         self._show_the_rest()
 
+    def _kill_process_groups(self) -> None:
+        if self._pcontext is not None:
+            job = self._cycle.start.job_id if self._cycle is not None else ""
+            self._families.kill(self._pcontext.pids().values(), job)
+
+    def kill_leftovers(self) -> None:
+        """Nothing that the ranks started stays. Once per cycle: later their process ids may be somebody else's."""
+        if self._pcontext is not None and self._pcontext is not self._swept:
+            self._kill_process_groups()
+            self._swept = self._pcontext
+
     def _show_the_rest(self) -> None:
-        if self._cycle is not None and self._cycle.follower is not None:
-            self._cycle.follower.stop()
-            self._cycle.follower = None
+        if self._cycle is not None and self._cycle.pump is not None:
+            self._cycle.pump.stop()
+            self._cycle.pump = None
 
     def finish_telling(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
@@ -323,16 +404,27 @@ class DecidingAgent(LocalElasticAgent):
             self._telling.join(_LAST_WORDS)
             self._panel.finish_telling(_LAST_WORDS)
 
-    def say_goodbye(self, why: signal.Signals) -> None:
+    def say_goodbye(self, why: str) -> None:
         """Leave so that the others need not wait until this agent is missed."""
         if self._cycle is not None and not self._cycle.failure:
-            node = self._cycle.start.nodes[self._cycle.group_rank]
-            what = f"the agent on {node} was stopped by {why.name}"
-            self._handler.board.announce_failure(self._cycle.start.cycle, what)
+            what = f"the agent on {self._cycle.node} {why}"
+            self._handler.job_store.announce_failure(self._cycle.start.cycle, what)
         self._handler.withdraw()
 
-    def kill_leftovers(self) -> None:
-        """Nothing that the ranks started stays. Once per cycle: later their process ids may be somebody else's."""
-        if self._pcontext is not None and self._pcontext is not self._swept:
-            kill_process_groups(self._pcontext)
-            self._swept = self._pcontext
+    def _record_cycle(self, cycle: _Cycle, evidence: tuple[Evidence, ...]) -> None:
+        write_cycle_info(self._logs.log_dir.path, cycle.start, evidence)
+        cycle.is_recorded = True
+
+    def record_interruption(self, ending: Ending) -> None:
+        """A cycle that was cut short by a signal, or by a lost store, has an end too: as its leader saw it."""
+        cycle = self._cycle
+        if cycle is not None and cycle.is_leader and not cycle.is_recorded:
+            write_cycle_info(
+                self._logs.log_dir.path, cycle.start, (self._evidence(cycle),), ending=ending
+            )
+
+    def end_for_everybody(self, ending: Ending) -> None:
+        """This agent cannot go on: nobody shall wait for it."""
+        self._handler.fail(ending)
+        if self._cycle is not None:
+            self._handler.job_store.announce_over(self._cycle.start.cycle)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
-from aorta.launch.decide import LastWords
-from aorta.launch.draft import draft_spec
-from aorta.launch.logs import CycleDir
-from aorta.launch.nouns import Evidence
+from aorta.launch.case_spec import draft_spec
+from aorta.launch.cycle_dir import CycleDir
+from aorta.launch.decision import LastWords
 from aorta.launch.options import Options
+from aorta.launch.records import Evidence
 from aorta.probe import collect_env
 from aorta.version import __version__
 

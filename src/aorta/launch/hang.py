@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.launch.board import Board
-from aorta.launch.logs import CycleDir
-from aorta.launch.nouns import HANG, Start
+from aorta.launch.cycle_dir import CycleDir
+from aorta.launch.records import HANG, Start
+from aorta.launch.store import JobStore
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3  # the worker's hook listens on it
 COLLECT_WITHIN = 5.0  # seconds
@@ -83,10 +83,10 @@ class HangWatch:
     """Says when the job hangs. Silence must be everywhere; a missed heartbeat is enough on its own."""
 
     def __init__(
-        self, limit: float, board: Board, start: Start, group_rank: int, signs: SignsOfLife
+        self, limit: float, store: JobStore, start: Start, group_rank: int, signs: SignsOfLife
     ) -> None:
         self._limit = limit
-        self._board = board
+        self._store = store
         self._start = start
         self._group_rank = group_rank
         self._signs = signs
@@ -113,13 +113,13 @@ class HangWatch:
         """Keep the leader informed, but only of what could matter."""
         said = silence if silence >= self._limit / 2 else 0.0
         if self._group_rank != 0 and (said or self._told):
-            self._board.tell_quiet(self._start.cycle, self._group_rank, said)
+            self._store.tell_quiet(self._start.cycle, self._group_rank, said)
             self._told = said
 
     def _others_are_silent(self) -> bool:
         others = range(1, len(self._start.nodes))
         return all(
-            self._board.quiet(self._start.cycle, group) >= self._limit * 0.8 for group in others
+            self._store.quiet(self._start.cycle, group) >= self._limit * 0.8 for group in others
         )
 
 

@@ -6,10 +6,12 @@ Once a rank beats, its heartbeat alone decides whether it hangs, and its step te
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
 def beat(step: int | None = None) -> None:
     file = os.environ.get("AORTA_HEARTBEAT_FILE")
     if file:
-        Path(file).write_text("" if step is None else str(step))
+        with suppress(OSError):  # a full disk is no reason to end a job
+            Path(file).write_text("" if step is None else str(step))

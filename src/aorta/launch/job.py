@@ -5,99 +5,198 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.elastic.agent.server.api import WorkerSpec
-from torch.distributed.elastic.multiprocessing.api import (
-    SignalException,
-    _terminate_process_handler,
-)
-from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
-from torch.distributed.elastic.rendezvous.utils import (
-    _matches_machine_hostname,
-    parse_rendezvous_endpoint,
-)
+from torch.distributed.elastic import events
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec
+from torch.distributed.elastic.events.api import Event
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 from torch.distributed.launcher.api import LaunchConfig
 
-from aorta.core.errors import UsageError
+from aorta.core.errors import AortaError, UsageError
 from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
-from aorta.launch.board import StoreLostError
 from aorta.launch.case import write_case
-from aorta.launch.decide import LastWords, LeaderDecides
-from aorta.launch.logs import CycleLogs
-from aorta.launch.nouns import Ending
+from aorta.launch.cycle_dir import LogDir, sign_off
+from aorta.launch.decision import LastWords, LeaderDecides
 from aorta.launch.options import Options, parse, rendezvous_parameters
-from aorta.launch.presence import leave
+from aorta.launch.output import CycleLogs, RedirectedFunction
+from aorta.launch.records import Ending
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
-from aorta.launch.sources.build import build_sources
-from aorta.launch.sources.panel import Panel
+from aorta.launch.sources.panel import Panel, build_sources
+from aorta.launch.store import StoreLostError
+from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals
 
 log = logging.getLogger(__name__)
 
-_LEASH = Path(__file__).with_name("leash.py")
+_EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
+_GOODBYE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
+_OTHER_PLACES = ("/dev/shm", "/var/tmp")  # noqa: S108 - for logs that nobody asked for
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 View = Callable[[Path], AbstractContextManager[str]]
 """Shows a log directory while it is entered, and says where."""
 
 
+@dataclass(frozen=True)
+class Finished:
+    """How a job ended, and what torch knows about its workers here."""
+
+    ending: Ending
+    result: RunResult
+    name: str  # of what was run
+
+
 def launch(arguments: Sequence[str], view: View) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
-    log_dir = _log_dir(options)
-    if not options.watch:
-        return _run_agent(options, log_dir)
-    with view(log_dir) as address:
-        log.info("watch it at %s", address)
-        return _run_agent(options, log_dir)
-
-
-def _run_agent(options: Options, log_dir: Path) -> int:
-    panel = Panel(
-        build_sources(options.settings, log_dir), options.settings.attribution.aggregation
-    )
-    decider = LeaderDecides(
-        panel, options.settings, _job_id(options), options.torch.max_restarts, log_dir
-    )
-    parameters = rendezvous_parameters(options)
-    rendezvous = create_rendezvous(parameters)
-    rendezvous.connect(
-        decider,
-        options.settings.attribution.decision_timeout_seconds,
-        options.fixed_rank,
-    )
-    agent = _agent(options, rendezvous, panel, log_dir)
-    _raise_on_signals(_heard(options.torch.signals_to_handle))
     try:
-        agent.run()
-        agent.finish_telling()
-        assert agent.ending is not None, "an agent returns only after the job has ended"
-        with suppress(StoreLostError, RendezvousConnectionError):  # how it ended is known by now
-            rendezvous.board.leave()
-            _write_case(log_dir, decider.last_words, options)
-            if _hosts_the_store(parameters):
-                rendezvous.linger()
+        raise_on_signals(_heard(options.torch.signals_to_handle))
+        finished = run_job(options, view)
     except SignalException as interrupted:
-        with suppress(StoreLostError, RendezvousConnectionError):
-            agent.say_goodbye(interrupted.sigval)
         log.warning("stopped by %s", interrupted.sigval.name)
         return 128 + interrupted.sigval
-    except (StoreLostError, RendezvousConnectionError) as lost:
-        raise StoreLostError(
-            f"the rendezvous store at {parameters.endpoint} was lost: the agent that hosts it is gone; "
+    return _report(finished)
+
+
+def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
+    """As torchrun's `main`, for who calls it from Python: what the workers returned, `ValueError` for wrong options,
+    torch's own `ChildFailedError` for a job that failed or was stopped. Signal handlers are left as they were."""
+    try:
+        options = parse(arguments)
+    except UsageError as wrong:
+        raise ValueError(str(wrong)) from None
+    with _signal_handlers_kept():
+        finished = run_job(options)
+    if finished.ending.exit_code != Exit.OK:
+        raise ChildFailedError(finished.name, finished.result.failures)
+    return finished.result.return_values
+
+
+def run_job(options: Options, view: View | None = None) -> Finished:
+    log_dir = LogDir(_log_dir(options))
+    if view is None or not options.watch:
+        return _Launch(options, log_dir).run()
+    with view(log_dir.path) as address:
+        log.info("watch it at %s", address)
+        return _Launch(options, log_dir).run()
+
+
+class _Launch:
+    """The parts of one agent, put together, run, and taken apart whatever happens."""
+
+    def __init__(self, options: Options, log_dir: LogDir) -> None:
+        self._options = options
+        self._log_dir = log_dir
+        settings = options.settings
+        attribution = settings.attribution
+        self._panel = Panel(build_sources(settings, log_dir.path), attribution.aggregation)
+        self._decider = LeaderDecides(
+            self._panel, settings, _job_id(options), options.torch.max_restarts, log_dir
+        )
+        self._parameters = rendezvous_parameters(options)
+        self._rendezvous, job_store = create_rendezvous(self._parameters)
+        self._rendezvous.connect(
+            job_store,
+            self._decider,
+            attribution.decision_timeout_seconds,
+            options.fixed_rank,
+        )
+        self._agent = _agent(options, self._rendezvous, self._panel, log_dir)
+
+    def run(self) -> Finished:
+        agent = self._agent
+        try:
+            result = agent.run()
+            self._record(agent.get_event_succeeded())
+            self._take_leave()
+        except SignalException as interrupted:
+            self._record(agent.get_event_failed())
+            name = interrupted.sigval.name
+            ending = Ending(128 + interrupted.sigval, f"stopped by {name}")
+            self._interrupted(ending, f"was stopped by {name}")
+            raise
+        except (StoreLostError, RendezvousConnectionError) as lost:
+            self._record(agent.get_event_failed())
+            raise self._store_lost(lost) from lost
+        except Exception as wrong:
+            self._record(agent.get_event_failed())
+            self._end_for_everybody(wrong)
+            raise
+        finally:
+            _ignore_signals()
+            agent.kill_leftovers()
+            sign_off(self._log_dir.path, "interrupted" if agent.ending is None else "done")
+        assert agent.ending is not None, "an agent returns only after the job has ended"
+        return Finished(agent.ending, result, _name_of(self._options))
+
+    def _record(self, event: Event) -> None:
+        events.record(event, self._options.torch.event_log_handler)
+
+    def _take_leave(self) -> None:
+        """Tell what is left to tell. How the job ended is known by now, so a lost store changes nothing."""
+        self._agent.finish_telling()
+        with suppress(StoreLostError, RendezvousConnectionError):
+            self._rendezvous.job_store.leave()
+            _write_case(self._log_dir.path, self._decider.last_words, self._options)
+            if hosts_the_store(self._parameters):
+                self._rendezvous.linger()
+
+    def _interrupted(self, ending: Ending, why: str) -> None:
+        """Write down how the cycle ended and tell the others, without waiting for a store that is silent."""
+        self._agent.record_interruption(ending)
+        _within(_GOODBYE_WITHIN, lambda: self._agent.say_goodbye(why))
+
+    def _store_lost(self, lost: Exception) -> StoreLostError:
+        what = (
+            f"the rendezvous store at {self._parameters.endpoint} was lost: the agent that hosts it is gone or silent; "
             "the workers here were stopped"
-        ) from lost
-    finally:
-        _ignore_signals()
-        agent.kill_leftovers()
-        leave(log_dir, "interrupted" if agent.ending is None else "done")
-    _say(agent.ending)
-    return agent.ending.exit_code
+        )
+        self._agent.record_interruption(Ending(Exit.INFRASTRUCTURE, what))
+        log.debug("%s", lost)
+        return StoreLostError(what)
+
+    def _end_for_everybody(self, wrong: Exception) -> None:
+        """This agent itself broke: the others must not wait for it. A wrong option or a lost node is theirs to find."""
+        if not isinstance(wrong, AortaError):
+            reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
+            ending = Ending(Exit.FAILED, reason)
+            self._agent.record_interruption(ending)
+            _within(_GOODBYE_WITHIN, lambda: self._agent.end_for_everybody(ending))
+
+
+def _within(seconds: float, what: Callable[[], object]) -> None:
+    """In a thread that is left behind: whoever leaves does not wait for a store that does not answer."""
+
+    def quietly() -> None:
+        with suppress(StoreLostError, RendezvousConnectionError):
+            what()
+
+    thread = threading.Thread(target=quietly, daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+def _report(finished: Finished) -> int:
+    """Say how the job ended, as torchrun would; the first error of a rank is handed to whoever started this."""
+    ending, failures = finished.ending, finished.result.failures
+    if ending.exit_code != Exit.OK and failures:
+        failed = ChildFailedError(finished.name, failures)
+        log.error("%s", failed)
+        _, first = failed.get_first_failure()
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            get_error_handler().dump_error_file(first.error_file, first.exitcode)
+    log.log(logging.INFO if ending.exit_code == Exit.OK else logging.ERROR, "%s", ending.reason)
+    return ending.exit_code
 
 
 def _write_case(log_dir: Path, words: LastWords | None, options: Options) -> None:
@@ -112,21 +211,18 @@ def _write_case(log_dir: Path, words: LastWords | None, options: Options) -> Non
         log.info("the case is in %s; next: aorta reduce --spec %s/aorta.yaml", case, case)
 
 
-def _say(ending: Ending) -> None:
-    level = logging.INFO if ending.exit_code == Exit.OK else logging.ERROR
-    log.log(level, "%s", ending.reason)
-
-
 def _agent(
-    options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: Path
+    options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     if isinstance(entrypoint, str):
-        leash = ("-I", "-S", str(_LEASH), str(os.getpid()))
-        entrypoint, arguments = sys.executable, (*leash, entrypoint, *arguments)
+        wrapped = ("-I", "-S", str(_EXEC_WORKER), str(os.getpid()))
+        entrypoint, arguments = sys.executable, (*wrapped, entrypoint, *arguments)
+    else:
+        entrypoint = RedirectedFunction(entrypoint)
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
@@ -139,17 +235,18 @@ def _agent(
         master_port=port,
         local_addr=config.local_addr,
         event_log_handler=config.event_log_handler,
-        numa_options=config.numa_options,
-        duplicate_stdout_filters=config.duplicate_stdout_filters,
-        duplicate_stderr_filters=config.duplicate_stderr_filters,
-        virtual_local_rank=config.virtual_local_rank,
+        **_where_known(config, "numa_options", "virtual_local_rank"),
     )
     settings = options.settings
     logs = CycleLogs(
         log_dir,
         options.shown,
         merged=settings.merged_log,
+        merged_prefix=settings.per_cycle_applog_prefix,
         watch_hangs=settings.hang_timeout_seconds is not None,
+        bounded=not _asks_for_logs(options),
+        users=options.users_logs,
+        functions=not isinstance(options.entrypoint, str),
     )
     return DecidingAgent(
         spec,
@@ -158,27 +255,51 @@ def _agent(
         panel,
         settings.hang_timeout_seconds,
         start_method=config.start_method,
-        log_line_prefix_template=config.log_line_prefix_template,
-        **_shutdown_patience(config),
+        **_where_known(config, "shutdown_timeout"),
     )
 
 
-def _shutdown_patience(config: LaunchConfig) -> dict[str, Any]:
-    """How long workers may take to end; torch before 2.13 has no say in it."""
-    given = getattr(config, "shutdown_timeout", None)
-    return {} if given is None else {"shutdown_timeout": given}
+def _where_known(config: LaunchConfig, *names: str) -> dict[str, Any]:
+    """Options that this torch has; those before 2.13 have fewer."""
+    return {
+        name: getattr(config, name) for name in names if getattr(config, name, None) is not None
+    }
+
+
+def _name_of(options: Options) -> str:
+    """As torchrun calls it in its summary."""
+    entrypoint = options.entrypoint
+    if not isinstance(entrypoint, str):
+        return entrypoint.__name__
+    if entrypoint != sys.executable:
+        return entrypoint
+    return next((word for word in options.arguments if not word.startswith("-")), "")
+
+
+def _asks_for_logs(options: Options) -> bool:
+    return options.log_dir is not None and options.log_dir != Path(os.devnull)
 
 
 def _log_dir(options: Options) -> Path:
-    if options.log_dir is None or options.log_dir == Path(os.devnull):
-        chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_"))
-        log.info("logs are in %s", chosen)
-        return chosen
+    if not _asks_for_logs(options):
+        return _somewhere()
+    assert options.log_dir is not None
     try:
         options.log_dir.mkdir(parents=True, exist_ok=True)
     except OSError as wrong:
         raise UsageError(f"--log-dir {options.log_dir} cannot be made: {wrong.strerror}") from None
     return options.log_dir
+
+
+def _somewhere() -> Path:
+    """A directory for logs that nobody asked for. A disk that is full is no reason not to run the job."""
+    for place in (None, *_OTHER_PLACES):
+        with suppress(OSError):
+            chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_", dir=place))
+            log.info("logs are in %s", chosen)
+            return chosen
+    log.warning("there is no room for logs; attribution has only the last words of each rank")
+    return Path(os.devnull) / "logs"
 
 
 def _job_id(options: Options) -> str:
@@ -187,15 +308,6 @@ def _job_id(options: Options) -> str:
     if given in {"", "none"}:
         given = os.environ.get("SLURM_JOB_ID", given or "none")
     return slug(given)
-
-
-def _hosts_the_store(parameters: RendezvousParameters) -> bool:
-    """Whether others may need this process to read how the job ended. Torch guesses the host in the same way."""
-    told = parameters.get_as_bool("is_host")
-    if told is not None:
-        return told
-    host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
-    return bool(_matches_machine_hostname(host))
 
 
 def _heard(names: str) -> str:
@@ -208,14 +320,18 @@ def _heard(names: str) -> str:
     )
 
 
-def _raise_on_signals(names: str) -> None:
-    """From the first moment on, as torch does it once workers run: one way out for every signal."""
-    for name in names.split(","):
-        number = getattr(signal, name.strip(), None)
-        if isinstance(number, signal.Signals):
-            signal.signal(number, _terminate_process_handler)
+@contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    here = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS} if here else {}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)

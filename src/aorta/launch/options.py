@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torch.distributed import run as torchrun
+from torch.distributed.elastic.multiprocessing import LogsSpecs
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
-from aorta.launch.config import FaultTolerance, add_flags, fault_tolerance
-from aorta.launch.console import Shown
+from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
+from aorta.launch.output import Shown
 
 DEFAULT_JOIN_TIMEOUT = 600
 _STATIC_PORT = 29500
@@ -42,6 +43,7 @@ class Options:
         tuple[str, int] | None
     )  # the address workers must find each other at, where the user chose it
     command: tuple[str, ...]  # the user's own command, as torchrun would run it
+    users_logs: LogsSpecs | None = None  # what `--logs-specs` names
 
 
 class _Parser(ArgumentParser):
@@ -55,10 +57,8 @@ def parser() -> ArgumentParser:
         parents=[torchrun.get_args_parser()],
         add_help=False,
         conflict_handler="resolve",
-        usage="aorta launch [torchrun's options] [--ft-...] script.py [arguments]",
-        description="Runs a training script as torchrun does, and asks attribution whether to restart it when it "
-        "fails. Exit codes: 0 done, 1 the job failed, 2 wrong command line, 5 the rendezvous store was lost, "
-        "93 attribution decided STOP, 130/143 interrupted.",
+        usage=USAGE,
+        description=DESCRIPTION,
     )
     combined.add_argument(
         "--watch",
@@ -87,6 +87,7 @@ def parse(arguments: Sequence[str]) -> Options:
         fixed_rank=given.node_rank if static else None,
         master=_master(torch_config) if static else None,
         command=_user_command(given),
+        users_logs=torch_config.logs_specs if given.logs_specs is not None else None,
     )
 
 
@@ -104,11 +105,6 @@ def _choose_rendezvous(given: Namespace) -> None:
             f"--rdzv-backend {given.rdzv_backend} has no compare-and-set store to decide in; "
             "use c10d (or static with --master-addr and --node-rank)"
         )
-    if given.logs_specs is not None:
-        raise UsageError(
-            "--logs-specs cannot be used: attribution reads the per-cycle logs; "
-            "use --log-dir, -r and -t"
-        )
 
 
 def _nodes(given: Namespace) -> tuple[int, int]:
@@ -123,11 +119,10 @@ def _nodes(given: Namespace) -> tuple[int, int]:
 
 def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
     """Torchrun's own reading of its options; it speaks of mistakes in half a dozen exception types."""
-    without_logs = Namespace(
-        **{**vars(given), "log_dir": os.devnull}
-    )  # it would make a directory of its own
+    if given.logs_specs is None:  # torch's own would make a directory of its own
+        given = Namespace(**{**vars(given), "log_dir": os.devnull})
     try:
-        config, entrypoint, arguments = torchrun.config_from_args(without_logs)
+        config, entrypoint, arguments = torchrun.config_from_args(given)
     except (AssertionError, ValueError, RuntimeError, OSError) as wrong:
         raise UsageError(str(wrong)) from None
     if config.nproc_per_node <= 0 or config.monitor_interval <= 0:
@@ -161,7 +156,20 @@ def _check_timeouts(settings: FaultTolerance, config: LaunchConfig) -> None:
 
 def _shown(given: Namespace) -> Shown:
     ranks = {int(rank) for rank in given.local_ranks_filter.split(",") if rank}
-    return Shown(given.redirects, given.tee, frozenset(ranks))
+    prefix = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
+    return Shown(
+        given.redirects,
+        given.tee,
+        frozenset(ranks),
+        **({"prefix": prefix} if prefix else {}),
+        out_filters=_words(getattr(given, "duplicate_stdout_filters", "")),
+        err_filters=_words(getattr(given, "duplicate_stderr_filters", "")),
+    )
+
+
+def _words(told: str | Sequence[str] | None) -> tuple[str, ...]:
+    words = told.split(",") if isinstance(told, str) else told or ()
+    return tuple(word for word in words if word)
 
 
 def _user_command(given: Namespace) -> tuple[str, ...]:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from aorta.report.model import Page
 from aorta.report.opening import Gather, Reader, Run
-from aorta.report.pages import attribution, bisect, launch, reduce, run, triage
+from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, triage
 
 _GATHERERS: Mapping[str, Gather] = {
     "run": run.gather,
     "reduce": reduce.gather,
     "triage": triage.gather,
     "bisect": bisect.gather,
+    "diverge": diverge.gather,
     "launch": launch.gather,
     "attribution": attribution.gather,
 }
@@ -20,6 +21,7 @@ _PAGES: Mapping[str, Callable[[Run], Page]] = {
     "reduce": reduce.page,
     "triage": triage.page,
     "bisect": bisect.page,
+    "diverge": diverge.page,
     "launch": launch.page,
     "attribution": attribution.page,
 }

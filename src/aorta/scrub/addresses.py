@@ -66,7 +66,7 @@ _HOST_CONTEXTS = (
         ": error: ",
     ),
     hinted_in_line(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
-    hinted_in_line(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)<", "peer "),
+    hinted_in_line(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
     hinted_in_line(
         r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?\d{5}\)))[\"']?, ?\d{4,5}\)",
         ", ",

@@ -51,7 +51,7 @@ _SIGNS = (
     Sign(r"authorization|bearer|cookie|curl|sshpass|login|mysql|mariadb|redis-cli", caseless=True, next_lines=1),
     Sign(r"[?&;](?:sig|x-amz|x-goog|signature|code|access_token|awsaccess)[A-Za-z0-9_\-]*=", caseless=True),
     Sign(
-        rf"(?:{_ANNOUNCING})[A-Za-z0-9_.\-]{{0,40}}{_QUOTES}\s{{0,4}}(?:[=:]|,\s{{0,4}}\\*[\"'])",
+        rf"(?:{_ANNOUNCING})[A-Za-z0-9_.\-]{{0,40}}{_QUOTES}\s{{0,4}}(?:[=:]|,\s{{0,4}}(?:\\*[\"']|&))",
         caseless=True,
         next_lines=1,
     ),
@@ -119,6 +119,8 @@ class Signs:
             known = ((_KNOWN, -1, end) for _, _, end in self._known.hits(piece))
             hits = sorted([*hits, *known], key=lambda hit: hit[2])
         for number, start, end in hits:
+            if end <= covered and not self._reaches_on(number):
+                continue  # most lines hold several signs
             if number == self._run:
                 after = self._after_run(piece, start, end)
                 if after is None:
@@ -147,6 +149,12 @@ class Signs:
                 found.append((begin, stop))
             covered = max(covered, found[-1][1])
         return _merged(found)
+
+    def _reaches_on(self, number: int) -> bool:
+        """What begins here may go on behind this line."""
+        if number < self._run:
+            return self._signs[number].next_lines > 0
+        return number in (self._run, self._key)
 
     def _reaches_back(self, number: int, piece: bytes, begin: int, end: int) -> bool:
         """A match that holds a line break began on an earlier line."""

@@ -153,29 +153,26 @@ class TextStream:
         places = self._places(chunk)
         if not places:
             return chunk
-        unseen = [place for place in places if chunk[place[0] : place[1]] not in self._lines]
-        clean = dict(zip(unseen, self._clean(chunk, unseen), strict=True))
+        given = [chunk[start:end] for start, end in places]
+        fresh = list(dict.fromkeys(part for part in given if part not in self._lines))
+        clean = dict(zip(fresh, self._clean(fresh), strict=True))
         parts: list[bytes] = []
         at = 0
-        for start, end in places:
-            given = chunk[start:end]
-            text, spans = clean.get((start, end)) or self._lines[given]
+        for part, (start, end) in zip(given, places, strict=True):
+            text, spans = clean.get(part) or self._lines[part]
+            if spans and len(account.spans) < _MOST_SPANS:
+                account.add(_moved(spans, line + chunk.count(b"\n", 0, start)))
+            else:
+                account.counts.update(span.kind for span in spans)
             if spans:
-                here = (
-                    line + chunk.count(b"\n", 0, start) if len(account.spans) < _MOST_SPANS else 0
-                )
-                account.add(_moved(spans, here))
                 text = _bytes(with_quoted_placeholders(_text(text))) if shell else text
             parts += [chunk[at:start], text]
             at = end
         parts.append(chunk[at:])
         return b"".join(parts)
 
-    def _clean(
-        self, chunk: bytes, places: list[tuple[int, int]]
-    ) -> Iterator[tuple[bytes, tuple[Span, ...]]]:
+    def _clean(self, given: list[bytes]) -> Iterator[tuple[bytes, tuple[Span, ...]]]:
         """All stretches as one text, which is many times faster than each by itself."""
-        given = [chunk[start:end] for start, end in places]
         texts = [_text(part) for part in given]
         together = self.scrubber.text(_BETWEEN.join(texts))
         after = together.text.split(_BETWEEN)

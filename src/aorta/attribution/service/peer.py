@@ -149,7 +149,7 @@ def peer_routes(wire: PeerWire) -> APIRouter:
     @routes.get("/logs")
     async def read_log_result(
         log_path: Annotated[AnyPath, Query()],
-        wait: Annotated[bool, Query()] = False,
+        wait: Annotated[bool, Query()] = True,  # as the peer does
         file: Annotated[str | None, Query(max_length=4096)] = None,
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> LogResult:

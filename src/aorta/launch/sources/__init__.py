@@ -1,26 +1,20 @@
 """Whom the launcher asks: one small contract, four kinds of source behind it.
 
-`trigger` tells a source about a failed cycle as soon as an agent knows of it; `read` asks for its verdict. Both may
-block: the panel calls them from threads of their own and keeps the time.
+`trigger` tells a source about a failed cycle as soon as an agent knows of it, and whatever can begin begins there;
+`read` asks for the verdict. Both may block: the panel calls them from threads of their own and keeps the time.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol
 
-from aorta.launch.nouns import Evidence, Start, Verdict
+from aorta.launch.records import FailedCycle, Start, Verdict
+
+Everybody = Callable[[Start], FailedCycle | None]
+"""What all agents know about a cycle; None until all have told."""
 
 
 class SourceError(Exception):
     """A source could not be reached or made no sense. It abstains; the job goes on."""
-
-
-@dataclass(frozen=True)
-class FailedCycle:
-    """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with everybody's."""
-
-    start: Start
-    evidence: Sequence[Evidence]
 
 
 class DecisionSource(Protocol):
@@ -28,9 +22,9 @@ class DecisionSource(Protocol):
     def name(self) -> str:
         """What cycle_info.json and the log call it."""
 
-    def trigger(self, failed: FailedCycle) -> None:
-        """Tell it what this agent knows. Called once per cycle on every agent."""
+    def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
+        """Tell it what this agent knows. Called once per cycle on every agent; `everybody` on the leader alone."""
 
-    def read(self, failed: FailedCycle, decide_within: float) -> Verdict | None:
-        """Its verdict, or None for no opinion. The leader waits `decide_within` seconds; an answer after that is
-        only logged, so a source may go on waiting up to its own time limit."""
+    def read(self, failed: FailedCycle) -> Verdict | None:
+        """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only logged, so a
+        source may go on waiting up to its own time limit."""

@@ -6,17 +6,24 @@ from being stopped. With no opinion at all the verdict is UNKNOWN, which restart
 """
 
 import logging
+import os
 import queue
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from aorta.launch.config import Aggregation
-from aorta.launch.nouns import Action, Verdict
-from aorta.launch.sources import DecisionSource, FailedCycle, SourceError
+from aorta.attribution.http_client import JsonClient
+from aorta.launch.config import Aggregation, FaultTolerance
+from aorta.launch.records import Action, FailedCycle, Verdict
+from aorta.launch.sources import DecisionSource, Everybody, SourceError
+from aorta.launch.sources.http import HttpSource
+from aorta.launch.sources.local import IN_PROCESS, MCP, LocalSource, McpAnalysis, analyse, warm_up
 
 log = logging.getLogger(__name__)
 
+TOKEN_VARIABLE = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
 _NO_ANSWER = Verdict(Action.UNKNOWN, "no source answered in time", source="default")
 
@@ -27,11 +34,14 @@ class Panel:
         self._aggregation = aggregation
         self._telling: list[threading.Thread] = []
 
-    def trigger(self, failed: FailedCycle) -> None:
+    def trigger(self, failed: FailedCycle, everybody: Everybody | None = None) -> None:
         """Tell every source, without waiting for any."""
         self._telling = [
             threading.Thread(
-                target=_tell, args=(source, failed), name=f"tell-{source.name}", daemon=True
+                target=_tell,
+                args=(source, failed, everybody),
+                name=f"tell-{source.name}",
+                daemon=True,
             )
             for source in self._sources
         ]
@@ -51,7 +61,7 @@ class Panel:
         for source in self._sources:
             threading.Thread(
                 target=reading.ask,
-                args=(source, failed, timeout),
+                args=(source, failed),
                 name=f"ask-{source.name}",
                 daemon=True,
             ).start()
@@ -89,10 +99,10 @@ class _Reading:
         self._lock = threading.Lock()
         self._closed = False
 
-    def ask(self, source: DecisionSource, failed: FailedCycle, timeout: float) -> None:
+    def ask(self, source: DecisionSource, failed: FailedCycle) -> None:
         verdict = None
         try:
-            verdict = source.read(failed, timeout)
+            verdict = source.read(failed)
         except SourceError as wrong:
             log.warning("no answer from %s for cycle %s: %s", source.name, self._cycle_id, wrong)
         finally:  # a source that breaks keeps nobody waiting
@@ -122,9 +132,9 @@ class _Reading:
             self._closed = True
 
 
-def _tell(source: DecisionSource, failed: FailedCycle) -> None:
+def _tell(source: DecisionSource, failed: FailedCycle, everybody: Everybody | None) -> None:
     try:
-        source.trigger(failed)
+        source.trigger(failed, everybody)
     except SourceError as wrong:
         log.warning(
             "%s was not told about cycle %s, going on: %s",
@@ -132,3 +142,34 @@ def _tell(source: DecisionSource, failed: FailedCycle) -> None:
             failed.start.cycle_id,
             wrong,
         )
+
+
+def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSource]:
+    """From the settings to the one list of sources. No other place knows which kinds there are.
+
+    The token is taken out of this process's environment, which every worker inherits.
+    """
+    wanted = settings.attribution
+    token = os.environ.pop(TOKEN_VARIABLE, None)
+    sources: list[DecisionSource] = []
+    if wanted.attrsvc_url is not None:
+        client = JsonClient(wanted.attrsvc_url, token)
+        sources.append(HttpSource(client, "attrsvc", wanted.timeout_seconds))
+    if wanted.mcp_server is not None:
+        asked = McpAnalysis(wanted.mcp_server, log_dir, wanted.timeout_seconds)
+        sources.append(LocalSource(MCP, asked))
+    elif wanted.enable_mcp:
+        sources.append(LocalSource(MCP, _analyse_as_mcp))
+    sources += [
+        HttpSource(JsonClient(url), "http", wanted.timeout_seconds) for url in wanted.http_urls
+    ]
+    if not sources:
+        sources = [LocalSource(IN_PROCESS, analyse)]
+    if any(isinstance(source, LocalSource) for source in sources) and wanted.mcp_server is None:
+        threading.Thread(target=warm_up, daemon=True).start()
+    return sources
+
+
+def _analyse_as_mcp(failed: FailedCycle) -> Verdict:
+    """What `aorta mcp` would answer, from the function that it would call, with the job's history."""
+    return replace(analyse(failed), source=MCP)

@@ -99,7 +99,7 @@ _LOGIN_OPTION = hinted(
 _ELEMENT = hinted(r"<(?P<name>[\w:.\-]{3,60})>(?P<value>[^<>\n]{2,4096})</", "</")
 _PAIR = hinted(
     r"\b(?:name|key|variable)(?:\\?[\"'])?\s{0,2}[:=]\s{0,2}(?:\\?[\"'])?(?P<name>[\w.\-]{3,60})(?:\\?[\"'])?"
-    r"[ \t]{0,4},?(?:[ \t]{0,4}\r?\n)?[ \t]{0,64}(?:\\?[\"'])?value(?:\\?[\"'])?\s{0,2}[:=][ \t]{0,4}",
+    r"[ \t]{0,4},?(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n))?[ \t#]{0,64}(?:\\?[\"'])?value(?:\\?[\"'])?\s{0,2}[:=][ \t]{0,4}",
     "value",
     flags=re.IGNORECASE,
 )
@@ -112,7 +112,7 @@ _ANNOUNCING = tuple(
 )
 _ANNOUNCED = re.compile(
     r"(?P<name>[A-Za-z0-9_.\-]{3,40})(?P<quote>(?:[\"'\\\]]|&quot;|&#x27;|&#39;){0,4})"
-    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:)[ \t]{0,4}|,\s{0,4}(?=\\*[\"'])|[ \t]{1,4})"
+    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:)[ \t]{0,4}|,\s{0,4}(?=\\*[\"']|&quot;|&#x27;|&#39;)|[ \t]{1,4})"
 )
 _SETS_A_VARIABLE = re.compile(r"(?:environ\.\w+|getenv|putenv|setenv|env_set)\(\\*[\"']\Z")
 _NAME_TAIL = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")

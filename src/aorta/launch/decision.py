@@ -1,24 +1,23 @@
 """The leader's decision: what attribution says, then the progress limit, then the restart budget.
 
-Everything it needs is on the board, so any leader comes to the same answer. A wrong STOP is worse than a wrong RESTART:
+Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse than a wrong RESTART:
 no opinion restarts.
 """
 
 import logging
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from aorta.attribution import FailureClass
 from aorta.core.exits import Exit
-from aorta.launch.board import Board
 from aorta.launch.config import FaultTolerance
-from aorta.launch.cycles import Ruling, write_cycle_info
-from aorta.launch.logs import next_cycle
-from aorta.launch.nouns import Action, Ending, Evidence, Start, Verdict
-from aorta.launch.sources import FailedCycle
+from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
+from aorta.launch.records import Action, Ending, Evidence, FailedCycle, Start, Verdict
 from aorta.launch.sources.panel import Panel
+from aorta.launch.store import JobStore
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class LeaderDecides:
         settings: FaultTolerance,
         job_id: str,
         max_restarts: int,
-        log_dir: Path,
+        log_dir: LogDir,
     ) -> None:
         self._panel = panel
         self._settings = settings
@@ -69,24 +68,24 @@ class LeaderDecides:
         self._log_dir = log_dir
         self.last_words: LastWords | None = None
 
-    def outcome(self, board: Board, round_number: int, nodes: tuple[str, ...]) -> Start | Ending:
-        previous = board.last_start(round_number)
+    def outcome(self, store: JobStore, round_number: int, nodes: tuple[str, ...]) -> Start | Ending:
+        previous = store.last_start(round_number)
         if previous is None:
-            return self._first(nodes)
+            return self._first(store, nodes)
         coming = replace(
             previous,
             cycle=previous.cycle + 1,
             nodes=nodes,
             started=time.time(),
         )
-        if board.failure_of(previous.cycle) is None:
+        if store.failure_of(previous.cycle) is None:
             log.info("cycle %s is left because the nodes changed", previous.cycle_id)
-            write_cycle_info(self._log_dir, previous, board.evidence(previous))
+            write_cycle_info(self._log_dir.path, previous, store.evidence(previous))
             return coming
-        judged = self._judge(board, previous)
+        judged = self._judge(store, previous)
         if judged.ending is not None:
             return judged.ending
-        board.forget_evidence(previous.cycle - 1, len(previous.nodes))
+        store.forget_evidence(previous.cycle - 1, len(previous.nodes))
         return replace(
             coming,
             restarts=previous.restarts + 1,
@@ -96,15 +95,18 @@ class LeaderDecides:
             started=time.time(),
         )
 
-    def final(self, board: Board, start: Start) -> Ending:
-        judged = self._judge(board, start)
+    def final(self, store: JobStore, start: Start) -> Ending:
+        judged = self._judge(store, start)
         assert judged.ending is not None, "a cycle without restarts left always ends the job"
         return judged.ending
 
-    def _first(self, nodes: tuple[str, ...]) -> Start:
-        first = next_cycle(self._log_dir)
+    def _first(self, store: JobStore, nodes: tuple[str, ...]) -> Start:
+        """Of this submission alone: a service that heard of another one by the same name must not mix them up."""
+        job_id = f"{self._job_id}-{store.mint(uuid.uuid4().hex[:8])}"
+        self._log_dir.claim(job_id)
+        first = next_cycle(self._log_dir.path)
         return Start(
-            job_id=self._job_id,
+            job_id=job_id,
             cycle=first,
             nodes=nodes,
             max_restarts=self._max_restarts,
@@ -112,17 +114,17 @@ class LeaderDecides:
             started=time.time(),
         )
 
-    def _judge(self, board: Board, start: Start) -> "_Judged":
+    def _judge(self, store: JobStore, start: Start) -> "_Judged":
         """Whether the job ends with this failed cycle, and what the next one must know."""
-        failed = FailedCycle(start, board.evidence(start))
+        failed = FailedCycle(start, store.evidence(start))
         began = time.monotonic()
         attribution = self._settings.attribution
         verdict = self._panel.read(failed, attribution.decision_timeout_seconds)
         elapsed_ms = round((time.monotonic() - began) * 1000)
         best_step, idle = progress(start, failed.evidence, verdict, time.time() - start.started)
-        ending = self._ending(start, verdict, idle, board.failure_of(start.cycle) or "")
+        ending = self._ending(start, verdict, idle, store.failure_of(start.cycle) or "")
         ruling = Ruling(verdict, elapsed_ms, attribution.dry_run, ending)
-        write_cycle_info(self._log_dir, start, failed.evidence, ruling)
+        write_cycle_info(self._log_dir.path, start, failed.evidence, ruling)
         if ending is not None:
             self.last_words = LastWords(ending, failed, ruling)
         else:
@@ -150,7 +152,11 @@ class LeaderDecides:
 def progress(
     start: Start, evidence: Sequence[Evidence], verdict: Verdict, lived: float
 ) -> tuple[int | None, int]:
-    """The best step known after a failed cycle, and how many cycles in a row have not moved it."""
+    """The best step known after a failed cycle, and how many cycles in a row have not moved it.
+
+    It is attribution's rule (`without_progress`) with what a launcher knows besides: heartbeats, and for how long a cycle
+    lived. As there, preempted cycles say nothing about the program.
+    """
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
     reached = max(steps, default=None)
@@ -159,4 +165,6 @@ def progress(
     else:
         moved = reached is not None and (start.best_step is None or reached > start.best_step)
     best = max((step for step in (reached, start.best_step) if step is not None), default=None)
+    if not moved and (verdict.finding or {}).get("class") == FailureClass.PREEMPTED:
+        return best, start.idle_cycles
     return best, 0 if moved else start.idle_cycles + 1

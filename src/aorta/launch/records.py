@@ -1,26 +1,27 @@
 """What agents say to each other through the store: plain frozen records that travel as JSON.
 
-Nothing here knows torch, files or clocks.
+Nothing here knows torch, files or clocks. How a rank ended is one record, `WorkerEnd`; its `row` is what attribution, the
+service and cycle_info.json are given.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from typing import Any, Self
+
+from aorta.attribution import Action
+
+__all__ = ["HANG", "Action", "Ending", "Evidence", "FailedCycle", "Start", "Verdict", "WorkerEnd"]
 
 HANG = "hang"  # how a note about a hang begins
 
 
-class Action(StrEnum):
-    RESTART = "RESTART"
-    STOP = "STOP"
-    UNKNOWN = "UNKNOWN"  # acts as RESTART
-
-
 @dataclass(frozen=True)
 class Start:
-    """The outcome of a round that starts workers: which cycle this is, and what the job has spent so far."""
+    """The outcome of a round that starts workers: which cycle this is, and what the job has spent so far.
+
+    `job_id` names this submission alone: it ends in an incarnation that the first round agreed on.
+    """
 
     job_id: str
     cycle: int
@@ -52,7 +53,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class RankEnd:
+class WorkerEnd:
     """How one rank ended. `stopped` ones were ended by their agent, because another rank had failed."""
 
     rank: int
@@ -60,16 +61,36 @@ class RankEnd:
     signal: int | None = None
     error_file: str | None = None
     stopped: bool = False
+    time: float | None = None  # seconds since the epoch, when its agent noticed
 
     @classmethod
-    def of(cls, rank: int, status: int, error_file: str | None, *, stopped: bool) -> Self:
+    def of(
+        cls,
+        rank: int,
+        status: int,
+        error_file: str | None = None,
+        *,
+        stopped: bool = False,
+        time: float | None = None,
+    ) -> Self:
         """From a POSIX return code, where a negative one is a signal."""
         exit_code, signal = (None, -status) if status < 0 else (status, None)
-        return cls(rank, exit_code, signal, error_file, stopped)
+        return cls(rank, exit_code, signal, error_file, stopped, time)
 
     @property
     def failed(self) -> bool:
         return self.exit_code != 0 and not self.stopped
+
+    def row(self, node: str) -> dict[str, Any]:
+        """As attribution, the service and cycle_info.json spell it."""
+        return {
+            "rank": self.rank,
+            "node": node,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "time": self.time,
+            "error_file": self.error_file,
+        }
 
     @property
     def words(self) -> str:
@@ -88,7 +109,7 @@ class Evidence:
     node: str
     group_rank: int
     ranks: tuple[int, ...] = ()
-    ends: tuple[RankEnd, ...] = ()
+    ends: tuple[WorkerEnd, ...] = ()
     log_paths: tuple[str, ...] = ()
     tails: Mapping[int, str] = field(
         default_factory=dict
@@ -103,8 +124,28 @@ class Evidence:
         return self.note.startswith(HANG)
 
     @property
-    def failures(self) -> tuple[RankEnd, ...]:
+    def failures(self) -> tuple[WorkerEnd, ...]:
         return tuple(end for end in self.ends if end.failed)
+
+    def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
+        """Ranks that failed by themselves; in a hang how a rank was ended says nothing, only who hung."""
+        if self.hung:
+            blamed = hung if hung is not None else self._blamed
+            here = [rank for rank in self.ranks if rank in blamed]
+            return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
+        return [end.row(self.node) for end in self.failures]
+
+    @property
+    def _blamed(self) -> frozenset[int]:
+        return frozenset(self.ranks if self.hung_rank is None else (self.hung_rank,))
+
+
+@dataclass(frozen=True)
+class FailedCycle:
+    """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with everybody's."""
+
+    start: Start
+    evidence: Sequence[Evidence]
 
 
 @dataclass(frozen=True)
@@ -144,7 +185,7 @@ def decode_evidence(text: bytes | str) -> Evidence:
         **{
             **content,
             "ranks": tuple(content["ranks"]),
-            "ends": tuple(RankEnd(**end) for end in content["ends"]),
+            "ends": tuple(WorkerEnd(**end) for end in content["ends"]),
             "log_paths": tuple(content["log_paths"]),
             "dumps": tuple(content["dumps"]),
             "tails": {int(rank): tail for rank, tail in content["tails"].items()},

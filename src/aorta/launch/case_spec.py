@@ -13,9 +13,9 @@ import yaml
 
 from aorta.core.errors import UsageError
 from aorta.core.oracle import checked_pattern
-from aorta.launch.decide import LastWords
-from aorta.launch.nouns import Evidence
+from aorta.launch.decision import LastWords
 from aorta.launch.options import Options
+from aorta.launch.records import Evidence
 
 _HEADER = """\
 # Drafted from {cycle_id}: {reason}

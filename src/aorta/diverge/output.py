@@ -1,0 +1,200 @@
+"""The answer of a comparison: ten lines, one document, and a script with the one operation in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aorta.core.exits import Exit
+from aorta.diverge.comparing import Comparison, NonFinite, Parting, RankParting
+from aorta.diverge.sides import Sides
+from aorta.engine.events import Reason
+from aorta.engine.rundir import write_atomically, write_json
+
+SCHEMA = "aorta.diverge/1"
+EXTRACT = "reproduce.py"
+
+_SCRIPT = '''\
+"""The operation whose result parts, alone, with what it read on the bad side: {op} at {place}.
+
+Run it on both machines, or with both settings, and compare what it prints.
+"""
+
+import torch
+
+saved = torch.load("bad.pt", weights_only=False)
+namespace, name, overload = saved["op"].split(".")
+operation = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def placed(value):
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, list):
+        return [placed(item) for item in value]
+    return value
+
+
+result = operation(*placed(saved["args"]), **{{k: placed(v) for k, v in saved["kwargs"].items()}})
+results = result if isinstance(result, (tuple, list)) else [result]
+for number, (found, recorded) in enumerate(zip(results, saved["outputs"])):
+    found, recorded = found.cpu().double(), recorded.double()
+    apart = (found - recorded).abs().max().item()
+    print(f"output {{number}}: norm {{found.norm().item():.10g}}, recorded {{recorded.norm().item():.10g}}, largest difference {{apart:.3g}}")
+'''
+
+
+@dataclass(frozen=True)
+class Report:
+    run_dir: Path
+    ended: Reason
+    sides: Sides
+    trials: int
+    recorded: int
+    comparison: Comparison | None
+    ranks: RankParting | None
+    checked_ranks: bool
+    nonfinite: NonFinite | None
+    self_parting: Parting | None
+    notes: tuple[str, ...]
+    truncated: bool
+
+    @property
+    def status(self) -> str:
+        if self.ended is not Reason.DONE:
+            return "partial"
+        if self.checked_ranks:
+            return "found" if self.ranks else "same"
+        compared = self.comparison
+        if compared is not None and compared.first is not None:
+            return "found"
+        if self.self_parting is not None:
+            return "nondeterministic"
+        if compared is None:
+            return "found" if self.nonfinite else ("same" if self.recorded else "not_aligned")
+        if not compared.is_aligned:
+            return "not_aligned"
+        return "partial" if self.truncated else "same"
+
+    @property
+    def first(self) -> Parting | RankParting | None:
+        if self.checked_ranks:
+            return self.ranks
+        return self.comparison.first if self.comparison else None
+
+    @property
+    def exit_code(self) -> int:
+        if self.ended is not Reason.DONE:
+            return int(
+                {Reason.INTERRUPTED: Exit.INTERRUPTED, Reason.TERMINATED: Exit.TERMINATED}[
+                    self.ended
+                ]
+            )
+        answered = self.status in {"found", "same"} or (
+            self.status == "nondeterministic" and self.self_parting is not None
+        )
+        return int(
+            Exit.OK if answered else Exit.BUDGET if self.status == "partial" else Exit.NO_ANSWER
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        compared = self.comparison
+        parted = self.self_parting
+        return {
+            "status": self.status,
+            "first": self.first.to_json() if self.first else None,
+            "first_nonfinite": self.nonfinite.to_json() if self.nonfinite else None,
+            "self_difference": parted.to_json() if parted else None,
+            "amplified": [p.to_json() for p in compared.grew] if compared else [],
+            "compared_ops": compared.compared if compared else 0,
+            "recorded_ops": self.recorded,
+            "unmatched": len(compared.unmatched) if compared else 0,
+            "sides": {name: self.sides[name].words for name in self.sides.names},
+            "runs": self.trials,
+            "notes": list(self.notes),
+            "run_dir": str(self.run_dir),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """What a person reads."""
+        yield _HEADLINES[self.status].format(ops=self.recorded)
+        if isinstance(self.first, RankParting):
+            yield from _rank_lines(self.first)
+        elif self.first is not None:
+            yield from _parting_lines(self.first)
+        if self.nonfinite is not None:
+            found = self.nonfinite.operation
+            yield f"  first NaN or infinity: {found.op}{_at(found.module, found.file, found.line)}, step {found.step}, rank {self.nonfinite.rank}"
+            for parent in self.nonfinite.parents[:4]:
+                digest = parent.outputs[0]
+                yield f"    read {parent.op}: {list(digest.shape)} {digest.dtype}, from {digest.low:.4g} to {digest.high:.4g}"
+        if self.self_parting is not None:
+            own = self.self_parting.operation
+            yield f"  two runs of the same side part at {own.op}{_at(own.module, own.file, own.line)}, step {own.step}: not deterministic"
+        compared = self.comparison
+        if compared is not None:
+            for grown in compared.grew[:3]:
+                at = grown.operation
+                yield f"  grows {grown.judged.growth:.0f} times at {at.op}{_at(at.module, at.file, at.line)}, step {at.step}"
+            yield f"  compared {compared.compared} operations, {len(compared.unmatched)} without a partner, in {self.trials} runs"
+        for note in self.notes:
+            yield f"  note: {note}"
+        yield f"  results {self.run_dir}"
+
+
+_HEADLINES = {
+    "found": "The numbers part here:",
+    "same": "No operation differs by more than rounding explains ({ops} recorded).",
+    "nondeterministic": "The program does not repeat its own numbers, so the two sides cannot be told apart.",
+    "not_aligned": "The two sides do not do the same operations: nothing to compare ({ops} recorded).",
+    "partial": "Cut short before the comparison was whole.",
+}
+
+
+def _parting_lines(first: Parting) -> Iterator[str]:
+    at, judged = first.operation, first.judged
+    phase = {"f": "forward", "b": "backward", "o": "optimizer"}[at.phase]
+    yield f"  {at.op} ({phase}){_at(at.module, at.file, at.line)}, step {at.step}, rank {first.rank}"
+    if first.alone is not None:
+        yield f"  only the {'bad' if first.alone is first.bad else 'good'} side does this"
+    yield f"  differs by {judged.difference:.3g}; rounding and its inputs explain {judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
+    for name, operation in (("bad", first.bad), ("good", first.good)):
+        for digest in operation.outputs[:1]:
+            yield f"  {name + ':':<6}{list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, from {digest.low:.6g} to {digest.high:.6g}"
+
+
+def _rank_lines(found: RankParting) -> Iterator[str]:
+    what, _, name = found.name.partition("::")
+    who = (
+        f"rank {found.odd[0]}" if len(found.odd) == 1 else f"ranks {', '.join(map(str, found.odd))}"
+    )
+    yield f"  the {what} of {name or '?'} in step {found.step} is not the same on every rank: {who} differ{'s' if len(found.odd) == 1 else ''} by {found.difference:.3g}"
+    for rank, digest in sorted(found.digests.items())[:4]:
+        yield f"  rank {rank}: rms {digest.rms:.8g}, from {digest.low:.6g} to {digest.high:.6g}"
+
+
+def _at(module: str | None, file: str | None, line: int | None) -> str:
+    words = f" in {module}" if module else ""
+    return f"{words} at {file}:{line}" if file else words
+
+
+def write_report(run_dir: Path, report: Report) -> None:
+    write_json(run_dir / "result.json", SCHEMA, report.to_json())
+    compared = report.comparison
+    if compared is not None:
+        write_json(
+            run_dir / "curve.json",
+            "aorta.diverge.curve/1",
+            {"curve": [list(c) for c in _finite(compared)]},
+        )
+    first = report.first
+    if isinstance(first, Parting) and (run_dir / "bad.pt").is_file():
+        place = f"{first.bad.file}:{first.bad.line}"
+        write_atomically(run_dir / EXTRACT, _SCRIPT.format(op=first.bad.op, place=place))
+
+
+def _finite(compared: Comparison) -> Iterator[tuple[int, int, float]]:
+    """JSON has no infinity: what cannot be compared is drawn at the top."""
+    for index, step, apart in compared.curve:
+        yield index, step, min(apart, 1e9)

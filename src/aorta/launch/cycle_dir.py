@@ -1,0 +1,342 @@
+"""The log directory of a job: `<log-dir>/cycle_<n>/` with its files, `cycle_info.json`, and whose directory it is.
+
+Files are named by global rank, so agents of one job may share one directory. Nothing is ever removed or overwritten:
+where the directory holds cycles of an earlier run that is over, the leader goes on counting; where another submission
+is still at work, this one takes a folder of its own beside it.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import AortaError
+from aorta.engine.atomic import write_whole
+from aorta.engine.rundir import RunDir, write_atomically
+from aorta.launch.records import Ending, Evidence, Start, Verdict, WorkerEnd
+from aorta.runtimes.owner import Owner
+from aorta.version import __version__
+
+log = logging.getLogger(__name__)
+
+_CYCLE = re.compile(r"cycle_(\d+)\Z")
+_CLAIM = "submission"  # in the private folder: who writes here
+_TAIL = 16 << 10
+_MOST_TAILS = 8
+
+
+_complaints: set[str] = set()
+
+
+def complain_once(what: str, error: OSError | AortaError) -> None:
+    """A log or record that cannot be kept is no reason to end a job, and of one kind of trouble one line is enough."""
+    why = (error.strerror if isinstance(error, OSError) else str(error)) or str(error)
+    kind = str(error.errno) if isinstance(error, OSError) else why.split(":")[0]
+    if kind not in _complaints:
+        _complaints.add(kind)
+        log.warning("%s could not be written: %s; the job goes on", what, why)
+
+
+class CycleDir:
+    """The files of one cycle."""
+
+    def __init__(self, log_dir: Path, cycle: int) -> None:
+        self.path = log_dir / f"cycle_{cycle}"
+
+    def out(self, rank: int) -> Path:
+        return self.path / f"rank_{rank}.out"
+
+    def err(self, rank: int) -> Path:
+        return self.path / f"rank_{rank}.err"
+
+    def error_file(self, rank: int) -> Path:
+        return self.path / f"rank_{rank}.error.json"
+
+    def stacks(self, rank: int) -> Path:
+        return self.path / f"rank_{rank}.stacks"
+
+    def flight_recorder(self, rank: int) -> Path:
+        """In a directory of their own: what reads dumps takes every file in it."""
+        return self.path / "flight_recorder" / f"rank_{rank}.json"
+
+    def heartbeat(self, rank: int) -> Path:
+        return self.path / f"rank_{rank}.heartbeat"
+
+    def merged(self, group_rank: str) -> Path:
+        """One per agent: agents may share the directory."""
+        return self.path / f"merged_{group_rank}.log"
+
+    @property
+    def info(self) -> Path:
+        return self.path / "cycle_info.json"
+
+
+def next_cycle(log_dir: Path) -> int:
+    """The first number that no cycle in this directory has."""
+    return max((number + 1 for number in _cycles(log_dir)), default=0)
+
+
+def _cycles(log_dir: Path) -> list[int]:
+    with suppress(OSError):
+        found = (_CYCLE.match(entry.name) for entry in log_dir.iterdir())
+        return [int(match[1]) for match in found if match]
+    return []
+
+
+class LogDir:
+    """Where one submission writes: the directory it was given, or a folder of its own where others write there."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self.path = base
+
+    def claim(self, job_id: str, first_cycle: int | None = None) -> None:
+        """Every agent asks for itself: agents that share a directory find the claim of their own job, and those on
+        disks of their own need not know what is on the others."""
+        lock = RunDir(self._base).private / _CLAIM
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            if _take(lock, job_id) and not _holds_newer(self._base, job_id, first_cycle):
+                self.path = self._base
+                return
+            own = self._base / job_id
+            if not own.exists():
+                log.info(
+                    "another job writes to %s; the logs of this one are in %s", self._base, own
+                )
+            own.mkdir(exist_ok=True)
+            self.path = own
+        except OSError as full:  # a full disk must not end the job; what cannot be written is said where it is tried
+            complain_once(str(self._base), full)
+
+
+def _take(lock: Path, job_id: str) -> bool:
+    """Whether the claim is this job's: already, from now on, or taken over from a submission that is over."""
+    mine = f"{job_id} {Owner.of_this_process().label}"
+    fresh = lock.with_name(f".{_CLAIM}.{os.getpid()}")
+    fresh.write_text(mine)
+    try:
+        lock.hardlink_to(fresh)  # whole, and only if there is none
+    except FileExistsError:
+        holder, _, label = lock.read_text().partition(" ")
+        if holder == job_id:
+            return True
+        owner = Owner.from_label(label)
+        if owner is None or not owner.is_gone():
+            return False
+        fresh.replace(lock)  # of two that take over at once the last one stands
+        return lock.read_text() == mine
+    finally:
+        fresh.unlink(missing_ok=True)
+    return True
+
+
+def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
+    """Whether cycles of another job lie here that this one would write over: agents with disks of their own."""
+    if first_cycle is None:
+        return False
+    return any(
+        number >= first_cycle and _job_of(CycleDir(log_dir, number)) not in {None, job_id}
+        for number in _cycles(log_dir)
+    )
+
+
+def _job_of(directory: CycleDir) -> str | None:
+    marker = directory.path / f".{_CLAIM}"
+    try:
+        return marker.read_text()
+    except OSError:
+        return None
+
+
+def prepare(log_dir: Path, start: Start) -> CycleDir:
+    """The directory of the coming cycle, with `current` pointing at it."""
+    directory = CycleDir(log_dir, start.cycle)
+    try:
+        directory.path.mkdir(parents=True, exist_ok=True)
+        (directory.path / f".{_CLAIM}").write_text(start.job_id)
+        _point_at(log_dir / "current", directory.path.name)
+    except OSError as full:
+        complain_once(str(directory.path), full)
+    return directory
+
+
+def _point_at(link: Path, target: str) -> None:
+    """Replace a symbolic link in one step, whoever else does the same."""
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def sign_as_leader(log_dir: Path, job_id: str) -> None:
+    """This process leads the cycle that begins now; those who look from outside can see whether it lives.
+
+    Cycle files alone cannot tell a job between two cycles from one that is over, nor a running cycle from one whose
+    leader was killed. Where agents share the directory, the next leader signs over.
+    """
+    run = RunDir(log_dir)
+    try:
+        owner = Owner.of_this_process().label
+        run.describe(verb="launch", state="")
+        write_atomically(run.lock, owner)
+        write_atomically(run.private / _CLAIM, f"{job_id} {owner}")
+    except AortaError as full:
+        complain_once(str(run.private), full)
+
+
+def sign_off(log_dir: Path, state: str) -> None:
+    """Say how it ended, if this process was the last to lead; give the claim back if this process made it."""
+    run = RunDir(log_dir)
+    owner = Owner.of_this_process().label
+    try:
+        lock = run.private / _CLAIM
+        if lock.exists() and lock.read_text().endswith(f" {owner}"):
+            lock.unlink()
+        if run.lock.read_text() != owner:
+            return
+        run.describe(state=state)
+        run.lock.unlink()
+    except FileNotFoundError:
+        return  # this process never led
+    except (OSError, AortaError) as full:
+        complain_once(str(run.private), full)
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """The verdict on a failed cycle, how long the leader waited for it, and whether it ends the job."""
+
+    verdict: Verdict
+    elapsed_ms: int
+    dry_run: bool = False
+    ending: Ending | None = None
+
+    @property
+    def words(self) -> str:
+        verdict = self.verdict
+        how = f"{verdict.source}, {self.elapsed_ms} ms"
+        return f"{verdict.action.value} ({how}): {verdict.reason}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            **self.verdict.decision,
+            "action": self.verdict.action.value,
+            "reason": self.verdict.reason,
+            "dry_run": self.dry_run,
+        }
+
+
+def write_cycle_info(
+    log_dir: Path,
+    start: Start,
+    evidence: Sequence[Evidence] = (),
+    ruling: Ruling | None = None,
+    *,
+    ending: Ending | None = None,
+    running: bool = False,
+) -> None:
+    """The whole file anew. It is never half there: readers see the old one or the new one."""
+    content = {
+        "schema": "aorta.cycle/1",
+        "aorta_version": __version__,
+        "job_id": start.job_id,
+        "cycle_id": start.cycle_id,
+        "cycle": start.cycle,
+        "started": _moment(start.started),
+        "ended": None if running else _moment(datetime.now(UTC).timestamp()),
+        "nodes": list(start.nodes),
+        "ranks": [
+            {**end.row(piece.node), "stopped_by_agent": end.stopped}
+            for piece in evidence
+            for end in piece.ends
+        ],
+        "restarts": start.restarts,
+        "max_restarts": start.max_restarts,
+        "decision": ruling.document if ruling else None,
+        "decided_by": ruling.verdict.source if ruling else None,
+        "decided_in_ms": ruling.elapsed_ms if ruling else None,
+        "finding": ruling.verdict.finding if ruling else None,
+        "ending": _ending(ending or (ruling.ending if ruling else None)),
+        "notes": [piece.note for piece in evidence if piece.note],
+    }
+    directory = CycleDir(log_dir, start.cycle)
+    try:
+        directory.path.mkdir(parents=True, exist_ok=True)
+        write_whole(directory.info, json.dumps(content, indent=2) + "\n")
+    except OSError as full:
+        complain_once(str(directory.info), full)
+
+
+def _ending(ending: Ending | None) -> dict[str, Any] | None:
+    if ending is None:
+        return None
+    return {"exit_code": ending.exit_code, "reason": ending.reason}
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def gather_evidence(
+    start: Start,
+    directory: CycleDir,
+    *,
+    agent: str,
+    group_rank: int,
+    ranks: Sequence[int],
+    ends: Sequence[WorkerEnd],
+    hung_rank: int | None = None,
+    dumps: Sequence[str] = (),
+    step: int | None = None,
+    note: str = "",
+    last_words: Mapping[int, str],
+) -> Evidence:
+    """What one agent can say about a cycle. Failed ranks come first in the logs: whoever reads little reads them.
+
+    `last_words` are of ranks whose files are not complete: what was heard counts, not what could be written.
+    """
+    failed = [end.rank for end in ends if end.failed]
+    whole = [rank for rank in ranks if rank not in last_words]
+    in_order = [rank for rank in failed if rank in whole]
+    in_order += [rank for rank in whole if rank not in failed]
+    logs = [path for rank in in_order for path in (directory.err(rank), directory.out(rank))]
+    return Evidence(
+        job_id=start.job_id,
+        cycle_id=start.cycle_id,
+        cycle=start.cycle,
+        agent=agent,
+        node=start.nodes[group_rank],
+        group_rank=group_rank,
+        ranks=tuple(ranks),
+        ends=tuple(ends),
+        log_paths=tuple(str(path) for path in logs if path.exists()),
+        tails={
+            rank: last_words.get(rank) or _tail_of(directory, rank)
+            for rank in [*failed[:_MOST_TAILS], *last_words]
+        },
+        hung_rank=hung_rank,
+        dumps=tuple(dumps),
+        step=step,
+        note=note,
+    )
+
+
+def _tail_of(directory: CycleDir, rank: int) -> str:
+    return _tail(directory.out(rank)) + _tail(directory.err(rank))
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - _TAIL))
+            return stream.read(_TAIL).decode("utf-8", "replace")
+    except OSError:
+        return ""

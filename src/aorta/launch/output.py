@@ -1,0 +1,403 @@
+"""What workers write: through a pipe into `rank_<r>.{out,err}`, and to the console as torchrun would show it.
+
+One thread per cycle reads all pipes of this agent. A disk that is full, or a directory that is bounded, costs log lines
+and never the job: workers write to a pipe, which has no disk to fill. The last words of every stream are kept in memory
+as well, so that attribution has them whatever became of the file.
+"""
+
+import fcntl
+import logging
+import os
+import select
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import Any, BinaryIO, TextIO, cast
+
+from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
+from torch.distributed.elastic.multiprocessing.api import to_map
+
+from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once, prepare
+from aorta.launch.records import Start
+
+log = logging.getLogger(__name__)
+
+HOOK = Path(__file__).parent / "hook"
+_CHUNK = 1 << 16
+_PIPE = 1 << 20  # what a worker may write while this thread is busy elsewhere
+_LAST_WORDS = 16 << 10
+_INTERVAL = 0.1
+LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
+CYCLES_UNASKED = 4
+
+
+@dataclass(frozen=True)
+class Shown:
+    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template` and the filters, as torchrun spells them."""
+
+    redirects: str = "0"
+    tee: str = "0"
+    only: frozenset[int] = frozenset()
+    prefix: str = "[${role_name}${local_rank}]:"
+    out_filters: tuple[str, ...] = ()
+    err_filters: tuple[str, ...] = ()
+
+    def tee_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown line by line behind a prefix."""
+        return self._streams(self.tee, local_rank, world) if self._wanted(local_rank) else Std.NONE
+
+    def plain_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown as they are: neither redirected nor teed."""
+        if not self._wanted(local_rank):
+            return Std.NONE
+        hidden = self._streams(self.redirects, local_rank, world)
+        return Std.ALL & ~hidden & ~self._streams(self.tee, local_rank, world)
+
+    def filters_of(self, stream: Std) -> tuple[str, ...]:
+        return self.out_filters if stream is Std.OUT else self.err_filters
+
+    def _wanted(self, local_rank: int) -> bool:
+        return not self.only or local_rank in self.only
+
+    def _streams(self, spelled: str, local_rank: int, world: int) -> Std:
+        return to_map(Std.from_str(spelled), world)[local_rank]
+
+
+@dataclass
+class _Stream:
+    """One stream of one rank: where it comes from and where it goes."""
+
+    rank: int
+    path: Path
+    reads: int
+    writes: int
+    plain: BinaryIO | None  # shown unchanged
+    tee: BinaryIO | None  # shown behind `prefix`, line by line
+    prefix: bytes
+    filters: tuple[bytes, ...] = ()
+    filtered: Path | None = None
+    copy: Path | None = None  # where the user wants it as well
+    file: BinaryIO | None = None
+    last_words: bytes = b""
+    half_line: bytes = b""
+    is_complete: bool = True  # False once something of it could not be written
+
+
+@dataclass
+class OutputPump:
+    """Carries what the ranks of one cycle write, until it is stopped, and then to the end."""
+
+    merged: Path | None = None
+    limit: int | None = None  # bytes of each file; the oldest are dropped
+    _streams: list[_Stream] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def add(self, stream: _Stream) -> None:
+        self._streams.append(stream)
+
+    def start(self) -> None:
+        """Files first: also a rank that writes nothing has its logs."""
+        for stream in self._streams:
+            self._write(stream, b"")
+        self._thread = threading.Thread(target=self._carry, name="aorta-output", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Carry what is left and end. The pipes must have no more writers that matter."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def last_words(self, rank: int) -> str:
+        """The end of what a rank wrote, output before errors."""
+        told = (stream.last_words for stream in self._streams if stream.rank == rank)
+        return "".join(text.decode("utf-8", "replace") for text in told)
+
+    @property
+    def incomplete(self) -> frozenset[int]:
+        """Ranks whose files do not hold all that they wrote last."""
+        return frozenset(stream.rank for stream in self._streams if not stream.is_complete)
+
+    def _carry(self) -> None:
+        by_pipe = {stream.reads: stream for stream in self._streams}
+        poll = select.poll()
+        for pipe in by_pipe:
+            poll.register(pipe, select.POLLIN)
+        while not self._stopping.is_set():
+            for pipe, _ in poll.poll(_INTERVAL * 1000):
+                self._pass_on(by_pipe[pipe])
+        for stream in self._streams:
+            while self._pass_on(stream):
+                pass
+            self._finish(stream)
+
+    def _pass_on(self, stream: _Stream) -> bool:
+        try:
+            chunk = os.read(stream.reads, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            return False
+        stream.last_words = (stream.last_words + chunk)[-_LAST_WORDS:]
+        self._write(stream, chunk)
+        if stream.copy is not None and not _append(stream.copy, chunk):
+            stream.copy = None
+        stream.plain = _show(stream.plain, chunk)
+        self._pass_on_lines(stream, chunk)
+        return True
+
+    def _write(self, stream: _Stream, chunk: bytes) -> None:
+        try:
+            if stream.file is None:
+                stream.file = stream.path.open("ab", buffering=0)
+            written = stream.file.write(chunk)
+            stream.is_complete = stream.is_complete and written == len(chunk)
+            if self.limit is not None and stream.file.tell() > self.limit:
+                stream.file.close()
+                stream.file = None
+                _keep_the_end(stream.path, self.limit // 2)
+        except OSError as full:
+            stream.is_complete = False
+            complain_once(str(stream.path), full)
+
+    def _pass_on_lines(self, stream: _Stream, chunk: bytes) -> None:
+        wanted = stream.tee is not None or stream.filters or self.merged is not None
+        if not wanted:
+            return
+        *lines, stream.half_line = (stream.half_line + chunk).split(b"\n")
+        self._show_lines(stream, lines)
+
+    def _show_lines(self, stream: _Stream, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        prefixed = [stream.prefix + line + b"\n" for line in lines]
+        stream.tee = _show(stream.tee, b"".join(prefixed))
+        if stream.filtered is not None:
+            kept = [line for line in prefixed if any(word in line for word in stream.filters)]
+            _append(stream.filtered, b"".join(kept))
+        if self.merged is not None:
+            mark = f"{stream.rank}: ".encode()
+            if not _append(self.merged, b"".join(mark + line + b"\n" for line in lines)):
+                self.merged = None
+
+    def _finish(self, stream: _Stream) -> None:
+        if stream.half_line:
+            self._show_lines(stream, [stream.half_line])
+            stream.half_line = b""
+        if stream.file is not None:
+            stream.file.close()
+            stream.file = None
+        os.close(stream.reads)
+        os.close(stream.writes)
+
+
+def _show(target: BinaryIO | None, chunk: bytes) -> BinaryIO | None:
+    if target is None or not chunk:
+        return target
+    try:
+        target.write(chunk)
+        target.flush()
+    except (OSError, ValueError):  # nobody reads the console any more; the job goes on
+        return None
+    return target
+
+
+def _append(path: Path, content: bytes) -> bool:
+    try:
+        with path.open("ab") as file:
+            file.write(content)
+    except OSError as full:
+        complain_once(str(path), full)
+        return False
+    return True
+
+
+def _keep_the_end(path: Path, size: int) -> None:
+    """Drop the oldest part of a log, in one step."""
+    fresh = path.with_name(f".{path.name}")
+    with path.open("rb") as old, fresh.open("wb") as new:
+        old.seek(-size, os.SEEK_END)
+        old.readline()
+        shutil.copyfileobj(old, new)
+    fresh.replace(path)
+    if path.parent.parent not in _bounded:
+        _bounded.add(path.parent.parent)
+        log.warning(
+            "the logs in %s are bounded: of each stream the last %d MiB are kept; use --log-dir to keep all",
+            path.parent.parent,
+            size >> 19,
+        )
+
+
+_bounded: set[Path] = set()
+
+
+_PIPES = {1: "AORTA_STDOUT", 2: "AORTA_STDERR"}
+
+
+class RedirectedFunction:
+    """A worker that is a function: torch would redirect it to files alone, so it goes to its pipes by itself."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+
+    def __call__(self, *arguments: Any) -> Any:
+        for number, variable in _PIPES.items():
+            pipe = os.open(os.environ.pop(variable), os.O_WRONLY)
+            os.dup2(pipe, number)
+            os.close(pipe)
+        return self._function(*arguments)
+
+
+class CycleLogs(LogsSpecs):
+    """Tells torch where the workers of the coming cycle write."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        shown: Shown,
+        *,
+        merged: bool = False,
+        merged_prefix: str | None = None,
+        watch_hangs: bool = False,
+        bounded: bool = False,
+        users: LogsSpecs | None = None,
+        functions: bool = False,
+    ) -> None:
+        super().__init__(str(log_dir.path))
+        self.log_dir = log_dir
+        self._shown = shown
+        self._merged = merged
+        self._merged_prefix = merged_prefix
+        self._watch_hangs = watch_hangs
+        self._bounded = bounded
+        self._functions = functions  # workers are `RedirectedFunction`s
+        self._users = users  # the user's own `--logs-specs`: its files are written beside ours
+        self._start: Start | None = None
+        self.pump: OutputPump | None = None
+
+    @property
+    def root_log_dir(self) -> str:
+        return str(self.log_dir.path)
+
+    def prepare(self, start: Start) -> CycleDir:
+        """Say which cycle the next workers belong to."""
+        self._start = start
+        if self._bounded:
+            oldest = start.cycle - CYCLES_UNASKED
+            shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
+        return prepare(self.log_dir.path, start)
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        assert self._start is not None
+        directory = CycleDir(self.log_dir.path, self._start.cycle)
+        group_rank = next(iter(envs.values()))["GROUP_RANK"]
+        pump = OutputPump(
+            self._merged_log(directory, group_rank), LARGEST_UNASKED if self._bounded else None
+        )
+        users = self._users.reify(envs) if self._users is not None else LogsDest()
+        destination = LogsDest()
+        for local_rank, env in envs.items():
+            rank = int(env["RANK"])
+            self._tell_worker(env, self._start, directory, rank)
+            for stream, paths, file, users_files in (
+                (Std.OUT, destination.stdouts, directory.out(rank), users.stdouts),
+                (Std.ERR, destination.stderrs, directory.err(rank), users.stderrs),
+            ):
+                carried = self._stream(stream, file, local_rank, env, len(envs))
+                if users_files.get(local_rank):
+                    carried.copy = Path(users_files[local_rank])
+                pump.add(carried)
+                pipe = f"/proc/{os.getpid()}/fd/{carried.writes}"
+                paths[local_rank] = "" if self._functions else pipe
+                if self._functions:
+                    env[_PIPES[1 if stream is Std.OUT else 2]] = pipe
+            destination.error_files[local_rank] = str(directory.error_file(rank))
+        pump.start()
+        self.pump = pump
+        return destination
+
+    def _merged_log(self, directory: CycleDir, group_rank: str) -> Path | None:
+        assert self._start is not None
+        if self._merged_prefix is not None:
+            return Path(f"{self._merged_prefix}_cycle{self._start.cycle}.log")
+        return directory.merged(group_rank) if self._merged else None
+
+    def _stream(
+        self, stream: Std, path: Path, local_rank: int, env: Mapping[str, str], world: int
+    ) -> _Stream:
+        reads, writes = _pipe()
+        screen = console(stream)
+        filters = (
+            self._shown.filters_of(stream)
+            if stream in self._shown.tee_of(local_rank, world)
+            else ()
+        )
+        names = {"role_name": env["ROLE_NAME"], "rank": env["RANK"], "local_rank": str(local_rank)}
+        ending = "out" if stream is Std.OUT else "err"
+        filtered = path.parent / f"filtered_{env['GROUP_RANK']}.{ending}"
+        return _Stream(
+            rank=int(env["RANK"]),
+            path=path,
+            reads=reads,
+            writes=writes,
+            plain=screen if stream in self._shown.plain_of(local_rank, world) else None,
+            tee=screen if stream in self._shown.tee_of(local_rank, world) else None,
+            prefix=Template(self._shown.prefix).safe_substitute(names).encode(),
+            filters=tuple(word.encode() for word in filters),
+            filtered=filtered if filters else None,
+        )
+
+    def _tell_worker(
+        self, env: dict[str, str], start: Start, directory: CycleDir, rank: int
+    ) -> None:
+        env["TORCHELASTIC_ERROR_FILE"] = str(directory.error_file(rank))
+        env["AORTA_JOB_ID"] = start.job_id
+        env["AORTA_CYCLE"] = str(start.cycle)
+        env["AORTA_CYCLE_ID"] = start.cycle_id
+        env["AORTA_HEARTBEAT_FILE"] = str(directory.heartbeat(rank))
+        if self._watch_hangs:
+            env["AORTA_STACKS_FILE"] = str(directory.stacks(rank))
+            env["AORTA_FLIGHT_RECORDER_FILE"] = str(directory.flight_recorder(rank))
+            env["PYTHONPATH"] = _with_hook(os.environ)
+
+
+def _pipe() -> tuple[int, int]:
+    reads, writes = os.pipe()
+    os.set_blocking(reads, False)
+    try:
+        fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, _PIPE)
+    except OSError:  # this user's pipes are used up; a small one will do
+        log.debug("a pipe keeps its usual size")
+    return reads, writes
+
+
+def _with_hook(environment: Mapping[str, str]) -> str:
+    """Puts our `sitecustomize` first; it hands over to the user's own."""
+    before = environment.get("PYTHONPATH")
+    return os.pathsep.join([str(HOOK), *([before] if before else [])])
+
+
+def console(stream: Std) -> BinaryIO:
+    """This process's own stream, also where a caller has put text in its place."""
+    screen = sys.stdout if stream is Std.OUT else sys.stderr
+    return screen.buffer if hasattr(screen, "buffer") else cast("BinaryIO", _AsText(screen))
+
+
+class _AsText:
+    def __init__(self, screen: TextIO) -> None:
+        self._screen = screen
+
+    def write(self, chunk: bytes) -> None:
+        self._screen.write(chunk.decode("utf-8", "replace"))
+
+    def flush(self) -> None:
+        self._screen.flush()

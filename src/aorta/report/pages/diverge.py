@@ -1,0 +1,190 @@
+"""`aorta diverge`: the operation at which the numbers part, and how the difference grows behind it."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aorta.report.charts.drawing import canvas, label, marks, x_axis, y_axis
+from aorta.report.charts.scales import Scale
+from aorta.report.documents import Document, number, rows, section, words
+from aorta.report.markup import Markup
+from aorta.report.model import Answer, Command, Facts, Figure, Page, Section, Table, Tone, Words
+from aorta.report.opening import Run, read_json
+from aorta.report.pages.common import table_section, usual_facts
+from aorta.report.words import counted
+
+_LEAST = -18.0  # of the exponent: a difference of nothing is drawn at the foot
+_MOST_POINTS = 2000
+
+
+def gather(root: Path) -> dict[str, Any]:
+    curve = rows_of(read_json(root / "curve.json"))
+    return {"result": read_json(root / "result.json"), "curve": _thinned(curve)}
+
+
+def rows_of(document: Document) -> list[Any]:
+    found = document.get("curve")
+    return found if isinstance(found, list) else []
+
+
+def _thinned(curve: Sequence[Any]) -> list[Any]:
+    """As many points as can be seen; of each stretch the largest difference."""
+    if len(curve) <= _MOST_POINTS:
+        return list(curve)
+    wide = math.ceil(len(curve) / _MOST_POINTS)
+    return [
+        max(curve[i : i + wide], key=lambda point: point[2]) for i in range(0, len(curve), wide)
+    ]
+
+
+def page(run: Run) -> Page:
+    result = section(run.material, "result")
+    first = section(result, "first")
+    return Page(
+        verb="diverge",
+        title=run.name,
+        answer=_answer(run, result, first),
+        facts=Facts([*usual_facts(run), *_facts(result)]),
+        picture=_picture(run.material, first),
+        sections=[*_operation(first), *_nonfinite(result), *_grew(result), *_notes(result)],
+        missing=[] if result else ["no comparison has ended yet"],
+    )
+
+
+def _answer(run: Run, result: Document, first: Document) -> Answer:
+    status = words(result, "status")
+    if not status:
+        return Answer("Nothing is compared yet", Tone.RUNNING if run.running else Tone.UNSURE)
+    if first:
+        return Answer(f"The numbers part at {_place(first)}", Tone.FOUND, _how_far(first))
+    if nonfinite := section(result, "first_nonfinite"):
+        return Answer(f"The first NaN or infinity comes from {_place(nonfinite)}", Tone.FOUND)
+    if own := section(result, "self_difference"):
+        sentence = f"The program does not repeat its own numbers: two runs part at {_place(own)}"
+        return Answer(sentence, Tone.UNSURE)
+    said = {
+        "same": ("No operation differs by more than rounding explains", Tone.FINE),
+        "not_aligned": ("The two sides do not do the same operations", Tone.UNSURE),
+    }
+    sentence, tone = said.get(status, ("The comparison was cut short", Tone.UNSURE))
+    return Answer(sentence, tone)
+
+
+def _place(at: Document) -> str:
+    module = words(at, "module")
+    line = f"{words(at, 'file')}:{int(number(at, 'line') or 0)}" if words(at, "file") else ""
+    parts = [words(at, "op"), f"in {module}" if module else "", f"at {line}" if line else ""]
+    step = number(at, "step")
+    parts.append(f"step {int(step)}" if step is not None else "")
+    return ", ".join(part for part in parts if part)
+
+
+def _how_far(first: Document) -> str:
+    apart, expected = first.get("difference"), first.get("expected_rounding")
+    inherited = first.get("inherited", 0.0)
+    return (
+        f"It differs by {_shown(apart)}; rounding and what it read explain {_shown(expected)}; "
+        f"what it read differs by {_shown(inherited)}."
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _facts(result: Document) -> list[tuple[str, object]]:
+    sides = section(result, "sides")
+    compared, unmatched = number(result, "compared_ops"), number(result, "unmatched")
+    found: list[tuple[str, object]] = [
+        (f"The {name} side", words(sides, name) or "as it is") for name in sides
+    ]
+    if compared:
+        found.append(("Compared", counted(int(compared), "operation")))
+        found.append(("Without a partner", int(unmatched or 0)))
+    return found
+
+
+def _picture(material: Document, first: Document) -> Figure | None:
+    curve = [tuple(map(float, point)) for point in rows_of(material)]
+    if not curve:
+        return None
+    says = "how far the two sides are apart after each operation, in powers of ten"
+    at = number(first, "index")
+    return Figure(
+        "How far the two sides are apart, operation by operation",
+        lambda width: _draw(curve, at, width, says),
+        says,
+        legend=[("clean", "an operation"), ("reproduced", "where they part")] if first else [],
+    )
+
+
+def _draw(curve: Sequence[tuple[float, ...]], at: float | None, width: int, says: str) -> Markup:
+    left, right, top, bottom = 52, width - 14, 14, 220
+    heights = [max(_LEAST, math.log10(apart)) if apart > 0 else _LEAST for _, _, apart in curve]
+    across = Scale(curve[0][0], max(curve[-1][0], curve[0][0] + 1), left, right, whole=True)
+    up = Scale(_LEAST, max(1.0, *heights), bottom, top)
+    places = [(across(point[0]), up(height)) for point, height in zip(curve, heights, strict=True)]
+    here = [place for place, point in zip(places, curve, strict=True) if point[0] == at]
+    parts: list[Markup | None] = [*y_axis(up, left, right, "10^"), *x_axis(across, bottom + 8)]
+    parts += [marks("clean", places), marks("reproduced", here)]
+    parts.append(label(right, bottom + 40, "operation", "tick", "end"))
+    return canvas(width, bottom + 48, says, parts)
+
+
+def _operation(first: Document) -> list[Section]:
+    if not first:
+        return []
+    table_rows = [
+        [name, *_tensor(tensor)]
+        for name in ("bad", "good")
+        for tensor in rows(section(first, name), "outputs")
+    ]
+    table_rows += [[f"read from {words(t, 'from')}", *_tensor(t)] for t in rows(first, "inputs")]
+    ranks = section(first, "by_rank")
+    table_rows += [[f"rank {rank}", *_tensor(section(ranks, rank))] for rank in ranks]
+    heads = ["", "shape", "type", "rms", "least", "most"]
+    script = Command("python reproduce.py", "the operation alone, with what it read")
+    return [Section("The operation", [Table(heads, table_rows, frozenset({3, 4, 5})), script])]
+
+
+def _tensor(tensor: Document) -> list[object]:
+    stats = section(tensor, "stats")
+    shape = tensor.get("shape")
+    return [
+        "x".join(map(str, shape)) if isinstance(shape, list) else "",
+        words(tensor, "dtype"),
+        *(_shown(stats.get(name)) for name in ("rms", "min", "max")),
+    ]
+
+
+def _nonfinite(result: Document) -> list[Section]:
+    found = section(result, "first_nonfinite")
+    if not found:
+        return []
+    table_rows = [["it gave", *_tensor(t)] for t in rows(found, "outputs")]
+    table_rows += [[f"it read {words(t, 'op')}", *_tensor(t)] for t in rows(found, "inputs")]
+    heads = ["", "shape", "type", "rms", "least", "most"]
+    where = Words([_place(found)])
+    return [
+        Section(
+            "The first NaN or infinity", [where, Table(heads, table_rows, frozenset({3, 4, 5}))]
+        )
+    ]
+
+
+def _grew(result: Document) -> list[Section]:
+    table_rows = [
+        [_place(at), _shown(at.get("difference")), _shown(at.get("inherited"))]
+        for at in rows(result, "amplified")
+    ]
+    return table_section(
+        "Where it grows", ["operation", "difference", "it read"], table_rows, frozenset({1, 2})
+    )
+
+
+def _notes(result: Document) -> list[Section]:
+    notes = result.get("notes")
+    if not isinstance(notes, list) or not notes:
+        return []
+    return [Section("Notes", [Words([str(note) for note in notes], is_list=True)])]

@@ -1,0 +1,281 @@
+"""`aorta diverge` as its user types it."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from support.aorta_cli import COMMAND, aorta, environ
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("torch-recordings")
+
+PLAIN = """
+    import os
+    from aorta.diverge import record
+
+    scale = float(os.environ.get("SCALE", "1"))
+    values = [float(i) for i in range(100)]
+    record("loaded", values)
+    doubled = [2 * value for value in values]
+    record("doubled", doubled)
+    scaled = [scale * value for value in doubled]
+    record("scaled", scaled)
+    raise SystemExit(3 if scale != 1 else 0)
+"""
+
+
+def script(folder: Path, text: str) -> tuple[str, str]:
+    (folder / "train.py").write_text(textwrap.dedent(text))
+    return sys.executable, "train.py"
+
+
+def test_the_first_value_that_parts_is_named_also_without_torch(tmp_path: Path) -> None:
+    command = script(tmp_path, PLAIN)
+    done = aorta(
+        "diverge", "--json", "--bad-env", "SCALE=1.5", "--good-env", "SCALE=1", "--", *command, cwd=tmp_path
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    report = done.json()
+    assert report["schema"] == "aorta.diverge/1"
+    assert report["status"] == "found"
+    assert report["first"]["op"] == "record::scaled"
+    assert report["first"]["file"].endswith("train.py")
+    assert report["first"]["line"] == 11
+    assert report["first"]["difference"] > report["first"]["expected_rounding"]
+    assert report["compared_ops"] == 3
+    assert (
+        json.loads((tmp_path / report["run_dir"] / "result.json").read_text())["status"] == "found"
+    )
+
+
+def test_people_read_where_and_how_far(tmp_path: Path) -> None:
+    command = script(tmp_path, PLAIN)
+    done = aorta(
+        "diverge", "--bad-env", "SCALE=1.5", "--good-env", "SCALE=1", "--", *command, cwd=tmp_path
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "The numbers part here:"
+    assert "record::scaled" in lines[1]
+    assert "train.py:11" in lines[1]
+    assert "differs by" in lines[2]
+    page = aorta("report", str(next((tmp_path / "diverge").iterdir())), cwd=tmp_path)
+    assert page.exit_code == 0, page.stderr
+
+
+def test_two_sides_that_are_alike_are_said_to_be(tmp_path: Path) -> None:
+    command = script(tmp_path, PLAIN)
+    done = aorta("diverge", "--json", "--good-env", "SCALE=1", "--", *command, cwd=tmp_path)
+    assert done.exit_code == 0
+    assert done.json()["status"] == "same"
+    assert done.json()["first"] is None
+
+
+def test_a_program_that_does_not_repeat_itself_is_told_apart_from_a_divergence(
+    tmp_path: Path,
+) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os
+        from aorta.diverge import record
+
+        record("pid", [float(os.getpid())] * 3)
+        """,
+    )
+    done = aorta("diverge", "--json", "--good-env", "A=1", "--", *command, cwd=tmp_path)
+    report = done.json()
+    assert report["status"] == "nondeterministic"
+    assert report["first"] is None
+    assert report["self_difference"]["op"] == "record::pid"
+    assert report["runs"] == 10  # two of each side, then three more of each
+
+
+def test_a_flaky_side_is_told_apart_where_all_its_runs_differ_from_the_other(
+    tmp_path: Path,
+) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os
+        from aorta.diverge import record
+
+        record("noise", [os.getpid() % 97 + 1.0] * 3)
+        record("level", [100.0 if os.environ.get("SIDE") == "bad" else 1.0] * 3)
+        """,
+    )
+    done = aorta("diverge", "--json", "--bad-env", "SIDE=bad", "--good-env", "SIDE=good", "--", *command, cwd=tmp_path)  # fmt: skip
+    report = done.json()
+    assert report["status"] == "found"
+    assert report["first"]["op"] == "record::level"
+    assert report["self_difference"]["op"] == "record::noise"
+
+
+def test_without_a_good_side_the_first_nan_is_found(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        from aorta.diverge import record
+
+        record("fine", [1.0, 2.0])
+        record("broken", [1.0, float("nan")])
+        """,
+    )
+    report = aorta("diverge", "--json", "--", *command, cwd=tmp_path).json()
+    assert report["status"] == "found"
+    assert report["first_nonfinite"]["op"] == "record::broken"
+
+
+def test_a_program_that_records_nothing_has_no_answer(tmp_path: Path) -> None:
+    done = aorta("diverge", "--json", "--good-env", "A=1", "--", "true", cwd=tmp_path)
+    assert done.exit_code == 3
+    assert done.json()["status"] == "not_aligned"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--steps", "5", "--", "true"], "expected A:B"),
+        (["--steps", "9:3", "--", "true"], "comes before"),
+        ([], "give a run directory, or a command"),
+        (["--between-ranks", "--good-env", "A=1", "--", "true"], "remove the good side"),
+        (["--good", "nowhere", "--", "true"], "--good"),
+        (["--good-env", "A", "--", "true"], "the = is missing"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(words: list[str], said: str, tmp_path: Path) -> None:
+    done = aorta("diverge", *words, cwd=tmp_path)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_run_that_was_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os, time
+        from aorta.diverge import record
+
+        record("value", [1.0])
+        with open("ran", "a") as file:
+            file.write("x")
+        while os.path.exists("wait") and os.environ.get("SIDE") == "good":
+            time.sleep(0.05)
+        """,
+    )
+    (tmp_path / "wait").touch()
+    words = ("diverge", "-q", "--bad-env", "SIDE=bad", "--good-env", "SIDE=good", "--", *command)
+    first = subprocess.Popen(
+        (*COMMAND, *words), cwd=tmp_path, env=environ(), start_new_session=True
+    )
+    ran = tmp_path / "ran"
+    wait_until(lambda: ran.exists() and len(ran.read_text()) == 3, "the first run of the good side")
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    (tmp_path / "wait").unlink()
+    run_dir = str(next((tmp_path / "diverge").iterdir()))
+    done = aorta("diverge", "--json", "--resume", run_dir, *words[1:], cwd=tmp_path)
+    assert done.json()["status"] == "same"
+    assert done.json()["runs"] == 4
+    assert len(ran.read_text()) == 5  # the third was killed in the middle, and ran again
+
+
+TORCH = """
+    import os
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(16, 16)
+            self.norm = nn.LayerNorm(16, eps=float(os.environ["EPS"]))
+
+        def forward(self, x):
+            return self.norm(torch.relu(self.up(x)))
+
+    model = nn.Sequential(Block(), Block())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+    raise SystemExit(1 if os.environ["EPS"] == "0.1" else 0)
+"""
+
+
+def test_a_triage_knows_the_two_sides_and_the_one_operation_is_kept(tmp_path: Path) -> None:
+    command = script(tmp_path, TORCH)
+    sidecar = {"version": 1, "mitigations": {"exact": {"EPS": "1e-5"}}}
+    (tmp_path / "mine.json").write_text(json.dumps(sidecar))
+    triaged = aorta(
+        "triage", "run", "--json", "--mitigation-axis", "none,exact", "--environment-axis", "local",
+        "--mitigations-file", "mine.json", "--trials", "1", "--", *command,
+        cwd=tmp_path, env={"EPS": "0.1"}, timeout=170,
+    )  # fmt: skip
+    run_dir = triaged.json()["run_dir"]
+    done = aorta("diverge", "--json", run_dir, cwd=tmp_path, env={"EPS": "0.1"}, timeout=170)
+    report = done.json()
+    assert report["status"] == "found", done.stderr
+    first = report["first"]
+    assert (first["op"], first["module"], first["step"]) == ("aten::native_layer_norm", "0.norm", 0)
+    assert (
+        (tmp_path / "train.py")
+        .read_text()
+        .splitlines()[first["line"] - 1]
+        .strip()
+        .startswith("return self.norm")
+    )
+    alone = subprocess.run(
+        (sys.executable, "reproduce.py"),
+        cwd=tmp_path / report["run_dir"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "output 0: norm" in alone.stdout
+    assert "largest difference 0" in alone.stdout
+
+
+RANKS = """
+    import os, subprocess, sys
+
+    if "RANK" not in os.environ:  # starts its two ranks
+        ranks = [
+            subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "RANK": str(rank)})
+            for rank in range(2)
+        ]
+        raise SystemExit(max(rank.wait() for rank in ranks))
+
+    import torch
+    import torch.distributed as dist
+
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store" + str(os.getppid())), rank=rank, world_size=2)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.full((2, 4), 1.0 + rank)).square().sum().backward()
+        for name, parameter in model.named_parameters():
+            if step == 1 and name == "1.weight":
+                continue  # nobody averages this one
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+    dist.destroy_process_group()
+"""
+
+
+def test_the_first_gradient_that_ranks_do_not_share_is_named(tmp_path: Path) -> None:
+    command = script(tmp_path, RANKS)
+    done = aorta("diverge", "--json", "--between-ranks", "--", *command, cwd=tmp_path, timeout=170)
+    report = done.json()
+    assert report["status"] == "found", done.stderr
+    assert report["first"]["op"] == "grad::1.weight"
+    assert report["first"]["step"] == 1
+    assert report["first"]["ranks"] == [0, 1]

@@ -1,0 +1,66 @@
+"""Twenty programs with a known divergence: the first operation that parts, or that none does."""
+
+import linecache
+from pathlib import Path
+
+import pytest
+from benchmarks.divergences import PLANTED, run_planted
+
+from aorta.diverge.comparing import compare, first_nonfinite, self_difference
+from aorta.diverge.stream import Stream, read_streams
+
+pytestmark = pytest.mark.xdist_group("torch-recordings")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("planted")
+    run_planted(list(PLANTED), [("bad", {}), ("bad", {}), ("good", {}), ("good", {})], out)
+    return out
+
+
+def runs_of(recorded: Path, name: str, side: str) -> list[list[Stream]]:
+    return [read_streams(path) for path in sorted((recorded / name).glob(f"{side}-*"))]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_first_operation_that_parts_is_named(name: str, recorded: Path) -> None:
+    planted = PLANTED[name]
+    bad, good = runs_of(recorded, name, "bad"), runs_of(recorded, name, "good")
+    found = compare(bad, good).first
+    own = self_difference(bad) or self_difference(good)
+    if planted.status == "same":
+        assert found is None
+        assert own is None
+        return
+    if planted.status == "nondeterministic":
+        found = own
+    assert found is not None
+    at = found.operation
+    assert planted.op in ("", at.op)
+    assert planted.line in linecache.getline(at.file, at.line)
+    assert planted.step in (None, at.step)
+
+
+def test_the_first_nan_is_where_finite_numbers_went_in(recorded: Path) -> None:
+    (streams, _) = runs_of(recorded, "nan_from_log", "bad")
+    found = first_nonfinite(streams)
+    assert found is not None
+    assert found.operation.op == "aten::log"
+    assert [parent.op for parent in found.parents] == ["aten::sub"]
+    assert found.parents[0].outputs[0].high == 0.0
+
+
+def test_a_mask_of_infinities_is_not_where_they_come_from(recorded: Path) -> None:
+    (streams, _) = runs_of(recorded, "attention_mask", "good")
+    assert first_nonfinite(streams) is None
+
+
+def test_a_good_side_in_double_precision_draws_the_same_numbers(tmp_path: Path) -> None:
+    run_planted(
+        ["same", "dropout_draws_more"], [("good", {}), ("good", {"dtype": "float64"})], tmp_path
+    )
+    for name in ("same", "dropout_draws_more"):
+        single, double = runs_of(tmp_path, name, "good")
+        assert {d.dtype for o in double[0].operations for d in o.outputs} <= {"float64", "int64"}
+        assert compare([single], [double]).first is None

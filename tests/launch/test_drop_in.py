@@ -1,0 +1,186 @@
+"""In place of torchrun and of ft_launcher: what a caller from Python, an event handler and an old command line see."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+from aorta.launch.job import launch_or_raise
+from support.launching import Site, environment, script
+from support.waiting import patience
+
+EVENTS = """
+    import logging, sys
+    from torch.distributed.elastic.events import handlers
+
+    class Writes(logging.Handler):
+        def emit(self, record):
+            with open("events", "a") as file:
+                file.write(record.getMessage() + "\\n")
+
+    handlers._log_handlers["to_file"] = Writes()
+    sys.argv = ["aorta", "launch", *sys.argv[1:]]
+    from aorta.__main__ import main
+    main()
+"""
+
+
+def test_an_event_handler_hears_of_failed_and_terminated_workers_and_of_the_agent_s_end(
+    site: Site,
+) -> None:
+    job = script(
+        site.folder, "import signal\nif rank == 1:\n    time.sleep(600)\ntime.sleep(1); sys.exit(3)"
+    )
+    runner = site.folder / "with_handler.py"
+    runner.write_text(textwrap.dedent(EVENTS))
+    ran = subprocess.run(
+        [
+            *(sys.executable, str(runner), "--log-dir", str(site.logs), "--nproc-per-node", "2"),
+            *("--max-restarts", "0", "--event-log-handler", "to_file", str(job)),
+        ],
+        cwd=site.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+    )
+    assert ran.returncode == 1, ran.stderr
+    told = [json.loads(line) for line in (site.folder / "events").read_text().splitlines()]
+    seen = {(event["source"], event["metadata"]["state"]) for event in told}
+    assert {("WORKER", "START"), ("WORKER", "FAILED"), ("AGENT", "SUCCEEDED")} <= seen
+    assert "Root Cause (first observed failure)" in ran.stderr
+
+
+@pytest.fixture
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # torch's own open files
+@pytest.mark.usefixtures("_one_thread")
+def test_a_caller_from_python_gets_torch_s_own_error_with_the_worker_s_error_file(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = script(
+        site.folder,
+        """
+        from torch.distributed.elastic.multiprocessing.errors import record
+        @record
+        def main():
+            raise RuntimeError("the worker says why")
+        main()
+        """,
+    )
+    with pytest.raises(ChildFailedError) as failed:
+        launch_or_raise(["--log-dir", str(site.logs), "--max-restarts", "0", str(job)])
+    _, first = failed.value.get_first_failure()
+    assert "the worker says why" in json.dumps(first.error_file_data)
+    with pytest.raises(ValueError, match="nnodes"):
+        launch_or_raise(["--nnodes", "0", str(job)])
+
+    def breaks(*_: object) -> None:
+        raise LookupError("the agent itself")
+
+    monkeypatch.setattr("aorta.launch.agent.DecidingAgent._go_through_cycles", breaks)
+    with pytest.raises(LookupError, match="the agent itself"):
+        launch_or_raise(["--log-dir", str(site.logs), str(job)])
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # torch's own open files
+@pytest.mark.usefixtures("_one_thread")
+def test_output_reaches_a_caller_that_put_text_in_place_of_its_stdout(site: Site) -> None:
+    job = script(site.folder, "print('hello from', rank)")
+    captured = io.StringIO()
+    with redirect_stdout(captured):
+        launch_or_raise(["--log-dir", str(site.logs), "-t", "3", str(job)])
+    assert captured.getvalue() == "[default0]:hello from 0\n"
+
+
+def test_help_needs_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')\n")
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    ran = subprocess.run(
+        [sys.executable, "-m", "aorta", "launch", "--help"],
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "--ft-attrsvc-url" in ran.stdout
+    assert "once torch is installed" in " ".join(ran.stdout.split())
+
+
+def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: Site) -> None:
+    config = site.folder / "ft.yaml"
+    config.write_text(
+        "trainer: {devices: 8}\n"
+        "fault_tolerance:\n"
+        "  rank_heartbeat_timeout: 1800\n"
+        "  safety_factor: 5\n"
+        "  max_no_progress_cycles: 7\n"
+        "  attribution: {aggregation: all}\n"
+    )
+    job = script(site.folder, "print('hello', rank)")
+    prefix = site.folder / "app"
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-c", "from aorta.__main__ import ft_launcher; ft_launcher()"),
+            *("--ft-cfg-path", str(config), "--ft-per-cycle-applog-prefix", str(prefix)),
+            *("--ft-rank-heartbeat-timeout", "900", "--ft-attribution-stop-action", "log"),
+            *("--ft-enable-nic-healthcheck", "false", "--ft-ignore-missing-cfg"),
+            *("--log-dir", str(site.logs), str(job)),
+        ],
+        cwd=site.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert Path(f"{prefix}_cycle0.log").read_text() == "0: hello 0\n"
+    assert "here it is --ft-hang-timeout 900" in ran.stderr
+    assert "safety_factor is ft_launcher's" in ran.stderr
+    assert "--ft-enable-nic-healthcheck is ft_launcher's" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("rank_heartbeat_timeout", "soon"), ("attribution_endpoint", "grpc://x:1"), ("no_such", "1")],
+)
+def test_a_wrong_value_in_its_file_is_refused_like_one_of_ours(
+    site: Site, key: str, value: str
+) -> None:
+    config = site.folder / "ft.yaml"
+    config.write_text(f"fault_tolerance:\n  {key}: {value}\n")
+    end = site.run("--ft-cfg-path", str(config), "x.py")
+    assert end.code == 2, end
+    assert len(end.err.strip().splitlines()[-1]) > 10
+    assert "Traceback" not in end.err
+
+
+def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
+    """A job that comes a hundred steps further in every cycle goes on, whatever else counts to its end in each."""
+    job = script(
+        site.folder,
+        """
+        print("\\rMap: 100%|##########| 52002/52002 [00:01<00:00, 40000.00 examples/s]", file=sys.stderr)
+        for step in range(100 * attempt, 100 * attempt + 100):
+            print(f"step {step} loss 0.5", flush=True)
+        sys.exit(3 if attempt < 4 else 0)
+        """,
+    )
+    end = site.run("--max-restarts", "5", "--ft-attribution-dry-run", str(job))
+    assert end.code == 0, end
+    assert len(site.cycles()) == 5
