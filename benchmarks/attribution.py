@@ -15,6 +15,7 @@ from aorta.attribution.reading import Source
 from aorta.attribution.registry import built_in
 from aorta.attribution.scanning import read_whole
 from benchmarks import attribution_accuracy, attribution_service
+from benchmarks.faults import prefixes
 
 SIZE = 1_000_000_000
 SMALL = 50_000_000
@@ -30,6 +31,7 @@ _ENDING = (
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="aorta-bench-") as scratch:
         reading_speed(Path(scratch))
+    prefixes.report()
     attribution_accuracy.report()
     attribution_service.main()
 

@@ -7,7 +7,7 @@ failures that were made to look like what they are not.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,14 @@ from aorta.attribution.causes import UNEXPLAINED
 from aorta.attribution.finding import CONFIDENCE
 from aorta.attribution.taxonomy import Certainty
 from benchmarks.faults.corpus import Case, cases
+from benchmarks.faults.field import Excerpt
+from benchmarks.faults.field import first as first_set
+from benchmarks.faults.field import last as last_set
+from benchmarks.faults.field import second as second_set
+from benchmarks.faults.field import third as third_set
 
-FIRST_LOOKS = Path(__file__).parent / "results" / "first_looks.json"
+RESULTS = Path(__file__).parent / "results"
+FIRST_LOOKS = RESULTS / "first_looks.json"
 EARLIER = {  # class right, root right, false STOPs, user errors stopped; of the jobs that failed as meant
     "held_back": (32, 29, 32, 0, "9 of 10"),
     "later": (20, 14, 20, 0, "3 of 6"),
@@ -56,6 +62,7 @@ def report() -> None:
     print(f"time to verdict: median {took[len(took) // 2]:.0f} ms, slowest {took[-1]:.0f} ms")
     print("targets: no false STOP; 90 % of user errors stopped at the first failure")
     calibration(today, [look for look in first if look.case.half in SAME_SCALE])
+    field()
 
 
 def _today(case: Case, result: Attribution) -> Look:
@@ -117,8 +124,61 @@ def calibration(today: list[Look], first: list[Look]) -> None:
         print(f"{band:14} {mean:5.2f}   {_share(then):22}  {now:5.2f}           {_share(here)}")
 
 
+FIELD = (("first", first_set), ("second", second_set), ("third", third_set), ("last", last_set))
+_FIELD_BANDS = ((0.9, 1.0), (0.7, 0.9), (0.3, 0.7), (0.0, 0.3))
+
+
+def field() -> None:
+    """Failures in the shapes of the field; `last` was never learned from, so that only its first look means anything."""
+    print(
+        f"\n{'field':14} {'jobs':>4} {'class':>6} {'root':>8} {'false STOP':>11} {'user errors stopped':>20}"
+    )
+    looks: list[tuple[float, bool]] = []
+    for name, module in FIELD:
+        rows = {
+            row["job"]: row for row in json.loads((RESULTS / f"field_{name}_look.json").read_text())
+        }
+        looks += [
+            (rows[e.name]["confidence"], rows[e.name]["class"] == e.failure_class)
+            for e in module.EXCERPTS
+        ]
+        first = [
+            (e, rows[e.name]["class"], rows[e.name]["root"], rows[e.name]["action"])
+            for e in module.EXCERPTS
+        ]
+        _field_row(f"{name}, first look", first)
+        if name != "last":
+            told = ((e, attribute(e.evidence())) for e in module.EXCERPTS)
+            now = [
+                (e, r.finding.failure_class, r.finding.root.rank, r.decision.action)
+                for e, r in told
+            ]
+            _field_row("  today", now)
+    print("\nreliability at the first looks of the field: stated confidence, right")
+    for low, high in _FIELD_BANDS:
+        band = [(stated, right) for stated, right in looks if low <= stated < high]
+        if band:
+            stated = sum(row[0] for row in band) / len(band)
+            right = sum(row[1] for row in band)
+            print(
+                f"  {low:.1f} to {high:.1f}   {stated:.2f}   {right} of {len(band)} ({right / len(band):.0%})"
+            )
+
+
+def _field_row(name: str, rows: Sequence[tuple[Excerpt, str, int | None, str]]) -> None:
+    right = sum(kind == e.failure_class for e, kind, _, _ in rows)
+    rooted = [(e, root) for e, _, root, _ in rows if e.root_ranks]
+    root = sum(found in e.root_ranks for e, found in rooted)
+    wrong = sum(action == "STOP" and e.decision != "STOP" for e, _, _, action in rows)
+    user = [action for e, _, _, action in rows if e.user_error]
+    stopped = f"{user.count('STOP')} of {len(user)}"
+    print(
+        f"{name:18} {len(rows):4} {right:6} {f'{root} of {len(rooted)}':>8} {wrong:7} {stopped:>20}"
+    )
+
+
 _THEN = (("certain", 0.88), ("likely", 0.7), ("weak", 0.4), ("unexplained", 0.0))
-_NOW = (("certain", 0.8), ("likely", 0.6), ("weak", 0.3), ("unexplained", 0.0))
+_NOW = (("certain", 0.9), ("likely", 0.7), ("weak", 0.3), ("unexplained", 0.0))
 
 
 def _band(confidence: float, bands: Iterable[tuple[str, float]]) -> str:

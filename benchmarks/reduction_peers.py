@@ -19,9 +19,7 @@ def installed_peers() -> tuple[dict[str, Peer], dict[str, str]]:
         try:
             importlib.import_module(module)
         except ImportError as wrong:
-            missing[name] = (
-                f"{wrong} (python -m pip install '.[bench]'; shrinkray needs Python 3.12)"
-            )
+            missing[name] = f"{wrong} (python -m pip install '.[bench]')"
         else:
             found[name] = peer
     return found, missing
@@ -55,31 +53,6 @@ def lithium(items: int, needed: frozenset[int]) -> int:
     return test.calls
 
 
-def shrinkray(items: int, needed: frozenset[int]) -> int:
-    """Its deletion of elements, to a fixed point, on a list of integers."""
-    trio = importlib.import_module("trio")
-    problem = importlib.import_module("shrinkray.problem")
-    sequences = importlib.import_module("shrinkray.passes.sequences")
-    work = importlib.import_module("shrinkray.work")
-    test = _Counted(needed)
-
-    async def is_interesting(kept: tuple[int, ...]) -> bool:
-        return test(kept)
-
-    async def reduce() -> None:
-        task = problem.BasicReductionProblem(
-            initial=tuple(range(items)),
-            is_interesting=is_interesting,
-            work=work.WorkContext(parallelism=1),
-            sort_key=len,
-            size=len,
-        )
-        await sequences.delete_elements(task)
-
-    trio.run(reduce)
-    return test.calls
-
-
 class _Counted:
     def __init__(self, needed: frozenset[int]) -> None:
         self._needed = needed
@@ -93,5 +66,4 @@ class _Counted:
 _PEERS: dict[str, tuple[str, Peer]] = {
     "picire": ("picire", picire),
     "lithium": ("lithium", lithium),
-    "shrinkray": ("shrinkray", shrinkray),
 }

@@ -142,7 +142,7 @@ UNSEEN_KINDS: tuple[Kind, ...] = (
     Kind("cached_dataset_truncated", "data_error", (0,), "RESTART"),
     Kind("shard_archive_truncated", "data_error", (1,), "RESTART"),
     Kind("shard_not_gzip", "data_error", (0,), "RESTART"),
-    Kind("input_output_error", "user_exception", (1,), "RESTART"),
+    Kind("input_output_error", "storage_fault", (1,), "RESTART"),
     Kind("file_name_too_long", "user_exception", (0,), "RESTART"),
     Kind("helper_command_fails", "user_exception", (1,), "RESTART"),
     Kind("array_too_large", "host_oom", (0,), "RESTART"),

@@ -131,3 +131,27 @@ def cycle_directory(log_dir: Path, number: int, case: str) -> Path:
     info = {"schema": "aorta.cycle/1", "job_id": "j", "cycle": number, "ranks": ranks}
     (cycle / "cycle_info.json").write_text(json.dumps(info))
     return cycle
+
+
+def test_a_signal_may_be_given_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "rank_0.out").write_text("step 1 loss 2\nstep 2 loss 1\n")
+    ends = tmp_path / "ends.json"
+    ends.write_text(json.dumps([{"rank": 0, "exit_code": None, "signal": "SIGKILL"}]))
+    finding = attributed("--failures", ends, tmp_path / "rank_0.out")["finding"]
+    assert (finding["class"], finding["root"]["rank"]) == ("killed", 0)
+    ends.write_text(json.dumps([{"rank": 0, "signal": "SIGWRONG"}]))
+    refused = aorta("attribute", "--failures", ends, tmp_path / "rank_0.out")
+    assert refused.exit_code == 2
+    assert "SIGWRONG" in refused.stderr
+
+
+def test_a_cycle_without_its_record_is_not_its_own_history(tmp_path: Path) -> None:
+    """Three crashes, each forty steps further than the one before: that is progress."""
+    for cycle in range(3):
+        folder = tmp_path / f"cycle_{cycle}"
+        folder.mkdir()
+        steps = "".join(f"step {n} loss 0.5\n" for n in range(40 * cycle + 1, 40 * cycle + 41))
+        (folder / "rank_0.err").write_text(steps + "Segmentation fault (core dumped)\n")
+    document = attributed("--history", tmp_path, tmp_path / "cycle_2")
+    assert document["finding"]["class"] == "segfault"
+    assert document["decision"]["action"] == "RESTART"

@@ -1,5 +1,6 @@
 """What counts as the failure: a table of ends and their outcomes."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ from aorta.core.oracle import (
     Oracle,
     RegexOracle,
     classify,
-    nearer_bad,
 )
 from aorta.core.outcome import Outcome
-from aorta.core.signature import signature_of
+from aorta.core.signature import Signature, signature_of
 from aorta.core.trial import Match, StreamEnd, TrialEnd
 
 
@@ -151,12 +151,93 @@ def test_an_end_by_the_kernels_hand_says_so() -> None:
     assert "cannot find" in classify(ANY, end(exit_code=127)).why
 
 
-def test_a_number_between_good_and_bad_samples_is_not_guessed() -> None:
-    good, bad = (10.0, 10.2, 9.8), (12.0, 12.2, 11.8)
-    assert nearer_bad(10.1, good, bad) is False
-    assert nearer_bad(12.1, good, bad) is True
-    assert nearer_bad(11.0, good, bad) is None
-    assert nearer_bad(5.0, (5.0, 5.0), (5.0, 5.0)) is None
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [(10.1, Outcome.CLEAN), (12.1, Outcome.REPRODUCED), (11.0, Outcome.ERROR)],
+)
+def test_a_number_between_good_and_bad_samples_is_not_guessed(
+    value: float, outcome: Outcome
+) -> None:
+    oracle = MetricOracle(file="m", key="x", good=(10.0, 10.2, 9.8), bad=(12.0, 12.2, 11.8))
+    assert classify(oracle, end(exit_code=0, result=measured(value))).outcome is outcome
+
+
+def test_samples_that_are_all_alike_tell_nothing() -> None:
+    oracle = MetricOracle(file="m", key="x", good=(5.0, 5.0), bad=(5.0, 5.0))
+    assert classify(oracle, end(exit_code=0, result=measured(5.0))).outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("gap", [3.5, 5.0, 8.0])
+def test_a_number_that_is_called_good_or_bad_is_one_at_odds_of_twenty_to_one(
+    samples: int, gap: float
+) -> None:
+    """The levels are so many units of noise apart; nearer ones cannot be told by one sample each."""
+    rng, wrong, decided = random.Random(7), 0, 0
+    for _ in range(2000):
+        good, bad = (tuple(rng.gauss(at, 1) for _ in range(samples)) for at in (0.0, gap))
+        is_bad = rng.random() < 0.5
+        value = rng.gauss(gap if is_bad else 0.0, 1)
+        oracle = MetricOracle(file="m", key="x", good=good, bad=bad)
+        found = classify(oracle, end(exit_code=0, result=measured(value))).outcome
+        wrong += found is (Outcome.CLEAN if is_bad else Outcome.REPRODUCED)
+        decided += found is not Outcome.ERROR
+    assert wrong / decided <= 1 / 20
+
+
+def measured(value: float) -> dict[str, Any]:
+    return {"metrics_file": {"x": value}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("bad value at step451703", "bad value at step7"),
+        ("cannot load iter_159684.pt", "cannot load iter_20.pt"),
+        ("no such file: tmp.X7f3kQabcd", "no such file: tmp.00aPq1Zzrt"),
+        ("no such file: tmpk3j2h4ab", "no such file: tmp_xq81mz0"),
+        ("commit 3f9a8c1d differs", "commit 0b1e22ff90 differs"),
+        ("request x7Gk2pQ9 expired", "request 9aB3kL0z expired"),
+        ("size (3x4) is wrong", "size (15x6x2) is wrong"),
+    ],
+)
+def test_numbers_temporary_names_hashes_and_ids_are_accidents(one: str, other: str) -> None:
+    first, second = (end(f"ValueError: {words}", exit_code=1) for words in (one, other))
+    assert signature_of(first) == signature_of(second)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("expected float32", "expected float16"), ("in conv2d", "in conv3d"), ("int8", "int4")],
+)
+def test_the_digits_of_a_name_are_no_accident(one: str, other: str) -> None:
+    first, second = (end(f"ValueError: {words}", exit_code=1) for words in (one, other))
+    assert signature_of(first) != signature_of(second)
+
+
+def test_two_failures_of_one_configuration_tell_what_varies() -> None:
+    one = Signature("exit 1 | train.py:step > KeyError: no shard qwpoeir in queue")
+    two = Signature("exit 1 | train.py:step > KeyError: no shard zzmxn in queue")
+    both = one.aligned(two)
+    assert both == Signature("exit 1 | train.py:step > KeyError: no shard <*> in queue")
+    assert both.covers(one)
+    assert both.covers(two)
+    assert both.covers(Signature("exit 1 | train.py:step > KeyError: no shard ab in queue"))
+    assert not both.covers(Signature("exit 1 | train.py:step > KeyError: no shard ab at all"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "exit 2 | train.py:step > KeyError: no shard abc in queue",
+        "exit 1 | train.py:load > KeyError: no shard abc in queue",
+        "exit 1 | train.py:step > ValueError: no shard abc in queue",
+        "exit 1 | train.py:step > KeyError: it is all quite different now",
+    ],
+)
+def test_another_status_frame_kind_or_message_is_another_failure(other: str) -> None:
+    one = Signature("exit 1 | train.py:step > KeyError: no shard qwpoeir in queue")
+    assert one.aligned(Signature(other)) is None
 
 
 class _Holder(StrictModel):

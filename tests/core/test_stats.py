@@ -14,6 +14,8 @@ from aorta.core.stats import (
     fisher_exact,
     fisher_fewer,
     holm,
+    inverse_interval,
+    percent_range,
     wilson,
 )
 
@@ -103,3 +105,31 @@ def test_the_two_sides_of_fisher_share_the_outcome_seen(
     more = fisher_fewer(b, b + more_b, a, a + more_a)
     assert fewer + more >= 1 - 1e-12
     assert min(fewer, more) <= fisher_exact(a, a + more_a, b, b + more_b) + 1e-12
+
+
+@pytest.mark.parametrize("events", [1, 2, 5])
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3, 0.7])
+def test_the_interval_of_trials_that_went_on_until_so_many_hits_covers_what_it_says(
+    events: int, rate: float
+) -> None:
+    """Over every number of trials that this could have taken, weighted by its chance."""
+    covered = 0.0
+    for trials in range(events, 1500):
+        chance = math.comb(trials - 1, events - 1) * rate**events * (1 - rate) ** (trials - events)
+        low, high = inverse_interval(events, trials)
+        covered += chance * (low <= rate <= high)
+    assert covered >= 0.95 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.0, 0.0038, "0-0.4 %"),
+        (0.9962, 1.0, "99.6-100 %"),
+        (0.12, 0.34, "12-34 %"),
+        (0.0, 1.0, "0-100 %"),
+        (0.0, 0.0, "0-0 %"),
+    ],
+)
+def test_what_is_possible_does_not_read_as_impossible(low: float, high: float, said: str) -> None:
+    assert percent_range(low, high) == said

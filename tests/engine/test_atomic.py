@@ -1,6 +1,6 @@
 """A file that is written whole: what its readers, a full disk and a killed writer may see of it."""
 
-import os
+import fcntl
 import signal
 import subprocess
 import sys
@@ -66,19 +66,19 @@ def test_a_reader_never_sees_half_a_file_even_when_the_writer_is_killed(tmp_path
     assert (len(seen), len(set(seen))) == (200_000, 1)
 
 
-def test_the_draft_of_a_killed_writer_goes_with_a_later_write_and_a_fresh_one_stays(
+def test_the_draft_of_a_killed_writer_is_written_over_and_that_of_a_living_one_is_not(
     tmp_path: Path,
 ) -> None:
-    forgotten, fresh, other = (
-        tmp_path / name
-        for name in (".file.aaaaaaaaaaaa.draft", ".file.bbbbbbbbbbbb.draft", ".other.cccc.draft")
-    )
-    for draft in (forgotten, fresh, other):
-        draft.touch()
-    os.utime(forgotten, (0, 0))
-    os.utime(other, (0, 0))
-    write_whole(tmp_path / "file", "x")
-    assert names(tmp_path) == sorted(["file", fresh.name, other.name])
+    first, second = (tmp_path / f".file.{number}.draft" for number in range(2))
+    first.write_text("what a living writer has written so far")
+    second.write_text("what a killed one left, and more than is written now")
+    with first.open("rb") as living:
+        fcntl.flock(living, fcntl.LOCK_EX)
+        write_whole(tmp_path / "file", "x")
+    assert names(tmp_path) == sorted(["file", first.name])
+    assert (tmp_path / "file").read_text() == "x"
+    write_whole(tmp_path / "file", "y")
+    assert names(tmp_path) == ["file"]
 
 
 def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_long_name_and_a_missing_directory(tmp_path: Path) -> None:
 
 def test_it_costs_a_user_process_no_import_that_it_does_not_have_already() -> None:
     script = (
-        "import sys, os, pathlib, contextlib; before = set(sys.modules); import aorta.engine.atomic; "
+        "import sys, os, pathlib, contextlib, fcntl; before = set(sys.modules); import aorta.engine.atomic; "
         "print(sorted(name for name in set(sys.modules) - before))"
     )
     done = subprocess.run(

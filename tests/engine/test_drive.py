@@ -2,8 +2,10 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,18 +14,20 @@ from hypothesis import strategies as st
 from aorta.core.axis import number, subset
 from aorta.core.errors import InfrastructureError
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.point import Point, Purpose
+from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, Reason
-from aorta.engine.journal import Journal
+from aorta.engine.journal import Journal, failed_differently
 from aorta.engine.judge import EveryTrial, Judge, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Answer as EngineAnswer
 from aorta.engine.question import Budget, Question
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.ranked import RankedSearch
+from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint
 from support.searched import SmallestNumber
 from support.simulated import Answer, SimulatedExecutor, ValueExperiment
@@ -297,3 +301,75 @@ def test_a_cluster_without_a_node_for_a_while_is_waited_for(tmp_path: Path) -> N
     search = SmallestNumber(16)
     ending, _ = drive(search, Returning(fails_from(5), slots=0), tmp_path)
     assert (ending.reason, search.best) == (Reason.DONE, Point.of({"N": 5}))
+
+
+class FailsInWords(SimulatedExecutor):
+    """Every trial fails; `said` gives its last words by its number."""
+
+    said: Callable[[int], str]
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        ended = super().wait(timeout)
+        words = [self.said(self._ended) for _ in ended]
+        return [
+            replace(end, stderr=replace(end.stderr, tail=tail))
+            for end, tail in zip(ended, words, strict=True)
+        ]
+
+
+def failing(said: Callable[[int], str], **more: Any) -> FailsInWords:
+    executor = FailsInWords(lambda _: 1, **more)
+    executor.said = said
+    return executor
+
+
+LETTERS = ("qpwoe", "zmxn", "asdkfj", "ghtyrb", "plokm", "wsxed")
+
+
+def guarded(search: Search, judges: Judges) -> Question:
+    return Question(search, judges, ValueExperiment(), PARTS)
+
+
+def test_what_varies_between_repeats_of_the_original_is_not_another_failure(tmp_path: Path) -> None:
+    """And a resumed run has learned it again."""
+    point = Point.of({"N": 1}, Purpose.CALIBRATE)
+    executor = failing(lambda n: f"KeyError: no shard {LETTERS[n]} in the queue", die_after=3)
+    first = drive_question(
+        guarded(EveryPoint([point]), SameJudge(EveryTrial(4))), executor, tmp_path
+    )
+    assert first.ending.reason is Reason.INTERRUPTED
+    executor = failing(lambda n: f"KeyError: no shard {LETTERS[n + 3]} in the queue")
+    search = EveryPoint([point])
+    answer = drive_question(guarded(search, SameJudge(EveryTrial(4))), executor, tmp_path)
+    assert search.verdicts[point].tally.reproduced == 4
+    assert answer.expected == Signature("exit 1 | KeyError: no shard <*> in the queue")
+
+
+def test_what_varies_elsewhere_is_another_failure_and_is_counted_with_its_words(
+    tmp_path: Path,
+) -> None:
+    points = [Point.of({"N": n}) for n in range(3)]
+    executor = failing(lambda n: f"KeyError: no shard {LETTERS[n]} in the queue")
+    answer = drive_question(
+        guarded(EveryPoint(points), SameJudge(EveryTrial(1))), executor, tmp_path
+    )
+    assert [r.outcome for r in answer.records] == ["reproduced", "other", "other"]
+    assert failed_differently(answer.records) == [
+        "2 trials failed differently:",
+        "  1 x exit 1 | KeyError: no shard asdkfj in the queue",
+        "  1 x exit 1 | KeyError: no shard ghtyrb in the queue",
+    ]
+
+
+def test_where_every_failure_of_the_original_looks_different_the_user_is_asked(
+    tmp_path: Path,
+) -> None:
+    words = ("KeyError: one", "ValueError: two", "OSError: three", "TypeError: four")
+    search = Descent([number("N", 200, 1)])
+    answer = drive_question(
+        guarded(search, SequentialJudges()), failing(lambda n: words[n - 1]), tmp_path
+    )
+    assert answer.ending.trials == 4
+    assert search.result.status is Status.DID_NOT_REPRODUCE
+    assert "every one of its 4 failures looks different" in search.result.why
+    assert "say which failure is meant" in search.result.why

@@ -2,6 +2,7 @@
 
 import random
 from functools import cache
+from math import comb
 
 import pytest
 from hypothesis import given
@@ -9,14 +10,13 @@ from hypothesis import strategies as st
 
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.sprt import Calibration, Evidence, Sprt
+from aorta.core.sprt import Calibration, Evidence, PresenceTest, Sprt
 from aorta.core.stats import binomial_tail
 from aorta.engine.judge import (
     CalibrationJudge,
     Judge,
     SequentialJudge,
     SequentialJudges,
-    SequentialRules,
 )
 
 ORIGINAL = Point.of({"n": 100})
@@ -44,8 +44,8 @@ def exact(judge: Judge, rate: float) -> tuple[float, float]:
     return from_here(0, 0)
 
 
-def calibrated(hits: int, misses: int, false_rate: float = 0.0) -> SequentialJudges:
-    judges = SequentialJudges(SequentialRules(false_rate=false_rate))
+def calibrated(hits: int, misses: int) -> SequentialJudges:
+    judges = SequentialJudges()
     judges.learn(CALIBRATE, Verdict(True, tally(hits, misses)))
     return judges
 
@@ -82,8 +82,12 @@ def test_without_false_alarms_one_hit_is_proof() -> None:
     assert Sprt(0.3, 0.0, 0.002, 0.02).decide(Evidence(1, 40)) is True
 
 
-def test_a_certain_failure_costs_one_trial_a_candidate() -> None:
-    judge = calibrated(5, 0).judge_for(Point.of({"n": 50}))
+def test_five_hits_of_five_are_no_certainty_and_eight_of_eight_cost_one_trial_a_candidate() -> None:
+    judges = calibrated(5, 0)
+    assert judges.judge_for(Point.of({"n": 50})).verdict(tally(0, 1)) is None
+    for n in range(3):
+        judges.learn(Point.of({"n": n}), Verdict(True, tally(1, 0)))
+    judge = judges.judge_for(Point.of({"n": 50}))
     assert judge.needs(Tally()) == 1
     accepted, rejected = judge.verdict(tally(1, 0)), judge.verdict(tally(0, 1))
     assert accepted is not None
@@ -92,8 +96,24 @@ def test_a_certain_failure_costs_one_trial_a_candidate() -> None:
     assert rejected.reproduces is False
 
 
+@pytest.mark.parametrize("beta", [0.1, 0.002])
+def test_over_all_rates_a_candidate_like_the_original_is_missed_no_more_often_than_promised(
+    beta: float,
+) -> None:
+    """Each rate is as likely as any other; the original is tried eight times, then a candidate of the same rate."""
+    missed, rates = 0.0, [(i + 0.5) / 200 for i in range(200)]
+    for rate in rates:
+        for hits in range(9):
+            chance = comb(8, hits) * rate**hits * (1 - rate) ** (8 - hits)
+            test = PresenceTest(Evidence(hits, 8), 0.0, 0.002, beta)
+            most = next(m for m in range(1, 10**4) if test.decide(Evidence(0, m)) is False)
+            missed += chance * (1 - rate) ** most / len(rates)
+    assert missed <= beta
+
+
 def test_one_miss_of_an_accepted_point_ends_the_belief_in_certainty() -> None:
-    judges = calibrated(5, 0)
+    judges = calibrated(9, 0)
+    assert judges.judge_for(Point.of({"n": 50})).verdict(tally(0, 1)) is not None
     judges.learn(ORIGINAL.asked_for(Purpose.REPLAY), Verdict(True, tally(2, 1)))
     assert judges.judge_for(Point.of({"n": 50})).verdict(tally(0, 1)) is None
 
@@ -184,14 +204,13 @@ def test_a_recheck_counts_what_was_seen_before() -> None:
 @given(
     st.integers(0, 30),
     st.integers(0, 30),
-    st.sampled_from([0.0, 0.02]),
     st.sampled_from(list(Purpose)),
     st.integers(0, 2),
 )
 def test_needs_is_the_fewest_trials_that_can_settle_it(
-    hits: int, misses: int, false_rate: float, purpose: Purpose, replica: int
+    hits: int, misses: int, purpose: Purpose, replica: int
 ) -> None:
-    judges = calibrated(4, 5, false_rate)
+    judges = calibrated(4, 5)
     judge = judges.judge_for(Point.of({"n": 7}).asked_for(purpose, replica))
     seen = tally(hits, misses)
     needs = judge.needs(seen)

@@ -8,8 +8,8 @@ from aorta.core.errors import ResumeError
 from aorta.core.point import Point
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question
-from aorta.engine.rundir import RunLock, find_resumable
-from aorta.engine.session import Session
+from aorta.engine.rundir import RunLock, claim_run_dir, find_resumable
+from aorta.engine.session import Resume, Session
 from aorta.search.repeated import EveryPoint
 from support.simulated import SimulatedExecutor, ValueExperiment
 
@@ -49,3 +49,20 @@ def test_the_lock_is_free_however_a_session_ends(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Session.fresh(tmp_path, "run") as session:
         raise KeyboardInterrupt
     RunLock(session.run.lock).take().release()
+
+
+def test_two_questions_of_one_run_need_two_names(tmp_path: Path) -> None:
+    with Session.fresh(tmp_path, "run") as session:
+        session.answer(question(), SimulatedExecutor(lambda _: 1))
+        with pytest.raises(ValueError, match="name of its own"):
+            session.answer(question(), SimulatedExecutor(lambda _: 1))
+
+
+def test_a_run_that_was_killed_before_its_first_line_begins_when_it_is_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    begun = claim_run_dir(tmp_path, "run")
+    assert find_resumable(tmp_path, "run").path == begun.path
+    with Session.resuming(tmp_path, "run", Resume(begun.path)) as session:
+        answer = session.answer(question(), SimulatedExecutor(lambda _: 1))
+    assert (answer.ending.trials, answer.ending.resumed_trials) == (2, 0)

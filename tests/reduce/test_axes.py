@@ -136,7 +136,8 @@ def test_a_folder_reduced_to_nothing_ships_no_place_of_ours(tmp_path: Path) -> N
     for number in range(3):
         (tmp_path / "shards" / f"s{number}").write_text("fine")
     axis = {"name": "SHARDS", "kind": "dir_subset", "initial": "shards", "floor": 0}
-    report = reduce_spec(write_spec(tmp_path, "echo BOOM", [axis])).json()
+    script = '[ -d "$SHARDS" ] && echo BOOM'
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
     assert finals(report) == {"SHARDS": 0}
     spec = yaml.safe_load((run_dir_of(report, tmp_path) / "shrunken" / "aorta.yaml").read_text())
     assert spec["extra_env"] == {"SHARDS": "../shards"}

@@ -4,7 +4,7 @@ import random
 from statistics import mean
 
 import pytest
-from benchmarks.reduction import FLAKY, flaky_reduction
+from benchmarks.reduction import FLAKY, flaky_number, flaky_reduction, is_within
 from benchmarks.simulate import Cost, Rate, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -264,14 +264,48 @@ def test_a_failure_that_grows_with_the_steps_is_not_shrunk_into_a_rare_one(
     assert mean(ends) > 0.3 * steps_rate
 
 
-@pytest.mark.parametrize(("rate", "false_rate"), list(FLAKY))
-def test_flaky_reductions_stay_within_the_figures(rate: float, false_rate: float) -> None:
-    runs = [flaky_reduction(rate, false_rate, seed) for seed in range(30)]
-    assert mean(run.trials for run in runs) <= 1.15 * FLAKY[rate, false_rate]
+@pytest.mark.parametrize("rate", list(FLAKY))
+def test_flaky_reductions_stay_within_the_figures(rate: float) -> None:
+    runs = [flaky_reduction(rate, 0.0, seed) for seed in range(30)]
+    assert mean(run.trials for run in runs) <= 1.15 * FLAKY[rate]
     assert (
         mean(run.minimal for run in runs) >= 0.93
     )  # 28 of 30; the benchmark holds 100 runs to 95 %
     assert all(run.kept for run in runs)
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.7, 0.9])
+def test_the_answer_is_within_the_tolerance_however_certain_the_failure_looked(rate: float) -> None:
+    """A failure that shows at .7 often fails five times of five; the benchmark holds more runs to 97 %."""
+    runs = [flaky_number(rate, seed) for seed in range(60)]
+    assert mean(is_within(ratio) for _, ratio in runs) >= 0.95
+
+
+def test_the_first_miss_at_the_confirmation_reopens_what_rested_on_certainty() -> None:
+    """Up to then bad luck made 30 look like the smallest that fails; it is 20."""
+    search, confirmed = Descent([number("n", 100, 1)]), 0
+    while not search.done:
+        (point,) = search.ask(1)
+        fails = n_of(point) >= (20 if confirmed else 30)
+        if point.purpose is Purpose.CONFIRM:
+            confirmed += 1
+            search.tell(point, Verdict(True, Tally(reproduced=3, clean=1)))
+        else:
+            search.tell(point, Verdict(fails, Tally(reproduced=2 * fails, clean=2 * (not fails))))
+    assert (n_of(search.result.best), confirmed) == (20, 2)
+
+
+def test_an_original_that_can_no_longer_be_tried_is_not_called_gone() -> None:
+    search = Descent([number("n", 100, 50, step=50)])
+    while not search.done:
+        (point,) = search.ask(1)
+        if point.purpose in {Purpose.CONFIRM, Purpose.REPLAY}:
+            told = False if point.purpose is Purpose.CONFIRM else None
+            search.tell(point, Verdict(told, Tally(clean=3) if told is False else Tally(error=3)))
+        else:
+            search.tell(point, Verdict(True, Tally(reproduced=3)))
+    assert search.result.status is Status.UNCONFIRMED
+    assert "could not be tried again" in search.result.why
 
 
 def test_eight_slots_give_the_quality_of_one() -> None:

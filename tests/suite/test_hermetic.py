@@ -68,18 +68,20 @@ def run_of(folder: Path, tests: str, *options: str, before: str = "") -> str:
     return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
 
 
-def test_children_of_a_run_in_the_background_hear_ctrl_c(tmp_path: Path) -> None:
+def test_children_of_a_run_in_the_background_hear_ctrl_c_and_a_hang_up(tmp_path: Path) -> None:
     tests = (
         "import os, signal, subprocess, sys\n"
         "def test_child():\n"
-        "    child = subprocess.Popen(['sleep', '600'])\n"
-        "    child.send_signal(signal.SIGINT)\n"
-        "    assert child.wait() == -signal.SIGINT\n"
+        "    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):\n"
+        "        child = subprocess.Popen(['sleep', '600'])\n"
+        "        child.send_signal(number)\n"
+        "        assert child.wait() == -number\n"
         "def test_the_run_itself_stays_deaf():\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
     )
     for options in ((), ("-n", "1")):
-        assert "2 passed" in run_of(tmp_path, tests, *options, before="trap '' INT;")
+        assert "2 passed" in run_of(tmp_path, tests, *options, before="trap '' INT QUIT HUP;")
 
 
 def test_the_base_folder_is_the_runs_own_and_is_kept_only_after_a_failure(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from support.waiting import patience
 
 _HANGS_AFTER = 600.0  # seconds on an idle machine: no test takes a tenth of it
 _ABOUT_SPEED = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
-_DEAF = pytest.StashKey[bool]()
+_OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_DEAF_TO = pytest.StashKey[list[int]]()
 _KEPT = pytest.StashKey[Path]()
 _STARTED_AGAIN: list[str] = []
 
@@ -29,10 +30,12 @@ settings.load_profile("any machine")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    deaf = getattr(config, "workerinput", {}).get("deaf", False)
-    if deaf or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        _let_only_children_hear_ctrl_c()
-        config.stash[_DEAF] = True
+    told = getattr(config, "workerinput", {}).get("deaf_to", [])
+    config.stash[_DEAF_TO] = told or [
+        n for n in _OF_A_TERMINAL if signal.getsignal(n) is signal.SIG_IGN
+    ]
+    for number in config.stash[_DEAF_TO]:
+        _let_only_children_hear(number)
     if not _is_worker(config):
         if config.option.basetemp is None:
             config.stash[_KEPT] = Path(tempfile.mkdtemp(prefix="aorta-tests-"))
@@ -41,17 +44,17 @@ def pytest_configure(config: pytest.Config) -> None:
             config.option.timeout = patience(_HANGS_AFTER)
 
 
-def _let_only_children_hear_ctrl_c() -> None:
-    """A shell starts what it puts in the background with SIGINT ignored, and that is inherited by every child.
+def _let_only_children_hear(number: int) -> None:
+    """What a shell puts in the background ignores Ctrl-C, under `nohup` also a hang-up, and so does every child of it.
 
     A handler is not: whoever is started by a test has the usual disposition, and the run itself stays deaf.
     """
-    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(number, lambda *_: None)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    node.workerinput["deaf"] = node.config.stash.get(_DEAF, False)
+    node.workerinput["deaf_to"] = [int(number) for number in node.config.stash[_DEAF_TO]]
 
 
 def _is_worker(config: pytest.Config) -> bool:

@@ -42,7 +42,7 @@ USER_ERRORS = (
 
 LOOK_ALIKES = (
     _kind("import_one_rank", "import_error", (1,), "RESTART"),
-    _kind("import_stale_handle", "network_loss", (2,), "RESTART", ranks=3, broken_io="open:116:stale"),
+    _kind("import_stale_handle", "storage_fault", (2,), "RESTART", ranks=3, broken_io="open:116:stale"),
     _kind("checkpoint_race", "missing_file", (1,), "RESTART", arguments=_MEGATRON),
     _kind("checkpoint_half_written", "checkpoint_corrupt", (1,), "RESTART", arguments=_FAIRSEQ),
     _kind("rename_race", "missing_file", BOTH, "RESTART", launcher=Launcher.AORTA),
@@ -57,7 +57,7 @@ LOOK_ALIKES = (
     _kind("note_of_a_full_disk", "user_exception", (1,), "RESTART", launcher=Launcher.AORTA),
     _kind("tasks_refused", "network_loss", (0,), "RESTART"),
     _kind("retries_then_value_error", "user_exception", (1,), "RESTART"),
-    _kind("stale_shard", "network_loss", (1,), "RESTART", broken_io="open:116:stale_0007", launcher=Launcher.TORCHRUN),
+    _kind("stale_shard", "storage_fault", (1,), "RESTART", broken_io="open:116:stale_0007", launcher=Launcher.TORCHRUN),
 )  # fmt: skip
 
 ENDINGS = (

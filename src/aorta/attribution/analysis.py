@@ -71,6 +71,7 @@ def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: R
         ranks=tuple(sorted(ended | {log.rank for log in logs if log.rank is not None} | heard)),
         heard=None if any(log.rank is None for log in logs) else frozenset(heard),
         nodes=nodes,
+        empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
         last_words=last_words(logs, registry),
         began=min((log.began for log in logs if log.began is not None), default=None),
     )

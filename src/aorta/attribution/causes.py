@@ -12,12 +12,13 @@ from aorta.attribution.endings import is_fatal, is_last_word, went_on
 from aorta.attribution.events import Event
 from aorta.attribution.facts import Cause, Facts, by_rank, of_events
 from aorta.attribution.followers import lost_peer, never_came
+from aorta.attribution.last_words import as_hint
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 Who = tuple[int | None, str]
 NOBODY: Who = (None, "")
-UNEXPLAINED = 0.2
+UNEXPLAINED = 0.25
 _SAME_LINE = 2.0  # seconds: loggers round, and processes write late
 _SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
@@ -27,6 +28,8 @@ _MAY_BE_HARDWARE = {
     FailureClass.HANG, FailureClass.COLLECTIVE_TIMEOUT, FailureClass.NETWORK_LOSS, FailureClass.UNKNOWN, FailureClass.NAN,
     FailureClass.RENDEZVOUS_ERROR, FailureClass.DEVICE_ASSERT,
 }  # fmt: skip
+_HOW_IT_SHOWS = {FailureClass.ABORT, FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
+_SAME_PLACE = 8 << 10  # bytes
 _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 _REFUSALS = {
@@ -54,6 +57,8 @@ def find_cause(facts: Facts) -> tuple[Cause, int]:
 
 def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
     own = _own_causes(facts)
+    named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
+    own = named or own  # how some process ended says less than what a process died of
     first = _first_of(own) if own else None
     outside = _from_outside(facts, first[0] if first else None)
     if outside is not None:
@@ -81,9 +86,7 @@ def _from_outside(facts: Facts, own: Cause | None) -> Cause | None:
     events = [
         event
         for event in facts.reading.events
-        if event.failure_class in _FROM_OUTSIDE
-        and event.role is Role.ROOT
-        and event.certainty is Certainty.CERTAIN
+        if _is_outside(event)
         and not went_on(event)
         and _is_ours(event, facts)
         and _explains(event, own, facts)
@@ -95,6 +98,11 @@ def _from_outside(facts: Facts, own: Cause | None) -> Cause | None:
     if victim is None and own is not None and event.failure_class not in _BY_SCHEDULER:
         victim = own.rank
     return replace(of_events([event], victim), node=event.node)
+
+
+def _is_outside(event: Event) -> bool:
+    certain = event.certainty is Certainty.CERTAIN
+    return event.failure_class in _FROM_OUTSIDE and event.role is Role.ROOT and certain
 
 
 def _is_ours(event: Event, facts: Facts) -> bool:
@@ -156,6 +164,8 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
     if failure is not None and not failure.failed:
         return None
     events = [event for event in facts.reading.events if event.who == who]
+    if rank is None:  # whether what happened outside counts is asked elsewhere
+        events = [event for event in events if event.is_exception or not _is_outside(event)]
     if failure is not None and not failure.fits_an_exception:
         events = [event for event in events if not event.is_exception]
     spoken = [event for event in events if not event.survived or is_last_word(event)]
@@ -164,7 +174,8 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
     told = _most_telling(roots) or (None if followed else _only_explanation(events, failure))
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
     if told is None and not followed and _left_by_itself(failure):
-        told = facts.last_words.get(who)
+        hint = facts.last_words.get(who)
+        told = None if hint is None else as_hint(hint)
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
@@ -237,6 +248,15 @@ def _may_end(line: Event, failure: RankEnd | None) -> bool:
 
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
+    """What says most; an abort is only how something shows that another line of the same moment names."""
+    named = [event for event in events if event.failure_class not in _HOW_IT_SHOWS]
+    aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
+    if (
+        named
+        and aborts
+        and any(0 <= a.offset - n.offset <= _SAME_PLACE for a in aborts for n in named)
+    ):
+        events = named
     return max(events, key=lambda event: (event.certainty.weight, event.offset), default=None)
 
 
@@ -314,10 +334,16 @@ def _outranks(from_exit: Cause, told: Event) -> bool:
 def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     """The earliest; of those in the same moment the most certain. All ranks of its class share the blame."""
     first = _earliest(causes)
-    chosen = max(first, key=lambda cause: (cause.certainty.weight, -_order(cause)))
+    known = lambda cause: (cause.certainty.weight, cause.rank is not None, -_order(cause))  # noqa: E731
+    chosen = max(first, key=known)
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
     ranks = tuple(cause.rank for cause in same if cause.rank is not None)
-    return replace(chosen, ranks=ranks), len(causes) - len(same)
+    rivals = [
+        cause
+        for cause in causes
+        if cause not in same and cause.certainty.weight >= chosen.certainty.weight
+    ]
+    return replace(chosen, ranks=ranks), len(rivals)
 
 
 def _earliest(causes: Sequence[Cause]) -> list[Cause]:
@@ -354,7 +380,12 @@ def _silent(facts: Facts) -> Cause:
 
 def _confirmed(cause: Cause, facts: Facts) -> Cause:
     """The cause, or what a confirming event says was behind it."""
-    for event in facts.reading.events:
+    hints = [
+        replace(hint, role=Role.CONFIRM)
+        for hint in facts.last_words.values()
+        if hint.failure_class is FailureClass.HOST_OOM
+    ]
+    for event in (*facts.reading.events, *hints):
         explains = _EXPLAINS.get(event.failure_class, set())
         if event.role is not Role.CONFIRM or cause.failure_class not in explains:
             continue

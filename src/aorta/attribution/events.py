@@ -50,6 +50,7 @@ class Event:
     time: float | None = None  # when it was written, where its line tells
     stream: str = ""  # whose line it is, where no rank is known
     level: str = ""  # of the logger that wrote it
+    is_end: bool = False  # it says how some process ended, and not which
     blamed: int | None = None  # the rank that it says it waited for, or lost
     ended: tuple[RankEnd, ...] = ()  # the ranks of whose end it tells
 
@@ -92,7 +93,7 @@ def event_of(row: Pattern, match: re.Match[str], line: Line, source: Source) -> 
     """The event a row reads in a line; None where a sentence on an end tells of none worth a word."""
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
-    blamed = groups.get("blamed") or groups.get("set")
+    blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
     event = Event(
         failure_class=row.failure_class,
         role=row.role,
@@ -141,7 +142,12 @@ def _end(event: Event, groups: dict[str, str]) -> Event | None:
         return None
     weaker = min(certainty, event.certainty, key=lambda each: each.weight)
     return replace(
-        event, failure_class=kind, role=Role.ROOT, certainty=weaker, signature=kind.value
+        event,
+        failure_class=kind,
+        role=Role.ROOT,
+        certainty=weaker,
+        signature=kind.value,
+        is_end=True,
     )
 
 

@@ -19,8 +19,9 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import HEADER, Traceback, frames_above, read_traceback, unfolded
 
 _WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
+_CHECK = b"Check failed: "
 _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
-_QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ")
+_QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
 LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
 _FRAMES_IN_SIGNATURE = 3
@@ -33,10 +34,10 @@ _ALONE = re.compile(
 _INSIDE = re.compile(
     r"(?:(?:with|[Cc]aught|[Uu]nhandled|raised|[Oo]riginal|following) (?:an )?(?:exception|error)[^:]{0,40}|[Ee]xception|[Cc]aused by|[Rr]eason)"
     r":? +(?P<message>(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .+|$))|(?:CUDA|HIP|NCCL) (?:error|Error): .+)"
-    r"|(?P<device>(?:CUDA|HIP) error(?: \d+)?: .+)"
+    r"|(?P<device>(?:CUDA|HIP) error(?: \d+)?: .+)|Check failed: (?P<check>.+)"
 )
 _HARMLESS = re.compile(
-    r"retry|ignor|skip|fall(?:ing)? ?back|attempt|will be|may |might |for debugging", re.IGNORECASE
+    r"retry|ignor|skip|fall(?:ing)? ?back|attempt|will be|for debugging", re.IGNORECASE
 )
 _QUIET = {"DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "TRACE"}
 _OF_THE_RECORD = {
@@ -52,10 +53,10 @@ class Told:
     """The exceptions of a piece, and where their text stands: what is inside it is no line of its own."""
 
     events: tuple[Event, ...]
-    extents: tuple[tuple[int, int], ...]
+    extents: tuple[tuple[int, int, tuple[int | None, str]], ...]
 
-    def covers(self, offset: int) -> bool:
-        return any(begin <= offset <= end for begin, end in self.extents)
+    def covers(self, line: Line) -> bool:
+        return any(b <= line.offset <= e and line.who == who for b, e, who in self.extents)
 
 
 def exceptions(piece: Piece, literals: list[bytes], source: Source, registry: Registry) -> Told:
@@ -78,12 +79,13 @@ def exceptions(piece: Piece, literals: list[bytes], source: Source, registry: Re
 
 def _with_tracebacks(piece: Piece, source: Source, registry: Registry) -> Told:
     events: list[Event] = []
-    extents: list[tuple[int, int]] = []
+    extents: list[tuple[int, int, tuple[int | None, str]]] = []
     for position in occurrences(piece, HEADER):
         traceback = _traceback_at(piece, position, source)
         if traceback is None:
             continue
-        extents.append((traceback.begins, traceback.until))
+        who = _line_of(traceback).who
+        extents.append((traceback.begins, traceback.until, who))
         event = None if traceback.ignored else _exception_event(traceback, source, registry)
         if event is not None:
             events.append(event)
@@ -97,12 +99,12 @@ def _headless(
     for literal in _NAMES:
         for position in occurrences(piece, literal) if literal in literals else ():
             line = line_at(piece.data, position, source, piece.offset, literal.decode())
-            if told.covers(line.offset) or not _ALONE.match(line.text):
+            if told.covers(line) or not _ALONE.match(line.text):
                 continue
             begin = line_start(piece.data, position)
             above = line_start(piece.data, max(0, begin - BLOCK))
             lines = list(lines_after(piece.data[:begin], above, source, piece.offset))
-            message = _message(piece, line, source)
+            message = whole_text(piece, line, source)
             traceback = Traceback(
                 exception=message,
                 frames=frames_above(lines, line.who),
@@ -120,7 +122,7 @@ def _headless(
                 yield replace(event, headless=True)
 
 
-def _message(piece: Piece, line: Line, source: Source) -> str:
+def whole_text(piece: Piece, line: Line, source: Source) -> str:
     """The line and a few that follow it, which may belong to its message."""
     under = lines_after(piece.data, line.offset - piece.offset, source, piece.offset)
     own = [other.text for other, _ in zip(under, range(12), strict=False) if other.who == line.who]
@@ -148,11 +150,12 @@ def _quoted(
         for position in occurrences(piece, literal) if literal in literals else ():
             line = line_at(piece.data, position, source, piece.offset, literal.decode())
             found = _INSIDE.search(line.text)
-            if found is None or told.covers(line.offset) or line.level in _QUIET:
+            if found is None or told.covers(line) or line.level in _QUIET:
                 continue
             if _HARMLESS.search(line.text) or _ALONE.match(line.text):
                 continue
-            event = _of_message(found["message"] or found["device"], line, source, registry)
+            message = found["message"] or found["device"] or found["check"]
+            event = _of_message(message, line, source, registry)
             if event is not None:
                 certainty = min(event.certainty, Certainty.LIKELY, key=lambda each: each.weight)
                 yield replace(event, certainty=certainty)

@@ -41,6 +41,7 @@ class Facts:
     heard: frozenset[int] | None = (
         None  # ranks whose output is known; None: all of them share a log
     )
+    empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
     last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
     began: float | None = None  # when the first line of any log was written
 

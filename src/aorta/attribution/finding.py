@@ -14,8 +14,8 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.signature import Signature
 
 # How often such findings were right at the first look at failures no rule had seen (`python -m benchmarks attribution`).
-CONFIDENCE = {Certainty.CERTAIN: 0.9, Certainty.LIKELY: 0.75, Certainty.WEAK: 0.45}
-SURE = 0.75  # what a STOP at the first failure needs
+CONFIDENCE = {Certainty.CERTAIN: 0.94, Certainty.LIKELY: 0.86, Certainty.WEAK: 0.48}
+SURE = 0.8  # what a STOP at the first failure needs
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B).*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
 )
@@ -30,7 +30,7 @@ _STEPPING = re.compile(
     r"train_batch|train_epoch|run_step)(?: > |$)"
 )
 OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
-SURE_LATER = 0.88  # the same once steps have been made
+SURE_LATER = 0.9  # the same once steps have been made
 
 
 def conclude(facts: Facts) -> Finding:
@@ -51,7 +51,7 @@ def conclude(facts: Facts) -> Finding:
         evidence=_evidence(cause, facts),
         cascade=_cascades(facts, set(suspects)),
         advice=_advice(cause),
-        one_node_of=_one_node_of(suspects, facts),
+        one_node_of=_one_node_of(suspects, cause, facts),
         some_ranks_of=_some_ranks_of(suspects, facts),
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
@@ -86,7 +86,7 @@ def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
     if rivals:
         confidence -= 0.1
     if cause.events and cause.events[0].survived:
-        confidence -= 0.1 if failure is not None and failure.exit_code else 0.2
+        confidence -= 0.1
     return min(0.99, confidence)
 
 
@@ -131,15 +131,32 @@ def _advice(cause: Cause) -> tuple[Advice, ...]:
     return (Advice(*told),) if told else ()
 
 
-def _one_node_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
+def _one_node_of(suspects: Iterable[int | None], cause: Cause, facts: Facts) -> int | None:
     """How many nodes there are, if one alone shows the failure and another came past it or was never heard."""
     nodes = set(facts.nodes.values())
     guilty_ranks = {rank for rank in suspects if rank is not None}
     guilty = {facts.nodes[rank] for rank in guilty_ranks if rank in facts.nodes}
+    if not guilty_ranks:
+        return _one_place_of(cause, facts)
     if len(guilty) != 1 or len(nodes) < 2:
         return None
     elsewhere = {facts.nodes.get(rank) for rank in _elsewhere(guilty_ranks, facts)}
     return len(nodes) if elsewhere - guilty - {None} else None
+
+
+def _one_place_of(cause: Cause, facts: Facts) -> int | None:
+    """The same where no rank is known: by the hosts or pods whose lines show the failure, and whose lines show that they came past it."""
+    shown = [
+        e
+        for e in facts.reading.events
+        if e.failure_class is cause.failure_class and e.role is Role.ROOT
+    ]
+    guilty = {event.node for event in shown if event.node}
+    followers = {
+        e.node for e in facts.reading.events if e.role in {Role.CASCADE, Role.WAITING} and e.node
+    }
+    others = followers - guilty
+    return len(guilty | others) if len(guilty) == 1 and others else None
 
 
 def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
@@ -164,7 +181,7 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
         for other in range(max([*guilty, *facts.ranks]) + 1)
         if facts.heard is not None
         and other not in facts.heard
-        and not _had_no_time(ended.get(other), guilty, ended)
+        and not (other in facts.empty and _had_no_time(ended.get(other), guilty, ended))
     }
     finished = {other for other, failure in ended.items() if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)

@@ -1,27 +1,39 @@
-"""What a rank said last before it left by itself without raising anything: a guard's own message, and never more than a hint."""
+"""What a process said last that it had never said before: for failures that no dialect knows, and never more than a hint.
+
+Lines that look like earlier ones of the same log are noise. Of the others near its end, the one that says most in plain words counts.
+"""
 
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from aorta.attribution.events import Event, event_of
-from aorta.attribution.reading import Source, cleaned, ends_of
+from aorta.attribution.reading import Line, Source, cleaned, ends_of
 from aorta.attribution.registry import Registry
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
-_TAIL = 4 << 10
-_LINES = 4
+_TAIL = 32 << 10
+_LINES = 15
+_QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
+_LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
-    r"\b(?:ERROR|CRITICAL|FATAL|SEVERE)\b|^\W*(?:error|fatal|critical|abort\w*)\b|"
-    r"\b(?:abort|stopp|exit|terminat|quit)(?:ed|ing|s)\b",
+    r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|refused|denied|unhealthy|terminat\w+|cannot|"
+    r"unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
+_HARMLESS = re.compile(
+    r"\b(?:retry\w*|ignor\w+|skip\w*|optional|warn\w*|fall(?:ing)? ?back|deprecat\w+|attempt)\b",
+    re.IGNORECASE,
+)
+_INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
+_VARYING = re.compile(r"\d+|0x[0-9a-f]+")
+_NO_CLASS = {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ASSERTION}
 
 
 def last_words(
     sources: Iterable[Source], registry: Registry
 ) -> dict[tuple[int | None, str], Event]:
-    """For each rank the last statement of a failure among its last few lines, where a pattern knows it."""
+    """For each process the most telling of its last words, where plain words say what failed."""
     told: dict[tuple[int | None, str], Event] = {}
     for source in sources:
         event = _told_by(source, registry) if source.size else None
@@ -32,18 +44,34 @@ def last_words(
 
 def _told_by(source: Source, registry: Registry) -> Event | None:
     text = ends_of(source, 0, _TAIL)[1]
-    end = source.size
-    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-_LINES:]
-    for raw in reversed(lines):
-        line = cleaned(raw.encode(), source, max(0, end - len(raw.encode()) - 1))[-1]
-        known = registry.exception(line.text) if _STATEMENT.search(line.text) else None
-        if known is None or not _is_a_class_of_its_own(known[0].failure_class):
+    rows = [row for row in re.split(r"[\r\n]+", text) if row.strip()]
+    before = {_VARYING.sub("#", row) for row in rows[:-_LINES]}
+    offset = source.size - len(text.encode())
+    found: list[Event] = []
+    for row in rows[-_LINES:]:
+        if _VARYING.sub("#", row) in before:
             continue
-        event = event_of(known[0], known[1], line, source)
-        if event is not None and event.role is Role.ROOT:
-            return replace(event, certainty=Certainty.WEAK, survived=True)
-    return None
+        at = offset + len(text[: text.rfind(row)].encode())
+        for line in cleaned(row.encode(), source, max(0, at)):
+            event = _statement(line, source, registry)
+            if event is not None:
+                found.append(event)
+    return max(found, key=lambda event: (event.certainty.weight, -event.offset), default=None)
 
 
-def _is_a_class_of_its_own(failure_class: FailureClass) -> bool:
-    return failure_class not in {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
+def _statement(line: Line, source: Source, registry: Registry) -> Event | None:
+    """The failure a line states in plain words. How sure its row is only orders such lines; none is ever more than a hint."""
+    if line.level in _QUIET or _HARMLESS.search(line.text):
+        return None
+    inner = _INNER.search(line.text)
+    if line.level not in _LOUD and not inner and _STATEMENT.search(line.text) is None:
+        return None
+    known = registry.exception(inner[0] if inner else f"RuntimeError: {line.text}")
+    if known is None or known[0].failure_class in _NO_CLASS:
+        return None
+    event = event_of(*known, line, source)
+    return event if event is not None and event.role is Role.ROOT else None
+
+
+def as_hint(event: Event) -> Event:
+    return replace(event, certainty=Certainty.WEAK, survived=True)

@@ -45,7 +45,9 @@ _HEAD_FIELDS = (
     _compiled(r"\((?=[^()]{0,160}\bpid=\d)(?P<fields>(?:[^()]|\([^()]*\)){1,200})\)(?=\s|$)"),
     _compiled(r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]"),
     _compiled(r"(?P<node>[a-zA-Z][\w.-]*[-_]\d+)\s+\|"),
-    _compiled(rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{4}}) {_CLOCK}\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"),
+    _compiled(
+        rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{_CLOCK}|00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"
+    ),
     _compiled(r"\[(?P<letter>[IWEF]) [\w./-]+:\d+\]"),
     _compiled(rf"\[NeMo (?P<letter>[IWEF]) {_TIME} [\w.<>-]+:\d+\]"),
     _compiled(rf"{_TIME}: (?P<letter>[IWEF]) [\w./-]+:\d+\]"),
@@ -54,6 +56,7 @@ _HEAD_FIELDS = (
     _compiled(
         rf"{_TIME} (?P<node>[\w.-]+) (?P<who>[\w./@:-]+(?:\([^)]*\))?(?:\[\d+\])|kernel|systemd|dockerd|containerd|kubelet):"
     ),
+    _compiled(rf"{_TIME} (?P<node>(?:\d{{1,3}}\.){{3}}\d{{1,3}}) \[(?P<rank>\d+)\]"),
     _compiled(rf"{_LEVEL}:(?!\s)[\w.]*\w:(?!/)"),
     _compiled(rf"\[{_LEVEL}\s*\|[^\]]{{1,80}}\] {_TIME} >>"),
     _compiled(rf"\(?{_LEVEL}\)?:?(?= [\[(]?{_TIME}[ \])])"),
@@ -81,7 +84,7 @@ _LOGGED_FIELDS = (
     _compiled(r"(?:-|\||>>)(?= )"),
 )  # fmt: skip
 _MAY_BEGIN = re.compile(  # most lines have no prefix, and that is told soonest by how they begin
-    rf"\s*[\[(<\d]|[IWEF]\d{{4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{_MONTH})[ ,]"
+    rf"\s*[\[(<\d]|[IWEF]\d{{3,4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{_MONTH})[ ,]"
     r"|[a-zA-Z][\w.-]*(?:[-_]\d+\s+\||:\d+:\d+ \[)"
 )
 _IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")
@@ -188,13 +191,15 @@ class LineFormat:
     def with_margins(self, sample: list[str]) -> "LineFormat":
         """The same with the gap that each sequence of fields leaves before the least indented line."""
         margins: dict[tuple[int, ...], int] = {}
-        loud = sum(bool(self.read(line).level) for line in sample)
+        loud = 0
         for line in sample:
             spoken, fields = self._fields(Spoken(line))
+            folded = spoken.text.startswith(("{", "time=", "ts=", "level="))
+            loud += bool(spoken.level or (folded and self.read(line).level))
             if fields and spoken.text.strip():
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
-        throughout = bool(sample) and loud >= _NEARLY_ALL * len(sample)
+        throughout = len(sample) > _ENOUGH and loud >= _NEARLY_ALL * len(sample)
         return LineFormat(self._learned, self._bare_ranks, self._ranks_of, margins, throughout)
 
     def _placed(self, spoken: Spoken) -> Spoken:
@@ -224,16 +229,17 @@ def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     learned: tuple[re.Pattern[str], ...] = ()
     for _ in range(3):
         known = LineFormat(learned, bare_ranks, ranks_of)
-        more = _shared(known, sample) or _before_frames(known, sample)
+        rest = [known.read(line).text for line in sample]
+        more = _shared(rest) or _before_frames(rest)
         if more is None:
             break
         learned = (*learned, more)
     return LineFormat(learned, bare_ranks, ranks_of).with_margins(sample)
 
 
-def _shared(known: LineFormat, sample: list[str]) -> re.Pattern[str] | None:
+def _shared(lines: list[str]) -> re.Pattern[str] | None:
     """What nearly all lines still begin with: a token that names a place, such as a host or a pod."""
-    rest = [text for line in sample if (text := known.read(line).text).strip()]
+    rest = [text for text in lines if text.strip()]
     found = [match for text in rest if (match := _LEADING.match(text))]
     shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
     for (token, separator), count in shapes.most_common(2):
@@ -283,19 +289,19 @@ def _pattern_of(token: str, separator: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<node>{masked}){gap}")
 
 
-def _before_frames(known: LineFormat, sample: list[str]) -> re.Pattern[str] | None:
+def _before_frames(lines: list[str]) -> re.Pattern[str] | None:
     """Whatever stands before the frames of tracebacks is no part of them."""
     shapes = Counter(
         _MASK.sub("#", found["before"])
-        for line in sample
-        if (found := _FRAME.match(known.read(line).text)) is not None
+        for text in lines
+        if (found := _FRAME.match(text)) is not None
     )
     if not shapes:
         return None
     shape, count = shapes.most_common(1)[0]
     pattern = re.compile(r"\d+".join(re.escape(part) for part in shape.split("#")))
-    begun = sum(pattern.match(known.read(line).text) is not None for line in sample)
-    return pattern if count > 1 or begun >= _NEARLY_ALL * len(sample) else None
+    begun = sum(pattern.match(text) is not None for text in lines)
+    return pattern if count > 1 or begun >= _NEARLY_ALL * len(lines) else None
 
 
 def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
@@ -337,7 +343,7 @@ def _month_and_day(told: dict[str, str]) -> tuple[int, int]:
     if "month" in told:
         return int(told["month"]), int(told["day"])
     if "mmdd" in told:
-        return int(told["mmdd"][:2]), int(told["mmdd"][2:])
+        return int(told["mmdd"][:-2]), int(told["mmdd"][-2:])
     for key in ("us", "short"):
         if key in told:
             month, day = re.split(r"[/-]", told[key])

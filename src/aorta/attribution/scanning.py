@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from aorta.attribution.events import BLOCK, Event, Reading, event_of, occurrences
-from aorta.attribution.exceptions import LITERALS, chained, exceptions
+from aorta.attribution.exceptions import LITERALS, chained, exceptions, whole_text
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.reading import Line, Piece, Source, line_at, line_start, lines_after, pieces
 from aorta.attribution.registry import Pattern, Registry
@@ -148,7 +148,8 @@ def _events(
         for position in occurrences(piece, literal):
             line = line_at(piece.data, position, source, piece.offset, literal.decode())
             for row in rows:
-                match = None if told.covers(line.offset) else row.match(line.text)
+                text = whole_text(piece, line, source) if row.whole_message else line.text
+                match = None if told.covers(line) else row.match(text)
                 if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
                     event = event_of(row, match, line, source)
                     if event is not None:

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from aorta.bisect.levels import Levels
 from aorta.core.documents import validated
 from aorta.core.errors import UsageError
+from aorta.core.levels import Levels
 from aorta.core.oracle import Classified, MetricOracle
 from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose

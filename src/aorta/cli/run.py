@@ -111,18 +111,25 @@ def _say_plan(plan: "RunPlan") -> None:
 
 
 def _show(report: "RunReport") -> None:
+    from aorta.core.stats import percent_range
+    from aorta.engine.journal import failed_differently
+
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
     if rate["of"]:
         click.echo(
             f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the failure "
-            f"(95 % interval {100 * rate['low']:.0f}-{100 * rate['high']:.0f} %)"
+            f"(95 % interval {percent_range(rate['low'], rate['high'])})"
         )
     else:
         click.echo(f"{report.workload}: no trial could tell whether it fails")
     click.echo("  " + "   ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     if report.signature:
         click.echo(f"  failure    {report.signature.text}")
+    if report.retried:
+        click.echo(f"  {report.retried} more ran in place of trials that could not tell")
+    for words in failed_differently(report.records):
+        click.echo(f"  {words}")
     for row in content["trials"]:
         if row["outcome"] in {"other", "error"}:
             click.echo(f"  trial {row['index']}: {row['outcome']}: {row['why']}")

@@ -9,7 +9,6 @@ other end is the program's own, a kill by the kernel for want of memory among th
 import math
 import re
 import signal
-import statistics
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
@@ -19,10 +18,12 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from aorta.core.documents import StrictModel
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
+from aorta.core.levels import Levels
 from aorta.core.outcome import Outcome
 from aorta.core.signature import Signature, normalise, signature_of
 from aorta.core.trial import Match, TrialEnd, Watch, WatchedPattern
 
+_ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]
 
 CANNOT_EXECUTE = frozenset({126, 127})
@@ -272,7 +273,8 @@ class MetricOracle(_Oracle):
             return value > self.above
         if self.below is not None:
             return value < self.below
-        return nearer_bad(value, self.good, self.bad)
+        odds = Levels(self.good, self.bad).log_odds((value,))
+        return odds > 0 if abs(odds) >= math.log(_ENOUGH_ODDS) else None
 
 
 def _tag(value: object) -> str:
@@ -304,7 +306,7 @@ def classify(oracle: Deciding, end: TrialEnd, expected: Signature | None = None)
         found.outcome is Outcome.REPRODUCED
         and expected is not None
         and found.signature is not None
-        and found.signature != expected
+        and not expected.covers(found.signature)
     ):
         return Classified(
             Outcome.OTHER, f"another failure: {found.signature.text}", found.signature
@@ -320,17 +322,6 @@ def checked_pattern(pattern: str) -> str:
     if compiled.search(b""):
         raise UsageError(f"{pattern!r} matches empty output, so it would match every run")
     return pattern
-
-
-def nearer_bad(value: float, good: tuple[float, ...], bad: tuple[float, ...]) -> bool | None:
-    """Two normal distributions with one spread; None unless one is at least 20 times likelier."""
-    centre_good, centre_bad = statistics.fmean(good), statistics.fmean(bad)
-    squares = sum((x - centre_good) ** 2 for x in good) + sum((x - centre_bad) ** 2 for x in bad)
-    spread2 = squares / max(1, len(good) + len(bad) - 2) or (abs(centre_bad - centre_good) / 6) ** 2
-    if spread2 == 0:
-        return None
-    log_ratio = ((value - centre_good) ** 2 - (value - centre_bad) ** 2) / (2 * spread2)
-    return log_ratio > 0 if abs(log_ratio) >= math.log(20) else None
 
 
 def _left_over(end: TrialEnd) -> Classified:

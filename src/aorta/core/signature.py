@@ -9,6 +9,8 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import partial
 
 from aorta.core.trial import TrialEnd
 
@@ -19,7 +21,17 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"), "<time>"),
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
     (re.compile(r"(?<![\w.])(?:[\w.~+-]*/)+(?=[\w.+-])"), ""),
-    (re.compile(r"[-+]?\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"), "<n>"),
+    (re.compile(r"\btmp[._-]?[A-Za-z0-9_]{6,}\b"), "<temp>"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b"), "<id>"),  # a hash
+    (re.compile(r"\b(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,}\b"), "<id>"),  # a random name
+    (re.compile(r"\b\d+(?:x\d+)+\b"), "<n>"),  # a shape
+    (re.compile(r"\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"), "<n>"),
+    (re.compile(r"(?<=[A-Za-z_])(?<!\b[a-z])\d+(?=\b|_)"), "<n>"),  # step451703, iter_12.pt
+    (re.compile(r"[-+](?=<n>)"), ""),
+)
+# Words whose digits tell one failure from another: numeric types, operations and hashes by name.
+_NAMED = re.compile(
+    r"\b(?:u?int|b?float|fp|bf|tf|complex|conv|log|exp|atan|mat|relu|sha|md|utf|base)_?\d+(?:d|p)?\b"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 _TRACEBACK = "Traceback (most recent call last):"
@@ -36,11 +48,45 @@ _FRAMES_KEPT = 3
 _SIGNALLED = 128
 
 
+ANYTHING = "<*>"
+_WORDS = re.compile(r"<[^<>\s]*>|\w+|\W")
+
+
 @dataclass(frozen=True)
 class Signature:
-    """`text` is for people, `digest` for comparing."""
+    """What a failure looks like. `<*>` in it stands for what was seen to vary from run to run."""
 
     text: str
+
+    def covers(self, other: "Signature") -> bool:
+        """Whether the other one looks like this, apart from what varies."""
+        if ANYTHING not in self.text:
+            return self.text == other.text
+        fixed = (re.escape(part) for part in self.text.split(ANYTHING))
+        return re.fullmatch(".*?".join(fixed), other.text) is not None
+
+    def aligned(self, other: "Signature") -> "Signature | None":
+        """What two failures of one configuration have in common; None if that is too little for one failure.
+
+        They differ in accidents only if they end the same way, through the same frames, in the same kind of error, and
+        share at least half of their words.
+        """
+        mine, theirs = _parts(self.text), _parts(other.text)
+        if mine[0] != theirs[0]:
+            return None
+        ours, others = _WORDS.findall(mine[1]), _WORDS.findall(theirs[1])
+        blocks = SequenceMatcher(None, ours, others, autojunk=False).get_matching_blocks()
+        same = sum(_is_word(word) for at, _, size in blocks for word in ours[at : at + size])
+        if 2 * same < max(sum(map(_is_word, ours)), sum(map(_is_word, others))):
+            return None
+        merged, i, j = "", 0, 0
+        for at, there, size in blocks:
+            if (at > i or there > j) and not merged.endswith(ANYTHING):
+                merged += ANYTHING
+            if size:
+                merged += "".join(ours[at : at + size])
+            i, j = at + size, there + size
+        return Signature(mine[0] + merged)
 
     @property
     def digest(self) -> str:
@@ -71,8 +117,30 @@ def error_line_of(text: str) -> str:
 
 def normalise(line: str) -> str:
     for noise, stand_in in _NOISE:
-        line = noise.sub(stand_in, line)
+        line = noise.sub(partial(_folded, stand_in), line)
     return " ".join(line.split())[:300]
+
+
+def _folded(stand_in: str, found: re.Match[str]) -> str:
+    """What stands in for an accident; a name keeps its digits."""
+    named = _NAMED.search(found.string, max(0, found.start() - 10), found.end() + 2)
+    while named is not None and named.end() <= found.start():
+        named = _NAMED.search(found.string, named.end(), found.end() + 2)
+    inside = named is not None and named.start() <= found.start() and found.end() <= named.end()
+    return found[0] if inside else stand_in
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """How it ended, through which frames and in which kind of error; and the words after that."""
+    status, bar, said = text.partition(" | ")
+    frames, arrow, words = said.rpartition(" > ")
+    kind = _EXCEPTION.match(words)
+    head = words[: kind.end()] if kind and ":" in kind[0] else ""
+    return status + bar + frames + arrow + head, words[len(head) :]
+
+
+def _is_word(token: str) -> bool:
+    return token[0].isalnum() or token[0] in "_<"
 
 
 def _status(end: TrialEnd) -> str:

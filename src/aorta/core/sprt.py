@@ -48,6 +48,51 @@ class Evidence:
 NOTHING = Evidence()
 
 
+def log_chance(evidence: Evidence, seen: Evidence) -> float:
+    """The log of how likely these hits and misses are, in their order, where the rate is only known by what was `seen`.
+
+    The rate is not taken to be what was seen: five hits of five leave a rate of .7 possible, and one miss in seven likely.
+    Every rate that could have shown it has its weight (a uniform prior, so Laplace's rule of succession).
+    """
+    hits, misses = seen.hits + 1, seen.misses + 1
+    return _log_beta(hits + evidence.hits, misses + evidence.misses) - _log_beta(hits, misses)
+
+
+def misses_that_tell(seen: Evidence, chance: float) -> int:
+    """How many misses in a row are at most so likely where it fails as often as what was seen."""
+    misses = 1
+    while log_chance(Evidence(0, misses), seen) > math.log(chance):
+        misses += 1
+    return misses
+
+
+@dataclass(frozen=True)
+class PresenceTest:
+    """Wald's test where the rate of the failure is only known by what was `seen` of it."""
+
+    seen: Evidence
+    absent: float  # the rate of false alarms where it is not there
+    alpha: float
+    beta: float
+
+    @property
+    def reject_at(self) -> float:
+        return math.log(self.beta / (1 - self.alpha))
+
+    def weight(self, evidence: Evidence) -> float:
+        """The log of how much likelier the evidence is where the failure is present."""
+        alarms = _times(evidence.hits, _log_ratio(self.absent, 1.0))
+        silence = _times(evidence.misses, math.log1p(-self.absent))
+        return log_chance(evidence, self.seen) - alarms - silence
+
+    def decide(self, evidence: Evidence) -> bool | None:
+        """True or False once a line is crossed. Where `absent` is 0 one hit is proof, and no number of misses outweighs it."""
+        weight = self.weight(evidence)
+        if weight >= math.log((1 - self.beta) / self.alpha):
+            return True
+        return False if weight <= self.reject_at else None
+
+
 @dataclass(frozen=True)
 class Sprt:
     """`present` against `absent`, wrong with chance `alpha` (accepts what is absent) or `beta` (misses what is there)."""
@@ -86,7 +131,7 @@ class Sprt:
 class Calibration:
     """How many trials of the original: enough hits for a rate, or enough trials to give up.
 
-    An unbroken run of hits is taken one trial further, because it may mean that the failure is certain.
+    An unbroken run of hits is taken one trial further: a failure that is certain is worth knowing.
     """
 
     hits: int = 4
@@ -104,8 +149,9 @@ class Calibration:
         chance = binomial_tail(evidence.hits, evidence.trials, self.absent)
         return evidence.hits > 0 and chance <= self.alpha
 
-    def is_certain(self, evidence: Evidence) -> bool:
-        return evidence.misses == 0 and evidence.hits >= self.straight
+
+def _log_beta(a: int, b: int) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def _log_ratio(above: float, below: float) -> float:

@@ -48,6 +48,29 @@ def clopper_pearson_high(hits: int, trials: int, alpha: float) -> float:
     return 1.0 - clopper_pearson_low(trials - hits, trials, alpha) if trials else 1.0
 
 
+def inverse_interval(hits: int, trials: int, alpha: float = 0.05) -> tuple[float, float]:
+    """The exact interval of a rate where trials went on until so many hits were seen: the last trial was one of them."""
+    if not hits:
+        return 0.0, 1.0
+    low = clopper_pearson_low(hits, trials, alpha / 2)
+    return low, clopper_pearson_high(hits - 1, trials - 1, alpha / 2)
+
+
+def percent_range(low: float, high: float, to: str = "-") -> str:
+    """`12-34 %`, with as many digits as it takes that what is possible does not read as impossible: `0-0.4 %`."""
+    digits = 0
+    while digits < 6 and (
+        (high > 0 and round(100 * high, digits) == 0)
+        or (low < 1 and round(100 * low, digits) == 100)
+    ):
+        digits += 1
+    return f"{_percent(low, digits)}{to}{_percent(high, digits)} %"
+
+
+def _percent(rate: float, digits: int) -> str:
+    return f"{100 * rate:.0f}" if rate in {0, 1} else f"{100 * rate:.{digits}f}"
+
+
 def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
     """Two-sided Fisher p-value for two observed counts."""
     total, hits = trials_a + trials_b, hits_a + hits_b

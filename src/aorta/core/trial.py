@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a trial names places; it never looks at them
+    from pathlib import Path
 
 STEP_TIMES_FILE = "step_times.txt"
 """In the trial's directory; what `AORTA_STEP_TIMES` points at: a line for each step, its time in milliseconds."""
@@ -84,8 +86,8 @@ class TrialSpec:
     """One run of something somewhere. `env` holds the resolved layers, never the host's whole environment."""
 
     argv: tuple[str, ...]
-    trial_dir: Path  # logs, scratch and result of this trial alone
-    cwd: Path
+    trial_dir: "Path"  # logs, scratch and result of this trial alone
+    cwd: "Path"
     id: str = ""  # given by the engine
     env: Mapping[str, str] = field(default_factory=dict)
     environment: Environment = LOCAL
@@ -109,7 +111,7 @@ class Match:
 class StreamEnd:
     """One output stream: where its bytes are, how many were written, and when."""
 
-    path: Path
+    path: "Path"
     bytes_seen: int = 0
     bytes_kept: int = 0
     first_at: float | None = None

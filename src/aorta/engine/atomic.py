@@ -3,13 +3,14 @@
 Standard library only, and little of it: it also runs inside the user's own process and in containers.
 """
 
+import fcntl
 import os
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
-_DRAFT = ".draft"
 _LONGEST_BEGINNING = 100  # of a name that has more to carry
-_FORGOTTEN = 3600.0  # seconds after which the draft of another process is nobody's
+_MOST_WRITERS = 1000  # of one file at a time
 
 
 def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> None:
@@ -19,14 +20,13 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
     `durable`: the new one is there to stay when this returns; otherwise a power cut may bring the old one back.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    draft = path.with_name(f"{_beginning(path)}{os.urandom(6).hex()}{_DRAFT}")
+    draft, handle = _claim_draft(path)
     try:
-        with draft.open("xb") as file:
+        with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _remove_forgotten(path, draft)
-        draft.replace(path)
+            draft.replace(path)  # while the draft is still locked: it is nobody else's
     except BaseException:
         with suppress(OSError):
             draft.unlink()
@@ -35,19 +35,35 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
         _sync_directory(path.parent)
 
 
-def _beginning(path: Path) -> str:
-    return f".{path.name[:_LONGEST_BEGINNING]}."
+def _claim_draft(path: Path) -> tuple[Path, int]:
+    """The first of a few names beside `path` that no living writer has; what a killed one left there is written over."""
+    for number in count():
+        draft = path.with_name(f".{path.name[:_LONGEST_BEGINNING]}.{number}.draft")
+        try:
+            handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except PermissionError:
+            if number < _MOST_WRITERS and draft.exists():
+                continue  # the draft of another user
+            raise
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(draft, handle):
+                os.ftruncate(handle, 0)
+                return draft, handle
+        except BlockingIOError:
+            pass
+        except OSError:
+            os.close(handle)
+            raise
+        os.close(handle)
+    raise AssertionError("counting has no end")
 
 
-def _remove_forgotten(path: Path, draft: Path) -> None:
-    """A killed process leaves its draft. Ages are told by the clock of the file system, which other hosts may share."""
-    with suppress(OSError):
-        now = draft.stat().st_mtime
-        for entry in os.scandir(path.parent):
-            if entry.name.startswith(_beginning(path)) and entry.name.endswith(_DRAFT):
-                with suppress(OSError):
-                    if now - entry.stat().st_mtime > _FORGOTTEN:
-                        Path(entry.path).unlink()
+def _is_still(draft: Path, handle: int) -> bool:
+    """Whether the name still means what was opened: another writer may have moved it into place meanwhile."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(draft.stat(), os.fstat(handle))
+    return False
 
 
 def _sync_directory(folder: Path) -> None:

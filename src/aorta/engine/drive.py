@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.oracle import classify
+from aorta.core.oracle import Classified, classify
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point
+from aorta.core.point import Point, Purpose
 from aorta.core.trial import TrialEnd
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
@@ -26,6 +26,7 @@ from aorta.engine.rundir import fresh_dir
 from aorta.executors import Executor
 
 _HEARTBEAT = 0.5
+_DIFFERENT = 3  # failures of the original that are not like its first, before its user is asked
 
 
 @dataclass
@@ -71,6 +72,7 @@ class Engine:
         self._clock = clock
         self._began = clock()
         self._expected = question.expected
+        self._first_seen_at: str | None = None  # the configuration
         self._records: list[TrialRecord] = []
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
@@ -221,11 +223,10 @@ class Engine:
             return
         del state.running[end.trial_id]
         question = self._question
-        expected = self._expected if question.guard_signature else None
         record = TrialRecord.of(
             trial.point,
             trial.index,
-            classify(question.experiment.oracle, end, expected),
+            self._classified(trial.point, end),
             end,
             seq=self._journal.trials,
             elapsed=self._elapsed(),
@@ -237,11 +238,33 @@ class Engine:
         self._use(record, replayed=False)
         self._settle_if_sure(state)
 
+    def _classified(self, point: Point, end: TrialEnd) -> Classified:
+        """A failure that looks different is another one; but what varies where it was first seen is an accident."""
+        oracle, expected = self._question.experiment.oracle, self._expected
+        found = classify(oracle, end, expected if self._question.guard_signature else None)
+        if found.outcome is not Outcome.OTHER or point.config_key != self._first_seen_at:
+            return found
+        alone = classify(oracle, end)
+        same = expected and alone.signature and expected.aligned(alone.signature)
+        return alone if same and alone.outcome is Outcome.REPRODUCED else found
+
+    def _learn_failure(self, record: TrialRecord) -> None:
+        """The failure that is sought is the first that is seen; where that was seen, its repeats say what varies in it."""
+        if record.outcome is not Outcome.REPRODUCED or record.signature is None:
+            return
+        if self._expected is None:
+            if not self._question.shows_it(record.point):
+                return
+            self._expected = record.signature
+            self._first_seen_at = record.point.config_key
+        elif record.point.config_key == self._first_seen_at and not self._expected.covers(
+            record.signature
+        ):
+            self._expected = self._expected.aligned(record.signature) or self._expected
+
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
         self._records.append(record)
-        shows_it = self._question.shows_it(record.point)
-        if record.outcome is Outcome.REPRODUCED and self._expected is None and shows_it:
-            self._expected = record.signature
+        self._learn_failure(record)
         state = self._open[record.point]
         state.indexes.add(record.index)
         state.tally += record.outcome
@@ -254,6 +277,8 @@ class Engine:
         self._emit(events.TrialEnded(record, replayed))
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
+        if self._looks_different_each_time(state):
+            return Verdict(None, state.tally, self._different_words(state))
         found = state.judge.verdict(state.tally)
         hopeless = state.tally.error > self._question.budget.retries + state.tally.evidence
         if found is None and hopeless:
@@ -262,6 +287,24 @@ class Engine:
             return None
         seconds = statistics.median(state.durations) if state.durations else None
         return Verdict(found.reproduces, state.tally, found.why, seconds)
+
+    def _looks_different_each_time(self, state: _OpenPoint) -> bool:
+        """Whether the original fails again and again, and never twice in the same way."""
+        tally = state.tally
+        return (
+            self._question.guard_signature
+            and state.point.purpose is Purpose.CALIBRATE
+            and tally.reproduced == 1
+            and tally.other >= _DIFFERENT
+        )
+
+    def _different_words(self, state: _OpenPoint) -> str:
+        seen = [r.signature.text for r in self._records if r.point == state.point and r.signature]
+        shown = "; ".join(f"{text[:120]!r}" for text in dict.fromkeys(seen[:2]))
+        return (
+            f"every one of its {len(seen)} failures looks different, such as {shown}: "
+            "say which failure is meant, with an oracle such as regex and a pattern that all of them match"
+        )
 
     def _settle_if_sure(self, state: _OpenPoint) -> bool:
         verdict = self._verdict(state)

@@ -11,6 +11,7 @@ Its first line carries a fingerprint of everything that decides what a trial mea
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
+_MOST_KINDS = 5  # of other failures that a summary names
 _SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
 
 
@@ -136,10 +138,7 @@ class Journal:
         header = {"kind": _HEADER, "schema": _SCHEMA, "fingerprint": fingerprint(parts)}
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            os.write(fresh, _line(0, header))
-            os.fsync(fresh)
-            os.close(fresh)
+            write_whole(path, _line(0, header))
         return cls(path, _Reading(lines=1))
 
     @classmethod
@@ -211,6 +210,18 @@ def read_records(path: Path) -> list[TrialRecord]:
                 point = _point_in(line["point"]) if "point" in line else points[line["key"]]
                 records.append(_record_in(line, point))
     return records
+
+
+def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
+    """How many trials failed, but not with the failure that is sought, and what those said; nothing if none did."""
+    others = [r for r in records if r.outcome is Outcome.OTHER and r.signature is not None]
+    if not others:
+        return []
+    kinds = Counter(r.signature.text for r in others if r.signature).most_common(_MOST_KINDS)
+    noun = "trial" if len(others) == 1 else "trials"
+    return [f"{len(others)} {noun} failed differently:"] + [
+        f"  {count} x {text[:200]}" for text, count in kinds
+    ]
 
 
 # -- reading a whole file --------------------------------------------------------------------------

@@ -13,7 +13,14 @@ from typing import Protocol
 
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.sprt import NOTHING, Calibration, Evidence, Sprt
+from aorta.core.sprt import (
+    NOTHING,
+    Calibration,
+    Evidence,
+    PresenceTest,
+    Sprt,
+    misses_that_tell,
+)
 
 
 class Judge(Protocol):
@@ -94,7 +101,6 @@ class SameJudge:
 class SequentialRules:
     """The error rates. A wrong acceptance loses the bug, a wrong rejection only costs size: hence alpha << beta."""
 
-    false_rate: float = 0.0  # how often the oracle fires where the failure is absent; 0: it cannot
     alpha: float = 0.002  # 0.2 wrong acceptances expected in a hundred candidates
     beta: float = 0.1
     recheck_beta: float = 0.002  # what minimality rests on is asked again with fresh trials
@@ -105,7 +111,7 @@ class SequentialRules:
 
 
 _LEAST_FALSE_RATE = 0.005  # no oracle is trusted further than this when the answer is confirmed
-_CERTAIN = 0.99  # the rate assumed while every trial of the accepted points has failed
+_MOST_RATE = 0.99  # of the drift tests: no failure is taken to be certain
 _LEAST_RATE = 0.03  # rarer failures would need more trials than the cap allows
 _LEARN_ALPHA = 0.2  # the learned rate is the 80 % lower bound
 _DRIFT = 0.8  # a candidate must be able to fail this often, relative to the original
@@ -121,7 +127,7 @@ _DRIFT_TEST_ALPHA = 0.02
 class SequentialJudge:
     """Accepts when every test accepts; rejects when one rejects, at the cap, or when the rate has drifted down."""
 
-    tests: tuple[Sprt, ...]
+    tests: tuple[Sprt | PresenceTest, ...]
     cap: int
     prior: Evidence = NOTHING
     least_rate: float = 0.0
@@ -189,7 +195,6 @@ class SequentialJudges:
         self._ledger: dict[str, Evidence] = {}
         self._accepted: set[str] = set()
         self._original: str | None = None
-        self._certain = False
         self._setbacks = 0
         self._unseen_misses = 0.0
 
@@ -213,51 +218,50 @@ class SequentialJudges:
         self._ledger[key] = before + fresh
         if point.purpose is Purpose.CALIBRATE:
             self._original = key
-            self._certain = self.rules.calibration.is_certain(fresh)
         if verdict.reproduces:
             if point.purpose is Purpose.PROBE:
                 self._unseen_misses += self._misses_of_the_wrongly_rejected()
             self._accepted.add(key)
-            if self._ledger[key].misses:
-                self._certain = False
         elif verdict.reproduces is False and point.purpose in {Purpose.REPLAY, Purpose.CONFIRM}:
             self._accepted.discard(key)
             self._setbacks += 1
-            self._certain = False
 
     @property
     def rate(self) -> float:
         """The rate at which what was accepted so far is known to fail at least."""
-        if self._certain:
-            return _CERTAIN
+        return min(_MOST_RATE, max(_LEAST_RATE, self._seen.low(_LEARN_ALPHA)))
+
+    @property
+    def _seen(self) -> Evidence:
+        """Every trial of what was accepted, and the misses that such points had without being accepted."""
         pooled = sum((self._ledger[key] for key in sorted(self._accepted)), NOTHING)
-        pooled += Evidence(0, round(self._unseen_misses))
-        return min(_CERTAIN, max(_LEAST_RATE, pooled.low(_LEARN_ALPHA)))
+        return pooled + Evidence(0, round(self._unseen_misses))
 
     def _misses_of_the_wrongly_rejected(self) -> float:
         """Per acceptance, the misses that went into candidates like it and were rejected by bad luck.
 
         Accepted candidates alone look better than they are, which would make the test hastier, which would make them look
-        better still.
+        better still. While nothing accepted has ever missed, there is nothing to correct.
         """
-        if self._certain:
+        seen = self._seen
+        if not seen.misses:
             return 0.0
         beta = self.rules.beta
-        (test,) = self._tests(self.rules.alpha, beta)
-        return beta / (1 - beta) * test.reject_at / test.weight(Evidence(0, 1))
+        return beta / (1 - beta) * misses_that_tell(seen, beta)
 
-    def _judge(self, tests: tuple[Sprt, ...], prior: Evidence = NOTHING) -> SequentialJudge:
+    def _judge(
+        self, tests: tuple[Sprt | PresenceTest, ...], prior: Evidence = NOTHING
+    ) -> SequentialJudge:
         return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
 
-    def _candidate_tests(self, beta: float) -> tuple[Sprt, ...]:
+    def _candidate_tests(self, beta: float) -> tuple[Sprt | PresenceTest, ...]:
         """Stricter after every setback; from the first one on, rarer failures no longer pass for the same one."""
         alpha = self.rules.alpha / 10**self._setbacks
         tests = self._tests(alpha, beta)
         return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests
 
-    def _tests(self, alpha: float, beta: float, least_false_rate: float = 0.0) -> tuple[Sprt, ...]:
-        absent = max(self.rules.false_rate, least_false_rate)
-        return (Sprt(max(self.rate, 2 * absent), absent, alpha, beta),)
+    def _tests(self, alpha: float, beta: float, absent: float = 0.0) -> tuple[PresenceTest, ...]:
+        return (PresenceTest(self._seen, absent, alpha, beta),)
 
     def _drift_test(self, beta: float, factor: float) -> Sprt:
         """As often as the original, or far less often?"""

@@ -112,18 +112,28 @@ def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir
                 f"its private state is not at {run.private_beside}; move that along with the directory",
                 where=str(given),
             )
-        if not run.journal.is_file():
+        if not _is_begun(run):
             raise ResumeError("this is no run directory: it has no journal", where=str(given))
         return run
     found = [
         run
         for entry in sorted(output.glob("*/"))
-        if (run := RunDir(entry)).journal.is_file()
+        if _is_begun(run := RunDir(entry))
         if run.about().get("verb") == verb and run.about().get("state") != "done"
     ]
     if not found:
         raise ResumeError("there is no unfinished run to resume here", where=str(output))
-    return max(found, key=lambda run: run.journal.stat().st_mtime)
+    return max(found, key=_last_written)
+
+
+def _is_begun(run: RunDir) -> bool:
+    """A run that was killed before its first trial has no journal yet, and begins when it is gone on with."""
+    return run.journal.is_file() or "verb" in run.about()
+
+
+def _last_written(run: RunDir) -> float:
+    place = run.journal if run.journal.is_file() else run.private
+    return place.stat().st_mtime
 
 
 def fresh_dir(path: Path) -> Path:

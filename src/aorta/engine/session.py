@@ -34,6 +34,7 @@ class Session:
         self.salvage = salvage
         self._lock = RunLock(run.lock)
         self._ending: Ending | None = None
+        self._asked: set[str] = set()
 
     @classmethod
     def fresh(
@@ -78,6 +79,11 @@ class Session:
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
         """Drive the question to its end. How the run stands is written down when the session is left."""
+        if question.name in self._asked:
+            raise ValueError(
+                f"this run asked {question.name!r} already; give a question a name of its own"
+            )
+        self._asked.add(question.name)
         engine = Engine(
             question,
             executor,

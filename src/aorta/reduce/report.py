@@ -112,6 +112,7 @@ class ReduceReport:
         reduction = self.reduction
         return {
             "status": self.status,
+            "search": reduction.status.value,  # tells "lost" from "unconfirmed", which are both partial
             "why": self.why,
             "run_dir": str(self.run_dir),
             "axes": [axis_row(facts) for facts in reduction.axes],

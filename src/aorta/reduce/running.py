@@ -15,6 +15,7 @@ from aorta.core.exits import Exit
 from aorta.core.oracle import Deciding, ExitCodeOracle
 from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
+from aorta.core.sprt import NOTHING, Evidence, misses_that_tell
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine.events import Ending, Listener
 from aorta.engine.journal import TrialRecord
@@ -45,9 +46,10 @@ from aorta.search.repeated import EveryPoint
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
+_MISSED = 0.01
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
 _MOST_IN_PLACE = 20
-_MOST_TRIALS_OF_COPY = 20
+_MOST_TRIALS_OF_COPY = 40
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ class _Run:
             fingerprint=self.plan.fingerprint,
             budget=self.plan.budget,
             keep=self._keep,
+            name="in its own place",
             private_trials=True,
         )
         answer = self._answer(question, self.listeners)
@@ -426,13 +429,8 @@ def _together(search: Ending, copy: Ending) -> Ending:
 def _enough(reduction: Reduction) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
     verdict = reduction.confirmation or reduction.calibration
-    tally = verdict.tally if verdict else None
-    rate = tally.reproduced / tally.evidence if tally and tally.evidence else 0.5
-    missed, trials = 1.0, 0
-    while missed > 0.01 and trials < _MOST_TRIALS_OF_COPY:
-        missed *= 1 - min(rate, 0.95)
-        trials += 1
-    return trials
+    seen = Evidence.of(verdict.tally) if verdict else NOTHING
+    return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
 
 
 def _signature(

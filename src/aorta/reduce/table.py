@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from aorta.core.durations import show_duration
+from aorta.engine.journal import failed_differently
 from aorta.reduce.report import ReduceReport, axis_row
+from aorta.search.reduction import Status
 
 _HEAD = ("axis", "from", "to", "trials", "")
 _HEADLINES = {
@@ -14,11 +16,17 @@ _HEADLINES = {
     "partial": "partial: stopped before the answer was sure",
 }
 
+_UNSURE = {
+    Status.UNCONFIRMED: "unconfirmed: smaller, but it could not be made sure that this still fails",
+    Status.LOST: "lost: what failed before no longer does, so nothing that was found is sure",
+}
+
 
 def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     """`kept`: the run directory is still there to be named."""
     reduction = report.reduction
-    lines = [f"{_headline(report)} ({report.why})" if report.why else report.status]
+    headline = _UNSURE.get(reduction.status) or _headline(report)
+    lines = [f"{headline} ({report.why})" if report.why else headline]
     if report.shipped.reproduces is False and report.shipped.why:
         lines.append(f"what ships {report.shipped.why}")
     if report.has_reproducer:
@@ -27,6 +35,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     lines += _rate_lines(report)
     if report.signature:
         lines.append(f"failure    {report.signature.text}")
+    lines += [f"           {words}" for words in failed_differently(report.records)]
     if kept:
         lines.append(f"results    {report.run_dir}")
         lines += [f"next       {command}" for command in report.next_commands[:1]]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aorta.core.durations import show_duration
-from aorta.core.stats import wilson
+from aorta.core.stats import percent_range, wilson
 
 
 def percent(share: float) -> str:
@@ -21,7 +21,7 @@ def rate(hits: int, trials: int, noun: str = "") -> str:
     if not trials:
         return f"0 of {said}"
     low, high = wilson(hits, trials)
-    interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
+    interval = f"95 % interval {percent_range(low, high, ' to ')}"
     return f"{hits} of {said} ({percent(hits / trials)}, {interval})"
 
 

@@ -63,10 +63,16 @@ class RunReport:
     ending: Ending
     signature: Signature | None
     step_times_ms: Sequence[float] = field(default_factory=tuple)
+    asked: int = 0  # how many trials the user wanted
 
     @property
     def tally(self) -> Tally:
         return Tally.of(record.outcome for record in self.records)
+
+    @property
+    def retried(self) -> int:
+        """Trials that could not tell, and were run again: the number asked for is of trials that can."""
+        return max(0, len(self.records) - self.asked) if self.asked else 0
 
     @property
     def all_clean(self) -> bool:
@@ -90,6 +96,7 @@ class RunReport:
             "signature": self.signature.text if self.signature else None,
             "step_time_ms": _step_times(self.step_times_ms),
             "resumed_trials": self.ending.resumed_trials,
+            "retried_trials": self.retried,
         }
 
 
@@ -149,6 +156,7 @@ def _run_in(
             records=answer.records,
             ending=answer.ending,
             signature=answer.expected,
+            asked=plan.trials,
             step_times_ms=_all_step_times(session.path, answer.records),
         )
         write_json(session.path / "result.json", SCHEMA, report.to_json())

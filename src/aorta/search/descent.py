@@ -236,12 +236,19 @@ class Descent:
         confirm = EveryPoint([question])
         yield _Stage(confirm, self._incumbent, moves=False)
         self._confirmation = confirm.verdicts[question]
-        if self._confirmation.reproduces:
+        if self._confirmation.reproduces and self._confirmation.tally.against and not self._flaky:
+            self._reopen()
+        elif self._confirmation.reproduces:
             self._end(Status.REDUCED, self._confirmation.why)
         elif self._confirmation.reproduces is None:
             self._end(Status.UNCONFIRMED, self._confirmation.why)
         else:
             yield from self._walk_back()
+
+    def _reopen(self) -> None:
+        """The first miss is seen at the confirmation: what rested on certainty is asked again, then confirmed again."""
+        self._flaky = True
+        self._rechecked.clear()
 
     def _walk_back(self) -> _Stages:
         """To the latest accepted point that still holds, one step back, then two more, then four."""
@@ -256,7 +263,7 @@ class Descent:
             if replay.verdicts[question].reproduces:
                 break
             if index == 0:
-                self._end(Status.LOST, "the original no longer reproduces")
+                self._end(*_end_of_the_way(replay.verdicts[question]))
                 return
         for point in self._history[index + 1 :]:
             self._forget(point)
@@ -391,3 +398,10 @@ class Descent:
             candidates=self._spent.candidates[axis.name],
             unresolved=last.unresolved if last is not None else 0,
         )
+
+
+def _end_of_the_way(original: Verdict) -> tuple[Status, str]:
+    """No accepted point held, not even the original: it is gone, or nothing can be told any more."""
+    if original.reproduces is None:
+        return Status.UNCONFIRMED, f"the original could not be tried again: {original.why}"
+    return Status.LOST, "the original no longer reproduces"

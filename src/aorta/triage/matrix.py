@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aorta.core.outcome import Tally
-from aorta.core.stats import wilson
 from aorta.engine.events import Ending, Reason
 from aorta.scrub.secrets import safe_value
 from aorta.triage.cells import CellStats, Speed, speed_of
@@ -22,6 +21,7 @@ from aorta.triage.statistics import (
     Stopping,
     can_settle,
     compare_all,
+    interval,
 )
 from aorta.workloads.trial import describe_environment
 
@@ -39,6 +39,7 @@ class Row:
     numbers: Sequence[int]
     resumed: int = 0
     note: str = ""
+    rate_interval: tuple[float, float] = (0.0, 1.0)
 
     @property
     def name(self) -> str:
@@ -46,7 +47,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.stats.tally.reproduced, self.stats.tally.evidence)
+        return self.rate_interval
 
     @property
     def confound(self) -> str:
@@ -222,6 +223,7 @@ def _row(
         numbers=sorted(tried.numbers(cell.name)),
         resumed=tried.resumed.get(cell.name, 0),
         note="" if is_control else Stopping(plan).note(cell.name, tally),
+        rate_interval=interval(tally, None if is_control else plan.recipe.content.stop_after),
     )
 
 

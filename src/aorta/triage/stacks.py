@@ -176,7 +176,7 @@ class GoneJudges:
     @property
     def likely_rate(self) -> float:
         """For candidates, whose luck a confirmation would find out: the rate as it looks, not the least it can be."""
-        if self._calibration.is_certain(self.original):
+        if not self.original.misses and self.original.hits >= self._calibration.straight:
             return _CERTAIN
         return min(_CERTAIN, max(_LEAST_RATE, self.original.low(_LIKELY_ALPHA)))
 

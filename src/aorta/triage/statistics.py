@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from aorta.core.outcome import Tally
-from aorta.core.stats import fisher_fewer, holm, ratio_above
+from aorta.core.stats import fisher_fewer, holm, inverse_interval, ratio_above, wilson
 from aorta.triage.plan import Plan
 from aorta.triage.recipe import StopAfter
 
@@ -241,6 +241,17 @@ class Stopping:
         if is_hopeless(tally):
             return f"given up after {tally.error} errors"
         return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
+
+
+def interval(tally: Tally, rule: StopAfter | None) -> tuple[float, float]:
+    """Of the failure rate. A cell that went on until it had seen so many failures or passes is no sample of a fixed size."""
+    if rule is not None and events(tally, rule) >= rule.events:
+        if rule.event_verdict == "fail":
+            return inverse_interval(tally.reproduced, tally.evidence)
+        if rule.event_verdict == "pass" and not tally.other:
+            low, high = inverse_interval(tally.clean, tally.evidence)
+            return 1 - high, 1 - low
+    return wilson(tally.reproduced, tally.evidence)
 
 
 def is_hopeless(tally: Tally) -> bool:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from aorta.core.outcome import Outcome, Tally
 from aorta.core.point import Purpose, Value
-from aorta.core.stats import wilson
+from aorta.core.stats import percent_range, wilson
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.search.belief import Weights
@@ -197,7 +197,7 @@ def _marks(outcomes: Sequence[Outcome], ascii_only: bool) -> str:
 
 def _rate(tally: Tally, width: int, ascii_only: bool) -> str:
     low, high = wilson(tally.reproduced, tally.evidence)
-    said = f"{tally.reproduced}/{tally.evidence} failed, {100 * low:.0f}-{100 * high:.0f} % "
+    said = f"{tally.reproduced}/{tally.evidence} failed, {percent_range(low, high)} "
     columns = min(40, width - len(said) - 2)
     if columns < 8 or not tally.evidence:
         return said

@@ -119,6 +119,11 @@ def _answer(run: Run, result: Document, tracks: Sequence[AxisTrack]) -> Answer:
     so_far = (
         f"So far it still fails with {listed(shrunk)}" if shrunk else "Nothing smaller is known yet"
     )
+    search = words(result, "search")
+    if search == "lost":
+        return Answer("Lost: what failed before no longer does", Tone.UNSURE, why)
+    if search == "unconfirmed":
+        so_far = f"Not confirmed: {so_far[0].lower()}{so_far[1:]}"
     more = why or f"The run is {standing(run)}; this is not confirmed."
     return Answer(so_far, Tone.RUNNING if run.running else Tone.UNSURE, more)
 
