@@ -4,7 +4,7 @@ from aorta.attribution.events import Event
 from aorta.attribution.progress import steps_in
 from aorta.attribution.reading import lines_after, pieces
 
-_LOOK_AROUND = 128 << 10
+_LOOK_AROUND = 64 << 10
 _LINES_OF_A_MESSAGE = 4
 _MANY_STEPS = 20  # without a step before it, fewer may be another stream that was flushed late
 

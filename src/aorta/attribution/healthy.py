@@ -23,7 +23,8 @@ def without_noise(
 ) -> tuple[Event, ...]:
     """The events that were not seen in a healthy job too."""
     well = {end.rank for end in ends if end.exit_code == 0 and not end.failed}
-    outlived = {_words(event) for event in events if event.role in _CAUSES and went_on(event)}
+    lines = [event for event in events if event.role in _CAUSES and not event.is_exception]
+    outlived = {_words(event) for event in lines if went_on(event)}
     elsewhere = {_words(event) for event in events if event.rank in well and event.rank is not None}
     elsewhere |= {_words(event) for event in earlier if event.role in _CAUSES and went_on(event)}
     return tuple(event for event in events if not _is_noise(event, outlived, elsewhere))

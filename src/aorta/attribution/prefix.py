@@ -191,9 +191,11 @@ class LineFormat:
     def with_margins(self, sample: list[str]) -> "LineFormat":
         """The same with the gap that each sequence of fields leaves before the least indented line."""
         margins: dict[tuple[int, ...], int] = {}
-        loud = sum(bool(self.read(line).level) for line in sample)
+        loud = 0
         for line in sample:
             spoken, fields = self._fields(Spoken(line))
+            folded = spoken.text.startswith(("{", "time=", "ts=", "level="))
+            loud += bool(spoken.level or (folded and self.read(line).level))
             if fields and spoken.text.strip():
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
@@ -227,16 +229,17 @@ def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     learned: tuple[re.Pattern[str], ...] = ()
     for _ in range(3):
         known = LineFormat(learned, bare_ranks, ranks_of)
-        more = _shared(known, sample) or _before_frames(known, sample)
+        rest = [known.read(line).text for line in sample]
+        more = _shared(rest) or _before_frames(rest)
         if more is None:
             break
         learned = (*learned, more)
     return LineFormat(learned, bare_ranks, ranks_of).with_margins(sample)
 
 
-def _shared(known: LineFormat, sample: list[str]) -> re.Pattern[str] | None:
+def _shared(lines: list[str]) -> re.Pattern[str] | None:
     """What nearly all lines still begin with: a token that names a place, such as a host or a pod."""
-    rest = [text for line in sample if (text := known.read(line).text).strip()]
+    rest = [text for text in lines if text.strip()]
     found = [match for text in rest if (match := _LEADING.match(text))]
     shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
     for (token, separator), count in shapes.most_common(2):
@@ -286,19 +289,19 @@ def _pattern_of(token: str, separator: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<node>{masked}){gap}")
 
 
-def _before_frames(known: LineFormat, sample: list[str]) -> re.Pattern[str] | None:
+def _before_frames(lines: list[str]) -> re.Pattern[str] | None:
     """Whatever stands before the frames of tracebacks is no part of them."""
     shapes = Counter(
         _MASK.sub("#", found["before"])
-        for line in sample
-        if (found := _FRAME.match(known.read(line).text)) is not None
+        for text in lines
+        if (found := _FRAME.match(text)) is not None
     )
     if not shapes:
         return None
     shape, count = shapes.most_common(1)[0]
     pattern = re.compile(r"\d+".join(re.escape(part) for part in shape.split("#")))
-    begun = sum(pattern.match(known.read(line).text) is not None for line in sample)
-    return pattern if count > 1 or begun >= _NEARLY_ALL * len(sample) else None
+    begun = sum(pattern.match(text) is not None for text in lines)
+    return pattern if count > 1 or begun >= _NEARLY_ALL * len(lines) else None
 
 
 def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:

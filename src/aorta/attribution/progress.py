@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from aorta.attribution.reading import Source, ends_of
 
-HEAD = 64 << 10
-TAIL = 192 << 10
+HEAD = 24 << 10
+TAIL = 64 << 10
 _METRIC = re.compile(
     r"loss|\blr\b|learning_rate|grad|\bppl\b|perplexity|\bacc\b|accuracy|throughput|tok(?:en)?s?[/_ ]|tflop|elapsed|consumed|samples|sec\b|"
     r"s/it|it/s|\bmfu\b|\bmae\b|reward|\bms\b|seconds|complet|finish|\bdone\b|\bok\b",
@@ -65,6 +65,7 @@ _OF_A_STACK = re.compile(
     r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO|\bframe #\d+'
 )  # frames, and variables drawn beside them
 _ENOUGH_LINES = 5
+_COUNTED = ("step", "iter", "update", "batch")
 _LONGEST = 1000
 _LOOKED_AT = 300  # lines
 
@@ -153,14 +154,22 @@ def _seen(text: str) -> _Seen:
 def _look_at(line: str, seen: _Seen) -> None:
     if _HF.match(line):
         seen.made = True
-    epoch = _EPOCH.search(line) if "/" in line else None
+    low = line.lower()  # a word that is not there costs less to miss than an expression
+    drawn = "%|" in line or "[=" in line or "[>" in line
+    epoch = (
+        _EPOCH.search(line) if "/" in line and (drawn or "epoch" in low or "train" in low) else None
+    )
     if epoch is not None and not _OTHER_WORK.search(line[: epoch.start()]):
         told = [int(value) for value in epoch.groups() if value is not None]
         seen.count("epoch", told[0] * told[2] + told[1], sure=True)
         return
-    bar = _BAR.search(line) if "/" in line else None
+    bar = _BAR.search(line) if drawn else None
     if bar is not None:
         _look_at_bar(bar, seen)
+        return
+    if "sav" in low and _SAVED.search(line) is not None:
+        seen.made = True
+    if not any(word in low for word in _COUNTED):
         return
     for found in _COUNTER.finditer(line):
         before = line[max(0, found.start() - _BEFORE) : found.start()]
@@ -173,9 +182,6 @@ def _look_at(line: str, seen: _Seen) -> None:
             line[found.start() : found.start("step")].lower().strip(), int(found["step"]), metric
         )
         return
-    saved = _SAVED.search(line)
-    if saved is not None:
-        seen.made = True
 
 
 def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:

@@ -25,7 +25,7 @@ MARGIN = 64 << 10  # how far a traceback may reach beyond the piece it begins in
 LONGEST_LINE = 4000
 _SAMPLE = 24 << 10
 _SAMPLED_LINE = 600
-_MOST_SAMPLED = 240  # lines
+_MOST_SAMPLED = 100  # lines
 _MOST_INFLATED = 16 << 30  # a packed file may hold any number of zeros
 
 _GZIP = b"\x1f\x8b"
