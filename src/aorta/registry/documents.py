@@ -15,7 +15,8 @@ _FORMATS: Mapping[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "jso
 
 def load_document(path: Path, format: Format | None = None) -> object:  # noqa: A002 - it is the format
     """What the file says, in dicts, lists, strings, numbers, booleans and None."""
-    return parse_document(_read(path), format or _format_of(path), where=str(path))
+    chosen = format or _format_of(path)
+    return parse_document(_read(path), chosen, where=str(path))
 
 
 def _format_of(path: Path) -> Format:

@@ -17,7 +17,8 @@ from aorta.core.names import slug
 from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
-from aorta.registry.mitigation import Platform, why_inert
+from aorta.registry.catalogue import Catalogue
+from aorta.registry.mitigation import Mitigation, Platform, why_inert
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
@@ -112,7 +113,13 @@ class Plan:
 
 def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     """Every check that a run makes before its first trial; a dry run makes the same ones."""
-    cells = [_planned(recipe, index, cell) for index, cell in enumerate(recipe.content.cells)]
+    environments = [recipe.environment_of(cell) for cell in recipe.content.cells]
+    isolated = any(environment.isolated for environment in environments)
+    mitigations = mitigation_catalogue(recipe.sidecars)
+    cells = [
+        _planned(recipe, index, environment, mitigations, known_elsewhere=isolated)
+        for index, environment in enumerate(environments)
+    ]
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
     _check_one_failure(recipe, cells)
     _check_control_names(recipe)
@@ -127,14 +134,21 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     return Plan(recipe, marked, marked[baseline.index])
 
 
-def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
+def _planned(
+    recipe: Recipe,
+    index: int,
+    environment: Environment,
+    mitigations: Catalogue[Mitigation],
+    *,
+    known_elsewhere: bool,
+) -> PlannedCell:
     content = recipe.content
-    mitigations = mitigation_catalogue(recipe.sidecars)
+    cell = content.cells[index]
     stop = content.stop_after
     request = WorkloadRequest(
         workload=content.workload,
         config={**content.workload_config, **cell.workload_config},
-        environment=recipe.environment_of(cell),
+        environment=environment,
         mitigations=[(name, mitigations.get(name).env) for name in cell.mitigations],
         extra_env=[content.extra_env, cell.extra_env],
         steps=cell.steps or content.steps,
@@ -142,7 +156,7 @@ def _planned(recipe: Recipe, index: int, cell: Cell) -> PlannedCell:
         base=recipe.base if content.workload == COMMAND else None,
         file=recipe.file,
         at=f"cells[{index}].workload_config" if cell.workload_config else "workload_config",
-        known_elsewhere=any(recipe.environment_of(each).isolated for each in content.cells),
+        known_elsewhere=known_elsewhere,
     )
     trials = cell.trials or content.trials
     if stop is not None:
