@@ -5,13 +5,11 @@ trial and can be killed like one. A tree counts as made only once its mark is wr
 """
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -119,12 +117,16 @@ def _submodules(tree: Path) -> None:
 
 @contextmanager
 def _one_at_a_time(repository: str) -> Iterator[None]:
-    """Git processes that make worktrees of one repository read each other's half-written files."""
-    name = hashlib.sha256(repository.encode()).hexdigest()[:16]
-    place = Path(tempfile.gettempdir()) / f"aorta-git-{os.getuid()}-{name}.lock"
-    with place.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Git processes that make worktrees of one repository read each other's half-written files.
+
+    The lock is on the directory itself, so that no file is left behind.
+    """
+    handle = os.open(repository, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
 
 
 def build(job: TreeJob, env: Mapping[str, str]) -> None:
