@@ -253,6 +253,15 @@ def test_what_does_not_parse_is_text(name: str, data: bytes, ours: bool) -> None
         gzip.compress(b"\0\1\2"),
         zlib.compress(b"password=hunter-22" * 9),
     ],
+    ids=[
+        "binary",
+        "half",
+        "bz2",
+        "xz",
+        "gzip in gzip",
+        "gzip of binary",
+        "zlib",
+    ],  # gzip holds the time
 )
 def test_what_is_no_text_fails_closed(data: bytes) -> None:
     with pytest.raises(NotTextError):
