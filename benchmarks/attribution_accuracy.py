@@ -129,7 +129,7 @@ _FIELD_BANDS = ((0.9, 1.0), (0.7, 0.9), (0.3, 0.7), (0.0, 0.3))
 
 
 def field() -> None:
-    """Failures in the shapes of the field; `last` was never learned from, so that only its first look means anything."""
+    """Failures in the shapes of the field; only the first look at `last` means anything."""
     print(
         f"\n{'field':14} {'jobs':>4} {'class':>6} {'root':>8} {'false STOP':>11} {'user errors stopped':>20}"
     )

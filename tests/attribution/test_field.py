@@ -19,7 +19,7 @@ RESTARTED_TO_BE_SAFE = {  # only plain words tell, or a log that may have been c
     "llamafactory_dataset",
     "json_lines",
 }
-RIGHT_AT_FIRST = 54  # of the last set, which no rule was learned from
+RIGHT_AT_FIRST = 54  # of the last set
 
 
 @pytest.mark.parametrize("excerpt", LEARNED, ids=lambda excerpt: excerpt.name)
@@ -35,7 +35,7 @@ def test_a_failure_of_the_field_gets_its_class_its_root_and_its_decision(excerpt
         assert result.decision.action == excerpt.decision, result.decision.reason
 
 
-def test_the_set_that_is_never_learned_from_is_read_no_worse_than_at_the_first_look() -> None:
+def test_the_last_set_is_read_no_worse_than_at_the_first_look() -> None:
     results = [(excerpt, attribute(excerpt.evidence())) for excerpt in last.EXCERPTS]
     right = [e.name for e, result in results if result.finding.failure_class == e.failure_class]
     stops = [e.name for e, r in results if r.decision.action == "STOP" and e.decision != "STOP"]
@@ -43,7 +43,7 @@ def test_the_set_that_is_never_learned_from_is_read_no_worse_than_at_the_first_l
     assert not stops
 
 
-def test_at_least_sixty_were_never_learned_from_and_half_of_them_are_not_torch() -> None:
+def test_the_last_set_holds_at_least_sixty_and_each_was_looked_at() -> None:
     names = {excerpt.name for excerpt in last.EXCERPTS}
     assert len(names) == len(last.EXCERPTS) >= 60
     looked_at = {row["job"] for row in json.loads((RESULTS / "field_last_look.json").read_text())}

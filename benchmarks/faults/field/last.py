@@ -1,4 +1,4 @@
-"""The last set: looked at once and never learned from. More than half of it is not torch."""
+"""The last set: looked at once; but for one false STOP no row was written from it. More than half of it is not torch."""
 
 from aorta.attribution import RankEnd
 from benchmarks.faults.field import RESTART, STOP, UNKNOWN, Excerpt, steps, traceback
