@@ -21,7 +21,12 @@ FROM_ENGINE = {
     RuntimeKind.DOCKER: {"PATH", "HOME", "HOSTNAME"},
     RuntimeKind.PODMAN: {"PATH", "HOME", "HOSTNAME", "TERM", "container"},
 }
-FROM_AORTA = {"AORTA_TRIAL_DIR", "AORTA_DOCKER_IMAGE", "AORTA_DOCKER_DIGEST"}
+FROM_AORTA = {
+    "AORTA_TRIAL_DIR",
+    "AORTA_STEP_TIMES",
+    "AORTA_DOCKER_IMAGE",
+    "AORTA_DOCKER_DIGEST",
+}
 
 
 def seen(stdout: str) -> dict[str, str]:
