@@ -9,7 +9,7 @@ from aorta.launch.versions import NEWEST, OLDEST
 from support.aorta_cli import ROOT, aorta
 
 
-@pytest.mark.parametrize("version", ["2.6.0", "2.99.1+rocm7", "3.0.0a0+git1234"])
+@pytest.mark.parametrize("version", ["2.12.1", "2.99.1+rocm7", "3.0.0a0+git1234"])
 def test_an_unknown_torch_is_one_line(version: str, tmp_path: Path) -> None:
     described = tmp_path / f"torch-{version}.dist-info"
     described.mkdir()
@@ -18,7 +18,7 @@ def test_an_unknown_torch_is_one_line(version: str, tmp_path: Path) -> None:
     done = aorta("launch", "job.py", cwd=tmp_path, env={"PYTHONPATH": path})
     assert done.exit_code == 5
     assert done.stderr.count("\n") == 1
-    assert f"knows torch 2.7 to 2.{NEWEST[1]}, and torch {version} is installed" in done.stderr
+    assert f"knows torch 2.13, and torch {version} is installed" in done.stderr
 
 
 def test_what_the_launcher_knows_is_what_the_package_asks_for() -> None:
@@ -29,4 +29,4 @@ def test_what_the_launcher_knows_is_what_the_package_asks_for() -> None:
         line for line in (ROOT / "Makefile").read_text().splitlines() if "TORCHES =" in line
     )
     releases = [word.rsplit(".", 1)[0] for word in tested.split("#")[0].split()[2:]]
-    assert releases == [f"{major}.{minor}" for major, minor in (OLDEST, NEWEST)]
+    assert releases == [f"{major}.{minor}" for major, minor in sorted({OLDEST, NEWEST})]

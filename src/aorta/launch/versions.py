@@ -4,7 +4,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from aorta.core.errors import InfrastructureError
 
-OLDEST = (2, 7)
+OLDEST = (
+    2,
+    13,
+)  # 2.7 lacks `LaunchConfig.signals_to_handle` and `TCPStore.clone`; those between were not tried
 NEWEST = (2, 13)
 
 
@@ -16,7 +19,7 @@ def demand_known_torch() -> None:
         return  # its import says what is missing
     if not OLDEST <= _release(installed) <= NEWEST:
         raise InfrastructureError(
-            f"aorta launch knows torch {_shown(OLDEST)} to {_shown(NEWEST)}, and torch {installed} is installed; "
+            f"aorta launch knows torch {_known()}, and torch {installed} is installed; "
             f"pip install 'aorta-triage[launch]' brings one it knows"
         )
 
@@ -24,6 +27,10 @@ def demand_known_torch() -> None:
 def _release(text: str) -> tuple[int, int]:
     major, minor, *_ = text.split("+", maxsplit=1)[0].split(".")
     return int(major), int(minor)
+
+
+def _known() -> str:
+    return " to ".join(_shown(release) for release in sorted({OLDEST, NEWEST}))
 
 
 def _shown(release: tuple[int, int]) -> str:
