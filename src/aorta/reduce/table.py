@@ -5,6 +5,7 @@ from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.engine.journal import failed_differently
+from aorta.reduce.experiment import IGNORED
 from aorta.reduce.report import ReduceReport, axis_row
 from aorta.search.reduction import Status
 
@@ -35,7 +36,9 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     lines += _rate_lines(report)
     if report.signature:
         lines.append(f"failure    {report.signature.text}")
-    lines += [f"           {words}" for words in failed_differently(report.records)]
+    # A trial with nonsense in the place of an axis is meant to fail in its own way.
+    sought = [r for r in report.records if IGNORED not in dict(r.point.values)]
+    lines += [f"           {words}" for words in failed_differently(sought)]
     if kept:
         lines.append(f"results    {report.run_dir}")
         lines += [f"next       {command}" for command in report.next_commands[:1]]
