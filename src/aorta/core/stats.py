@@ -24,14 +24,13 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
         return 0.0
     if rate >= 1.0:
         return 1.0
+    return min(1.0, _mass(range(hits, trials + 1), trials, rate))
+
+
+def _mass(counts: range, trials: int, rate: float) -> float:
+    """P(the number of hits is one of these), for a rate strictly between 0 and 1."""
     hit, miss = math.log(rate), math.log1p(-rate)  # in logs: the counts of a long run overflow
-    return min(
-        1.0,
-        math.fsum(
-            math.exp(_log_comb(trials, i) + i * hit + (trials - i) * miss)
-            for i in range(hits, trials + 1)
-        ),
-    )
+    return math.fsum(math.exp(_log_comb(trials, i) + i * hit + (trials - i) * miss) for i in counts)
 
 
 def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
@@ -40,6 +39,8 @@ def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
         return 0.0
     if hits == trials:
         return float(alpha ** (1 / trials))
+    if 2 * hits < trials:  # the sum over fewer hits is the shorter one
+        return _root(lambda rate: 1.0 - _mass(range(hits), trials, rate) - alpha)
     return _root(lambda rate: binomial_tail(hits, trials, rate) - alpha)
 
 
