@@ -185,6 +185,43 @@ def test_a_run_that_was_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) ->
     assert len(ran.read_text()) == 5  # the third was killed in the middle, and ran again
 
 
+def test_a_bisection_knows_the_two_sides(tmp_path: Path) -> None:
+    repository = tmp_path / "repo"
+    repository.mkdir()
+    git = ("git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run((*git, "init", "--quiet"), check=True)
+    for number, scale in enumerate(["1", "1", "1.5", "1.5"]):
+        script(repository, PLAIN.replace('os.environ.get("SCALE", "1")', f'"{scale}"'))
+        (repository / "number").write_text(str(number))
+        subprocess.run((*git, "add", "--all"), check=True)
+        subprocess.run((*git, "commit", "--quiet", "-m", f"commit {number}"), check=True)
+    found = aorta(
+        "bisect", "-q", "--json", "--good", "HEAD~3", "--bad", "HEAD",
+        "--output-prefix", tmp_path / "out", "--", sys.executable, "train.py", cwd=repository,
+    )  # fmt: skip
+    assert found.json()["culprits"][0]["title"] == "commit 2"
+    report = aorta("diverge", "-q", "--json", tmp_path / "out", cwd=tmp_path).json()
+    assert report["status"] == "found"
+    assert report["first"]["op"] == "record::scaled"
+    assert report["sides"] == {"bad": "bisection, bad", "good": "bisection, good"}
+
+
+def test_a_reduction_is_the_bad_side(tmp_path: Path) -> None:
+    command = script(tmp_path, PLAIN.replace('"SCALE", "1"', '"SCALE", "1.5"'))
+    spec = {
+        "workload": {"command": list(command)},
+        "oracle": {"kind": "exit_code"},
+        "axes": [{"name": "STEPS", "kind": "env", "type": "int", "initial": 4, "floor": 1}],
+    }
+    (tmp_path / "aorta.yaml").write_text(json.dumps(spec))
+    reduced = aorta(
+        "reduce", "-q", "--json", "--spec", "aorta.yaml", "--output", "out", cwd=tmp_path
+    )
+    run_dir = reduced.json()["run_dir"]
+    done = aorta("diverge", "-q", "--json", "--good-env", "SCALE=1", run_dir, cwd=tmp_path)
+    assert done.json()["first"]["op"] == "record::scaled", done.stderr
+
+
 TORCH = """
     import os
     import torch
