@@ -30,7 +30,7 @@ from aorta.search.ranked import RankedSearch
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint
 from support.searched import SmallestNumber
-from support.simulated import Answer, SimulatedExecutor, ValueExperiment
+from support.simulated import LOST, Answer, SimulatedExecutor, ValueExperiment
 
 PARTS = {"spec": 1}
 
@@ -148,7 +148,7 @@ def test_an_error_is_tried_again_and_is_no_evidence(tmp_path: Path) -> None:
 
     def answer(trial: TrialSpec) -> int:
         tries[trial.argv[0]] += 1
-        return 127 if tries[trial.argv[0]] == 1 else fails_from(5)(trial)
+        return LOST if tries[trial.argv[0]] == 1 else fails_from(5)(trial)
 
     search = SmallestNumber(16)
     drive(search, SimulatedExecutor(answer), tmp_path)
@@ -158,11 +158,11 @@ def test_an_error_is_tried_again_and_is_no_evidence(tmp_path: Path) -> None:
 def test_a_point_that_only_errs_ends_as_could_not_tell(tmp_path: Path) -> None:
     point = Point.of({"N": 1})
     search = EveryPoint([point])
-    ending, _ = drive(search, SimulatedExecutor(lambda _: 127), tmp_path, budget=Budget(retries=2))
+    ending, _ = drive(search, SimulatedExecutor(lambda _: LOST), tmp_path, budget=Budget(retries=2))
     verdict = search.verdicts[point]
     assert verdict.reproduces is None
     assert verdict.tally.error == ending.trials == 3
-    assert "not found" in verdict.why
+    assert "its node is gone" in verdict.why
 
 
 def test_the_trial_budget_is_never_exceeded(tmp_path: Path) -> None:

@@ -12,9 +12,13 @@ from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 Answer = Callable[[TrialSpec], int]
 
 
+LOST = -1
+"""In the place of an exit code: the trial tells nothing."""
+
+
 @dataclass
 class SimulatedExecutor:
-    """Trials end in a seeded random order with the exit code that `answer` gives; 127 stands for an error."""
+    """Trials end in a seeded random order with the exit code that `answer` gives; `LOST` for one whose node is gone."""
 
     answer: Answer
     slots: int = 1
@@ -59,7 +63,8 @@ def end_of(trial: TrialSpec, code: int, *, cancelled: bool = False) -> TrialEnd:
         trial.id,
         nothing,
         nothing,
-        exit_code=code,
+        exit_code=None if code == LOST else code,
+        lost="its node is gone" if code == LOST else None,
         cancelled=cancelled,
         started_at=1.0,
         duration=1.0,
