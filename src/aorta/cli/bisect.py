@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, say_above
 from aorta.core.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _request(given: dict[str, Any]) -> "Request":
         prefix=prefix,
         executor=lambda: options.executor_from(given),
         listeners=lambda: options.views(given, picture, describe=short, each=_a_line_a_trial),
-        say=(lambda _: None) if given["quiet"] else say,
+        say=(lambda _: None) if given["quiet"] else say_above,
         resume=resume,
         budget=Budget(given["max_trials"], given["max_time"]),
         on_belief=picture.follow,

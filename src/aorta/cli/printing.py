@@ -1,6 +1,7 @@
 """How a verb speaks: one JSON document on stdout for machines, words for people."""
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,3 +19,8 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
 def say(text: str = "") -> None:
     """Words for people go to stderr: stdout belongs to results."""
     click.echo(text, err=True)
+
+
+def say_above(text: str) -> None:
+    """While a live view is up: it takes what is printed to `sys.stderr` and puts it above itself; click writes past it."""
+    print(text, file=sys.stderr, flush=True)
