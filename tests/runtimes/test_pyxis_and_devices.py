@@ -20,7 +20,7 @@ def box(image: str | None = "team/image:1", mounts: tuple[str, ...] = ()) -> Env
 
 def test_srun_passes_variables_by_name_and_mounts_by_path(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, box(mounts=("/data:/data:ro",)), "true", env={"TOKEN": "hush"})
-    names = "AORTA_DOCKER_IMAGE,AORTA_TRIAL_DIR,TOKEN"
+    names = "AORTA_DOCKER_IMAGE,AORTA_STEP_TIMES,AORTA_TRIAL_DIR,TOKEN"
     assert srun_options(trial) == (
         f"--export={names}",
         "--container-image=team/image:1",
