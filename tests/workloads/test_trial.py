@@ -134,7 +134,7 @@ def test_trials_of_one_point_have_ids_of_their_own(tmp_path: Path) -> None:
         (
             WorkloadRequest("unheard_of"),
             RegistryError,
-            "expected one of: bad_shard, command, half_nan",
+            "expected one of: bad_shard, command, fsdp, half_nan",
         ),
         (WorkloadRequest("half_nan", {"steps": 3}), SpecError, "workload_config.steps: steps has"),
         (WorkloadRequest("half_nan", {"_aorta_x": 3}), SpecError, "_aorta_ are reserved"),
