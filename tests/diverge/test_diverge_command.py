@@ -204,6 +204,11 @@ def test_a_bisection_knows_the_two_sides(tmp_path: Path) -> None:
     assert report["status"] == "found"
     assert report["first"]["op"] == "record::scaled"
     assert report["sides"] == {"bad": "bisection, bad", "good": "bisection, good"}
+    words = ("--good", "HEAD~3", "--output", tmp_path / "by_hand", "--", sys.executable, "train.py")
+    by_hand = aorta("diverge", "-q", "--json", *words, cwd=repository).json()
+    assert by_hand["first"]["op"] == "record::scaled"
+    status = subprocess.run((*git, "status", "--porcelain"), capture_output=True, check=True)
+    assert status.stdout == b""  # the user's checkout was neither moved nor written to
 
 
 def test_a_reduction_is_the_bad_side(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _MOST_WRITERS = 8
+_MOST_HELD = 20_000  # pieces of memory, before those that are gone are forgotten
 _WRITES_ONLY = frozenset(
     [
         "copy_",
@@ -28,19 +29,35 @@ Place = tuple[str, str, str, int]  # phase, module, file, line
 
 
 class Memory:
-    """Who wrote each piece of memory last. A view shares its memory, so nothing needs to be known of views."""
+    """Who wrote each piece of memory last. A view shares its memory, so nothing needs to be known of views.
 
-    def __init__(self) -> None:
+    Each piece is held by a weak reference: its address is not given to another one while something is known of it.
+    """
+
+    def __init__(self, weak_reference: Callable[[Any], Any]) -> None:
+        self._weak_reference = weak_reference
+        self._held: dict[int, Any] = {}
+        self._most = _MOST_HELD
         self._writers: dict[int, list[int]] = {}
         self._unwritten: dict[int, Place] = {}
 
-    @staticmethod
-    def _key(tensor: Any) -> int | None:
-        tensor = getattr(tensor, "_local_tensor", tensor)
+    def _key(self, tensor: Any) -> int | None:
         try:
-            return int(tensor.untyped_storage()._cdata)
+            storage = getattr(tensor, "_local_tensor", tensor).untyped_storage()
         except (NotImplementedError, RuntimeError):
             return None  # sparse and others have no one storage
+        key = int(storage._cdata)
+        if key not in self._held:
+            if len(self._held) >= self._most:
+                self._forget_what_is_gone()
+            self._held[key] = self._weak_reference(storage)
+        return key
+
+    def _forget_what_is_gone(self) -> None:
+        for key in [key for key, held in self._held.items() if held.expired()]:
+            for known in (self._held, self._writers, self._unwritten):
+                known.pop(key, None)
+        self._most = max(_MOST_HELD, 2 * len(self._held))
 
     def unwritten(self, tensor: Any, place: Place) -> None:
         key = self._key(tensor)

@@ -180,9 +180,10 @@ class _Places:
 
 def _mode(torch: Any, places: _Places) -> Any:
     """The class is made here, because its base is torch's."""
+    from torch.multiprocessing.reductions import StorageWeakRef
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    memory = Memory()
+    memory = Memory(StorageWeakRef)
     base: Any = TorchDispatchMode
 
     class Recording(base):  # type: ignore[misc]
