@@ -136,6 +136,40 @@ def test_a_program_that_records_nothing_has_no_answer(tmp_path: Path) -> None:
     assert done.json()["status"] == "not_aligned"
 
 
+def test_a_good_side_that_records_nothing_is_never_called_the_same(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os
+        from aorta.diverge import record
+
+        assert os.environ.get("SIDE") != "good"
+        record("value", [1.0])
+        """,
+    )
+    done = aorta("diverge", "-q", "--json", "--good-env", "SIDE=good", "--", *command, cwd=tmp_path)
+    assert done.exit_code == 3
+    assert done.json()["status"] == "not_aligned"
+
+
+def test_a_program_that_was_killed_is_not_called_the_same_as_far_as_it_came(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os, signal
+        from aorta.diverge import record
+
+        for number in range(300):
+            record("value", [float(number)])
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    done = aorta("diverge", "-q", "--json", "--good-env", "A=1", "--", *command, cwd=tmp_path)
+    assert done.exit_code == 4
+    assert done.json()["status"] == "partial"
+    assert any("was killed" in note for note in done.json()["notes"])
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

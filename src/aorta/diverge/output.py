@@ -58,7 +58,7 @@ class Report:
     nonfinite: NonFinite | None
     self_parting: Parting | None
     notes: tuple[str, ...]
-    truncated: bool
+    is_whole: bool  # every process recorded everything it did, to its end
 
     @property
     def status(self) -> str:
@@ -71,11 +71,12 @@ class Report:
             return "found"
         if self.self_parting is not None:
             return "nondeterministic"
-        if compared is None:
-            return "found" if self.nonfinite else ("same" if self.recorded else "not_aligned")
-        if not compared.is_aligned:
+        if compared is None and self.sides.good is None and self.nonfinite is not None:
+            return "found"
+        nothing_to_compare = not self.recorded or (compared is None and self.sides.good is not None)
+        if nothing_to_compare or (compared is not None and not compared.is_aligned):
             return "not_aligned"
-        return "partial" if self.truncated else "same"
+        return "same" if self.is_whole else "partial"
 
     @property
     def first(self) -> Parting | RankParting | None:

@@ -232,7 +232,9 @@ class _Work:
             nonfinite=first_nonfinite(bad),
             self_parting=parted,
             notes=_notes(runs, bad if self.plan.between_ranks else ()),
-            truncated=any(s.truncated for side in runs.values() for run in side for s in run),
+            is_whole=all(
+                s.ended and not s.truncated for side in runs.values() for run in side for s in run
+            ),
         )
 
 
