@@ -93,3 +93,9 @@ def test_the_rank_that_differs_from_most_is_the_odd_one() -> None:
     assert found is not None
     assert found.odd == (1,)
     assert between_ranks([Stream(0, (same,)), Stream(1, (same,))]) is None
+
+
+def test_a_rank_that_only_one_side_has_leaves_the_sides_unaligned() -> None:
+    rank = Stream(0, (operation(0, 1.0, 2.0),))
+    assert compare([[rank]], [[rank]]).is_aligned
+    assert not compare([[rank, rank]], [[rank]]).is_aligned

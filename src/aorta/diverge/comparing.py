@@ -70,9 +70,10 @@ class Comparison:
 
 def compare(bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]]) -> Comparison:
     """Every run of either side is the streams of its ranks. More runs of a side teach what it does by chance."""
+    ranks = {len(run) for run in (*bads, *goods)}
     found = [
         _compare_rank([run[rank] for run in bads], [run[rank] for run in goods])
-        for rank in range(min(len(run) for run in (*bads, *goods)))
+        for rank in range(min(ranks))
     ]
     guilty = [c for c in found if c.first is not None]
     chosen = min(guilty, key=lambda c: _when(c.first), default=found[0])
@@ -81,7 +82,7 @@ def compare(bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]])
         grew=chosen.grew,
         compared=sum(c.compared for c in found),
         unmatched=tuple(o for c in found for o in c.unmatched),
-        is_aligned=all(c.is_aligned for c in found),
+        is_aligned=len(ranks) == 1 and all(c.is_aligned for c in found),
         curve=chosen.curve,
         nth=chosen.nth,
     )
