@@ -105,19 +105,14 @@ def test_it_only_reads(tmp_path: Path) -> None:
             urllib.request.urlopen(request, timeout=30)
         with refused.value:
             assert refused.value.code == 501
-        assert fetch(f"{address}.aorta/journal.jsonl")[0] == 404
-        assert fetch(f"{address}../../etc/passwd")[0] == 404
+        assert fetch(address.replace("?", ".aorta/journal.jsonl?"))[0] == 404
+        assert fetch(address.replace("?", "../../etc/passwd?"))[0] == 404
     assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(run.rglob("*"))} == before
 
 
-def test_another_site_cannot_read_it_through_a_name_of_its_own(tmp_path: Path) -> None:
-    with watching(run_dir(tmp_path)) as address:
-        assert fetch(address, Host="evil.example.com")[0] == 403
-        assert fetch(address, Host="localhost:1")[0] == 200
-
-
-def test_off_the_loopback_it_asks_for_the_token_that_it_printed(tmp_path: Path) -> None:
-    with watching(run_dir(tmp_path), "--host", "0.0.0.0") as address:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_only_who_has_the_token_that_it_printed_may_look(tmp_path: Path, host: str) -> None:
+    with watching(run_dir(tmp_path), "--host", host) as address:
         plain, _, token = address.partition("?token=")
         assert len(token) >= 24
         here = plain.replace("0.0.0.0", "127.0.0.1")

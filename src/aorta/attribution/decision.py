@@ -79,7 +79,40 @@ _MISTAKES = {
 _NODE_MAY_DIFFER = {*_MISTAKES, _C.DISK_FULL, _C.DEVICE_OOM}
 _RANK_MAY_DIFFER = _MISTAKES - {_C.SHAPE_MISMATCH}
 FEW_STEPS = 50
+LONG_CYCLE = (
+    300.0  # seconds: where no step is ever told, a cycle that lived this long counts as progress
+)
 _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a job has come, and how many failed cycles since then brought it no further: the one rule of progress.
+
+    Preempted cycles are not held against it: they say nothing about the program.
+    """
+
+    best_step: int | None = None
+    idle: int = 0
+
+    def after(
+        self, reached: int | None, failure_class: str | None, lived: float | None = None
+    ) -> "Standing":
+        """With one more failed cycle, which came to step `reached` and lived so many seconds, as far as that is known."""
+        if reached is None and self.best_step is None:
+            moved = lived is not None and lived >= LONG_CYCLE
+        else:
+            moved = reached is not None and (self.best_step is None or reached > self.best_step)
+        if moved:
+            return Standing(reached, 0)
+        if failure_class == FailureClass.PREEMPTED:
+            return self
+        return Standing(self.best_step, self.idle + 1)
+
+    @property
+    def in_a_row(self) -> int:
+        """Cycles that ended at the same point. The one that first came there is the first of them."""
+        return self.idle + 1 if self.idle and self.best_step is not None else self.idle
 
 
 def decide(
@@ -179,22 +212,18 @@ def _repeats(
 
 
 def without_progress(finding: Finding, history: Sequence[PastCycle]) -> list[PastCycle]:
-    """The latest cycles, oldest first, since the job last came further than ever before.
-
-    Preempted cycles are passed over: they say nothing about the program.
-    """
-    counted = [cycle for cycle in history if cycle.failure_class is not FailureClass.PREEMPTED]
-    furthest: int | None = None
-    streak: list[PastCycle] = []
-    for cycle in counted:
-        if cycle.last_step is not None and (furthest is None or cycle.last_step > furthest):
-            furthest = cycle.last_step
-            streak = [cycle]
-        else:
-            streak.append(cycle)
-    if finding.last_step is not None and (furthest is None or finding.last_step > furthest):
-        return []
-    return streak
+    """The latest cycles, oldest first, since the job last came further than ever before, if this one brought it no further."""
+    standing = Standing()
+    since: list[PastCycle] = []
+    for cycle in history:
+        after = standing.after(cycle.last_step, cycle.failure_class)
+        if after.best_step != standing.best_step:
+            since = [cycle]
+        elif after.idle > standing.idle:
+            since.append(cycle)
+        standing = after
+    now = standing.after(finding.last_step, finding.failure_class)
+    return [] if now.best_step != standing.best_step else since
 
 
 def _restart_reason(finding: Finding, rule: Rule) -> str:

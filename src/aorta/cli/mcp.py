@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from aorta.cli.printing import say
+from aorta.cli.server_access import Access, server_token_options
 
 
 @click.command("mcp")
@@ -26,11 +27,7 @@ from aorta.cli.printing import say
 @click.option(
     "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
 )
-@click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Bearer token: asked of callers (http) and shown to the service.",
-)
+@server_token_options
 def command(
     transport: str,
     host: str,
@@ -38,10 +35,12 @@ def command(
     roots: tuple[Path, ...],
     service_url: str | None,
     token_file: Path | None,
+    no_token: bool,
 ) -> None:
     """Offer attribute_log, get_decision, explain_finding and list_patterns over MCP.
 
-    Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
+    --token-file: asked of callers (http) and shown to the service; without it both find the token that a server of yours
+    made. Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
     extra `mcp` is missing.
     """
     from aorta.core.errors import InfrastructureError
@@ -49,18 +48,26 @@ def command(
     try:
         from aorta.attribution.mcp_server import ServiceAddress, create_server
         from aorta.attribution.service.guard import Guard, RateLimit
-        from aorta.attribution.service.server import serve
-        from aorta.attribution.service.settings import read_token, warning_for
+        from aorta.attribution.service.server import leave, listen, serve, url_of
+        from aorta.attribution.tokens import read_token
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
         ) from None
-    token = read_token(token_file)
-    server = create_server(roots, ServiceAddress(service_url, token) if service_url else None)
+    service = ServiceAddress(service_url, read_token(token_file)) if service_url else None
+    server = create_server(roots, service)
     if transport == "stdio":
         server.run("stdio")
         return
-    if warning := warning_for(host, token):
-        say(f"aorta: {warning}")
-    app = Guard(server.streamable_http_app(host=host), token=token, limit=RateLimit(0))
-    serve(app, host, port, lambda url: say(f"aorta: MCP server at {url}/mcp"))
+    access = Access(token_file, no_token)
+    app = Guard(
+        server.streamable_http_app(host=host),
+        token=access.token,
+        limit=RateLimit(0),
+        own_user_is_free=access.own_user_is_free,
+    )
+    listener = listen(host, port)
+    say(f"aorta: MCP server at {url_of(listener)}/mcp")
+    with access.told(host, listener.getsockname()[1]):
+        serve(app, listener)
+    leave()

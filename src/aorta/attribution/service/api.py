@@ -2,22 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.service import worker
-from aorta.attribution.service.analyses import Analyses
+from aorta.attribution.service.analyses import Analyses, Answer
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.lanes import Lanes
+from aorta.attribution.service.looking import Looks
 from aorta.attribution.service.metrics import Metrics
 from aorta.attribution.service.models import (
     Accepted,
@@ -31,11 +31,11 @@ from aorta.attribution.service.models import (
     JobList,
     JobSummary,
 )
-from aorta.attribution.service.peer import LogSubmission, PeerWire, peer_routes
+from aorta.attribution.service.peer import PeerWire, peer_routes
+from aorta.attribution.service.posts import Handlers, Posts
 from aorta.attribution.service.queries import CycleKey
 from aorta.attribution.service.settings import Settings
 from aorta.attribution.service.store import Store
-from aorta.attribution.service.straight import StraightWay, Taker
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
@@ -45,19 +45,16 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
 }
 _logger = logging.getLogger(__name__)
-_Body = TypeVar("_Body", bound=BaseModel)
-_REFUSALS = (ValidationError, PathRefusedError, ApiError, SQLAlchemyError)
 
 
 class Wire:
     """What can be asked of the service, apart from how HTTP spells it."""
 
-    def __init__(self, store: Store, jail: PathJail, analyses: Analyses) -> None:
-        self.store, self.jail, self.analyses = store, jail, analyses
+    def __init__(self, store: Store, looks: Looks, analyses: Analyses) -> None:
+        self.store, self.looks, self.analyses = store, looks, analyses
 
     async def report(self, report: CycleReport) -> Accepted:
-        for path in report.log_paths:
-            self.jail.admit(path)
+        await self.looks.admit(report.log_paths)
         decided, duplicate = await self.analyses.report(report)
         return Accepted(
             job_id=report.job_id,
@@ -70,9 +67,14 @@ class Wire:
 def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
-    lanes = Lanes(jail, worker.Rules(settings.no_progress_limit, settings.adviser))
-    analyses = Analyses(store, lanes, metrics)
-    wire, peer = Wire(store, jail, analyses), PeerWire(store, jail, analyses)
+    looks = Looks(jail)
+    lanes = Lanes(
+        jail, worker.Rules(settings.no_progress_limit, with_question=settings.adviser is not None)
+    )
+    analyses = Analyses(
+        store, lanes, looks, metrics, adviser=settings.adviser, keep_days=settings.keep_days
+    )
+    wire, peer = Wire(store, looks, analyses), PeerWire(store, jail, looks, analyses)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -82,32 +84,16 @@ def create_app(settings: Settings) -> Guard:
         store.close()
 
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
-    app.add_exception_handler(ApiError, _refused)
-    app.add_exception_handler(PathRefusedError, _path_refused)
-    app.add_exception_handler(SQLAlchemyError, _store_refused)
-    app.add_exception_handler(HTTPException, _not_served)
-    app.add_exception_handler(RequestValidationError, _malformed)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
     app.include_router(_routes(wire, metrics))
     app.include_router(peer_routes(peer))
-    takers = {
-        "/v1/cycles": (202, _taker(CycleReport, wire.report)),
-        "/logs": (200, _taker(LogSubmission, peer.submit)),
-    }
-    straight = StraightWay(app, takers)
-    return Guard(straight, token=settings.token, limit=RateLimit(settings.rate_limit))
-
-
-def _taker(body: type[_Body], answer: Callable[[_Body], Awaitable[BaseModel]]) -> Taker:
-    """`answer` for the straight way, which leaves everything that is refused to the routes below."""
-
-    async def take(data: bytes) -> bytes | None:
-        try:
-            taken = await answer(body.model_validate_json(data))
-        except _REFUSALS:
-            return None
-        return taken.model_dump_json().encode()
-
-    return take
+    return Guard(
+        Posts(app, _HANDLERS),
+        token=settings.token,
+        limit=RateLimit(settings.rate_limit),
+        own_user_is_free=settings.own_user_is_free,
+    )
 
 
 def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
@@ -147,7 +133,7 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
                 cycle_id=row.key.cycle_id,
                 created=row.created,
                 decided_at=row.decided,
-                **_answer(row.answer).model_dump(),
+                **_answer(Answer(row.answer, row.opinion)).model_dump(),
             )
             for row in rows
         ]
@@ -166,11 +152,14 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
     return routes
 
 
-def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
-    if answer is None:
+def _answer(answer: Answer) -> DecisionAnswer:
+    if answer.document is None:
         return DecisionAnswer(status="pending", decision=None, finding=None)
     return DecisionAnswer(
-        status="decided", decision=answer["decision"], finding=answer.get("finding")
+        status="decided",
+        decision=answer.document["decision"],
+        finding=answer.document.get("finding"),
+        opinion=answer.opinion,
     )
 
 
@@ -209,3 +198,12 @@ async def _malformed(_request: Request, error: Exception) -> Response:
         for problem in error.errors()
     ]
     return JSONResponse({"detail": details}, 422)
+
+
+_HANDLERS: Handlers = {
+    ApiError: _refused,
+    PathRefusedError: _path_refused,
+    SQLAlchemyError: _store_refused,
+    HTTPException: _not_served,
+    RequestValidationError: _malformed,
+}
