@@ -8,6 +8,7 @@ commands of a running Slurm, `docker` a running engine.
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -163,7 +164,8 @@ def make(failing: Failing, python: str, work: Path, case: Path) -> None:
         "origin": f"real: {failing.framework}",
     }
     (logs / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-    _keep(logs, case, {str(work): "/srv", str(Path(python).parents[1]): "/opt/venv"})
+    venv = {str(Path(python).parents[1]): "/opt/venv"} if Path(python).is_absolute() else {}
+    _keep(logs, case, {str(work): "/srv", **venv})
 
 
 def _by_hand(failing: Failing, python: str, program: Path, logs: Path) -> list[dict[str, object]]:
@@ -216,7 +218,8 @@ def _in_a_container(
     failing: Failing, python: str, program: Path, logs: Path
 ) -> list[dict[str, object]]:
     """`python` is an image that has one. What the engine says about the end is part of the log, as scripts print it."""
-    command = ["docker", "run", "--name", failing.name, "--memory", "64m", "--memory-swap", "64m"]
+    docker = shlex.split(os.environ.get("DOCKER", "docker"))
+    command = [*docker, "run", "--name", failing.name, "--memory", "64m", "--memory-swap", "64m"]
     command += ["-v", f"{program.parent}:/srv:ro", python, "python3", "-u", "/srv/train.py"]
     with (logs / "rank_0.out").open("wb") as out, (logs / "rank_0.err").open("wb") as err:
         code = subprocess.run(
@@ -224,9 +227,9 @@ def _in_a_container(
         ).returncode
         state = "{{.State.Status}} ExitCode={{.State.ExitCode}} OOMKilled={{.State.OOMKilled}}"
         subprocess.run(
-            ["docker", "inspect", "-f", state, failing.name], stdout=err, stderr=err, check=False
+            [*docker, "inspect", "-f", state, failing.name], stdout=err, stderr=err, check=False
         )
-    subprocess.run(["docker", "rm", "-f", failing.name], capture_output=True, check=False)
+    subprocess.run([*docker, "rm", "-f", failing.name], capture_output=True, check=False)
     return [_end(0, code, 0.0)]
 
 
