@@ -18,7 +18,6 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 Who = tuple[int | None, str]
 NOBODY: Who = (None, "")
-UNEXPLAINED = 0.25
 _SAME_LINE = 2.0  # seconds: loggers round, and processes write late
 _SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
 _BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
@@ -273,7 +272,7 @@ def _from_exit(failure: RankEnd, facts: Facts) -> Cause | None:
         words,
         failure.rank,
         moment=failure.time,
-        confidence=UNEXPLAINED if failure_class is FailureClass.UNKNOWN else None,
+        unexplained=failure_class is FailureClass.UNKNOWN,
     )
 
 
@@ -371,7 +370,7 @@ def _silent(facts: Facts) -> Cause:
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
         words = "nothing in the evidence says why it ended"
-        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, confidence=UNEXPLAINED)
+        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(ended, key=lambda f: (f.time if f.time is not None else 0.0, f.rank))
     failure_class, certainty = first.meaning
     words = first.words

@@ -14,6 +14,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     return {
         "class": finding.failure_class.value,
         "confidence": finding.confidence,
+        "basis": finding.basis,
         "root": asdict(finding.root),
         "suspect_ranks": list(finding.suspect_ranks),
         "first_step": finding.first_step,

@@ -86,10 +86,12 @@ def create_app(settings: Settings) -> Guard:
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    app.include_router(_routes(wire, metrics))
-    app.include_router(peer_routes(peer))
+    routers = (_routes(wire, metrics), peer_routes(peer))
+    for router in routers:
+        app.include_router(router)
+    routes = [route for router in routers for route in router.routes]
     return Guard(
-        Posts(app, _HANDLERS),
+        Posts(app, routes, _HANDLERS),
         token=settings.token,
         limit=RateLimit(settings.rate_limit),
         own_user_is_free=settings.own_user_is_free,

@@ -4,13 +4,14 @@ The web framework takes 400 of the 570 microseconds of a report. This calls the 
 handlers word what is refused: it has no rules of its own.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.routing import BaseRoute
 
 from aorta.attribution.service.guard import Receive, Scope, Send
 
@@ -20,14 +21,14 @@ _JSON = "application/json"
 
 
 class Posts:
-    """ASGI: answers the POST routes of `app`; `app` answers everything else."""
+    """ASGI: answers the POST requests for `routes`, which are those of `app`; `app` answers everything else."""
 
-    def __init__(self, app: FastAPI, handlers: Handlers) -> None:
+    def __init__(self, app: FastAPI, routes: Iterable[BaseRoute], handlers: Handlers) -> None:
         self._app, self._handlers = app, handlers
         self._refusals = tuple(handlers)
         self._routes = {
             route.path: (route, _body_model(route))
-            for route in app.routes
+            for route in routes
             if isinstance(route, APIRoute) and "POST" in (route.methods or ())
         }
 
