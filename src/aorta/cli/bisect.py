@@ -80,11 +80,8 @@ class _MountsOrVerbose(click.Command):
     help="No trials to check the answer: its sides, partner, older break.",
 )
 @options.resumable
-@options.watchable
 @click.option("--dry-run", is_flag=True, help="Print the plan, and run nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--verbose", is_flag=True, help="Also -v. Every event, one line each.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@options.displaying_with("--verbose", help="Also -v. Every event, one line each.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(**given: Any) -> None:
     """Find the change that brought a failure, however flaky it is, in git history, dated containers or versions.
@@ -103,14 +100,14 @@ def command(**given: Any) -> None:
     """
     request = _request(given)
     if given["dry_run"]:
-        _dry_run(request, as_json=given["as_json"])
+        _dry_run(request, as_json=given["display"].as_json)
         return
     from aorta.bisect.entry import bisect
 
     findings = bisect(request)
-    if given["as_json"]:
+    if given["display"].as_json:
         print_json(_SCHEMA, findings.document())
-    _show(findings, quiet=given["quiet"])
+    _show(findings, quiet=given["display"].quiet)
     raise click.exceptions.Exit(findings.exit_code)
 
 
@@ -120,16 +117,17 @@ def _request(given: dict[str, Any]) -> "Request":
     from aorta.engine.question import Budget
     from aorta.views.pictures import BeliefPicture
 
-    resume = options.resume_from(given)
+    resume = given["resume"]
+    display = given["display"]
     prefix = _prefix(given, resume)
     picture = BeliefPicture()
     asked = kept_request(prefix) if resume and not _asks_something(given) else _asked(given)
     return Request(
         **asked,
         prefix=prefix,
-        executor=lambda: options.executor_from(given),
-        listeners=lambda: options.views(given, picture, describe=short, each=_a_line_a_trial),
-        say=(lambda _: None) if given["quiet"] else say_above,
+        executor=given["executor"].open,
+        listeners=lambda: display.listeners(picture, describe=short, each=_a_line_a_trial),
+        say=(lambda _: None) if display.quiet else say_above,
         resume=resume,
         budget=Budget(given["max_trials"], given["max_time"]),
         on_belief=picture.follow,
@@ -198,7 +196,7 @@ def _spec(given: dict[str, Any]) -> "BisectSpec":
     from aorta.core.documents import validated
 
     spec = load_spec(given["spec_file"]) if given["spec_file"] else BisectSpec()
-    oracle = options.oracle_from(given)
+    oracle = given["oracle"]
     if given["metric_name"]:
         oracle = metric_named(
             given["metric_name"], given["passing_metric"], given["failing_metric"]
