@@ -8,7 +8,7 @@ from typing import Literal
 
 from aorta.core.errors import UsageError
 from aorta.core.layers import stack_mitigations
-from aorta.diverge.output import Report
+from aorta.diverge.output import DivergeReport
 from aorta.diverge.running import DivergePlan, run_diverge
 from aorta.diverge.sides import GoodSide, Side, Sides, sides_of_run, with_env
 from aorta.engine.events import Listener
@@ -39,7 +39,9 @@ class DivergeRequest:
     resume: Resume | None = None
 
 
-def diverge(request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple) -> Report:
+def diverge(
+    request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple
+) -> DivergeReport:
     """At which operation do the numbers part? `listeners` makes fresh ones for each of its searches."""
     plan = _plan(request, _known_sides(request), _good_side(request))
     return run_diverge(plan, request.executor.open, listeners, resume=request.resume)
