@@ -103,16 +103,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _TYPES:
-        return getattr(import_module(_TYPES[name]), name)
-    if name == "attribute":  # the one verb that is not called like the package of its room
-        from aorta._verbs import call
+if not TYPE_CHECKING:  # a checker would believe that every name is there
 
-        return lambda **fields: call("attribute", fields)
-    if name in _VERBS:
-        return import_module(f"aorta.{name}")
-    raise AttributeError(f"module 'aorta' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _TYPES:
+            return getattr(import_module(_TYPES[name]), name)
+        if name == "attribute":  # the one verb that is not called like the package of its room
+            from aorta._verbs import call
+
+            return lambda **fields: call("attribute", fields)
+        if name in _VERBS:
+            return import_module(f"aorta.{name}")
+        raise AttributeError(f"module 'aorta' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
