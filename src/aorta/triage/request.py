@@ -217,19 +217,18 @@ def from_run_dir(run_dir: Path) -> Recipe:
 
 def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
     """Flag mode. What must be said is asked for by the names of the options."""
-    optimizing = request.mode == "optimize"
     if request.workload == "":
         raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(command) == bool(request.workload):
         raise UsageError("give --recipe FILE, or either --workload NAME or a command behind --")
-    needed: dict[str, object] = {"--steps": request.steps or command}
-    if not optimizing:
-        needed |= {
+    given: dict[str, object] = {"--steps": request.steps or (command or None)}
+    if request.mode != "optimize":
+        given |= {
             "--mitigation-axis": request.mitigation_axis,
             "--environment-axis": request.environment_axis,
             "--trials": request.trials,
         }
-    missing = [option for option, value in needed.items() if not value]
+    missing = [option for option, value in given.items() if value is None]
     if missing:
         raise UsageError(f"without --recipe, {', '.join(missing)} must be given")
     return build_recipe_from_flags(request, command)
@@ -237,7 +236,7 @@ def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
 
 def _mitigations(request: TriageRequest) -> list[str]:
     """A search for the smallest stack always begins without any."""
-    names = _each_once(request.mitigation_axis or (NO_MITIGATION,), "--mitigation-axis")
+    names = _each_once(request.mitigation_axis, "--mitigation-axis", (NO_MITIGATION,))
     return list(dict.fromkeys([NO_MITIGATION, *names])) if request.mode == "optimize" else names
 
 
@@ -264,7 +263,8 @@ def build_recipe_from_flags(
     return recipe
 
 
-def _each_once(names: Sequence[str], option: str) -> list[str]:
+def _each_once(given: Sequence[str] | None, option: str, usual: Sequence[str] = ()) -> list[str]:
+    names = usual if given is None else given
     if not names:
         raise UsageError(f"{option}: found no name, expected such as a,b")
     return list(dict.fromkeys(names))
@@ -272,7 +272,7 @@ def _each_once(names: Sequence[str], option: str) -> list[str]:
 
 def _cells(request: TriageRequest) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = []
-    places = _each_once(request.environment_axis or ("local",), "--environment-axis")
+    places = _each_once(request.environment_axis, "--environment-axis", ("local",))
     for mitigation, value in product(_mitigations(request), places):
         environment = image_of(value)
         shown = environment if isinstance(environment, str) else environment.environment_name
