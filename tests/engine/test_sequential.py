@@ -165,8 +165,12 @@ def test_the_learned_rate_does_not_run_away_from_the_true_one(rate: float) -> No
     for _ in range(20):
         judges = SequentialJudges()
         _judge_once(judges, CALIBRATE, rate, rng)
+        rejected = 0
         for n in range(60):
-            _judge_once(judges, Point.of({"n": n}), rate, rng)
+            rejected += not _judge_once(judges, Point.of({"n": n}), rate, rng)
+            if rejected == DescentRules().replay_after_rejections:  # as every descent does
+                _judge_once(judges, ORIGINAL.asked_for(Purpose.REPLAY, n), rate, rng)
+                rejected = 0
         learned.append(judges.rate)
     assert max(learned) < rate * 1.25
     assert sum(learned) / len(learned) < rate
