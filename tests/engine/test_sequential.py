@@ -162,7 +162,7 @@ def test_the_rate_is_learned_from_the_original_and_from_what_was_accepted() -> N
 @pytest.mark.parametrize("rate", [0.3, 0.5])
 def test_the_learned_rate_does_not_run_away_from_the_true_one(rate: float) -> None:
     rng, learned = random.Random(1), []
-    for _ in range(20):
+    for _ in range(100):
         judges = SequentialJudges()
         _judge_once(judges, CALIBRATE, rate, rng)
         rejected = 0
@@ -172,7 +172,7 @@ def test_the_learned_rate_does_not_run_away_from_the_true_one(rate: float) -> No
                 _judge_once(judges, ORIGINAL.asked_for(Purpose.REPLAY, n), rate, rng)
                 rejected = 0
         learned.append(judges.rate)
-    assert max(learned) < rate * 1.25
+    assert sum(found >= rate * 1.25 for found in learned) <= 5
     assert sum(learned) / len(learned) < rate
 
 
