@@ -36,7 +36,8 @@ class _MountsOrVerbose(click.Command):
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:  # told by whoever parses for good
             return 0
-        return len(found.get("command_line") or ())
+        words = found.get("command_line")
+        return len(words) if isinstance(words, (list, tuple)) else 0
 
 
 def _with_long_names(args: list[str]) -> list[str]:
