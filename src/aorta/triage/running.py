@@ -116,8 +116,13 @@ def open_session(plan: Plan, settings: RunSettings) -> Session:
     content = plan.recipe.content
     if settings.run_dir is not None:
         place = settings.run_dir
-        about = {"ticket": content.ticket, "workload": content.workload}
-        return Session.fresh(place.parent, VERB, name=place.name, **about)
+        return Session.fresh(
+            place.parent,
+            VERB,
+            name=place.name,
+            ticket=content.ticket,
+            workload=content.workload,
+        )
     session = Session.fresh(parent, VERB, ticket=content.ticket, workload=content.workload)
     write_atomically(parent.parent / ".ticket", content.ticket or "")
     return session
