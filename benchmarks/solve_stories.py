@@ -1,5 +1,9 @@
 """Failing jobs with a known truth, for `aorta solve`: each is laid out in a directory, and says what is true of it."""
 
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +46,35 @@ threads = int(os.environ.get("OMP_NUM_THREADS", "4"))
 if threads > 1 and given.rounds >= 7 and random.SystemRandom().random() < 0.5:
     raise RuntimeError("lost update: the total is 41, expected 42")
 print("total 42")
+'''
+
+FLAKY_COMMIT = '''\
+"""A model whose blend went wrong in one commit; it shows in every second run."""
+import argparse
+import random
+
+import model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=10)
+given = parser.parse_args()
+if model.BLEND > 1 and given.steps >= 5 and random.SystemRandom().random() < 0.5:
+    raise ValueError("blend weights do not add up")
+print("trained")
+'''
+
+HOG = '''\
+"""A batch that is kept in memory as a whole."""
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch", type=int)
+parser.add_argument("--epochs", type=int)
+given = parser.parse_args()
+held = []
+for _ in range(given.batch):
+    held.append(bytearray(b"x") * (8 << 20))
+print("fits")
 '''
 
 MISTAKE = "import modul_that_nobody_has\n"
@@ -105,3 +138,73 @@ def never_fails(directory: Path) -> Story:
     """(h) A failure that does not show here."""
     (directory / "train.py").write_text(HEALTHY)
     return Story("healthy", directory, ("python", "train.py"))
+
+
+def commit_of_the_users_own(directory: Path, behind: int = 300, before: int = 30) -> Story:
+    """(d) A commit of the user's own repository so far behind, failing every second time; nobody knows a good one."""
+    stream = [b"feature done\n"]
+    total = before + behind
+    for number in range(total):
+        blend = 1 + (number >= before)
+        stream.append(
+            _commit(number, {"train.py": FLAKY_COMMIT, "model.py": _model(blend, number)})
+        )
+    stream.append(b"done\n")
+    git = ("git", "-C", str(directory))
+    subprocess.run((*git, "init", "-q", "--initial-branch=main"), check=True)
+    subprocess.run((*git, "fast-import", "--quiet"), input=b"".join(stream), check=True)
+    subprocess.run((*git, "reset", "-q", "--hard", "main"), check=True)
+    culprit = subprocess.run(
+        (*git, "rev-parse", f"main~{behind - 1}"), check=True, capture_output=True, text=True
+    )
+    return Story(
+        "commit",
+        directory,
+        ("python", "train.py", "--steps", "400"),
+        truth={"culprit": culprit.stdout.strip(), "axes": {"STEPS": 5}},
+    )
+
+
+def _model(blend: int, number: int) -> str:
+    return f"BLEND = {blend}\nTOUCHED = {number}\n"
+
+
+def _commit(number: int, files: dict[str, str]) -> bytes:
+    title = f"change {number}"
+    lines = [
+        "commit refs/heads/main",
+        f"committer Ann <ann@example.com> {1_700_000_000 + 60 * number} +0000",
+        f"data {len(title)}",
+        title,
+    ]
+    for name, content in files.items():
+        lines += [f"M 644 inline {name}", f"data {len(content)}", content]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def batch_too_large(directory: Path) -> Story:
+    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB."""
+    (directory / "train.py").write_text(HOG)
+    return Story(
+        "memory",
+        directory,
+        ("python", "train.py", "--batch", "64", "--epochs", "9"),
+        truth={"class": "host_oom", "batch": (20, 36)},
+    )
+
+
+@contextmanager
+def limited_memory(mebibytes: int = 300) -> Iterator[Path]:
+    """A control group of the kernel's whose processes may use so much together."""
+    rows = [row.split(":", 2) for row in Path("/proc/self/cgroup").read_text().splitlines()]
+    older = [group for _, controllers, group in rows if "memory" in controllers.split(",")]
+    root = Path("/sys/fs/cgroup/memory" if older else "/sys/fs/cgroup")
+    ours = (older or [group for _, controllers, group in rows if not controllers])[0].lstrip("/")
+    group = root / ours / f"aorta-{uuid.uuid4().hex[:8]}"
+    group.mkdir()
+    limit = "memory.limit_in_bytes" if older else "memory.max"
+    (group / limit).write_text(str(mebibytes << 20))
+    try:
+        yield group
+    finally:
+        group.rmdir()

@@ -1,6 +1,8 @@
 """Failing jobs with a known truth, solved unattended by the command line alone."""
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 from benchmarks import solve_stories
 from benchmarks.solve_stories import Story
 
-from support.aorta_cli import Finished, aorta
+from support.aorta_cli import COMMAND, Finished, aorta, environ
 
 
 def solved(make: Callable[[Path], Story], place: Path, *options: str) -> tuple[Story, Finished]:
@@ -85,3 +87,49 @@ def test_a_race_is_cured_by_one_thread_among_useless_mitigations_and_on_the_orig
     assert document["cure"]["verified_on"] == "original"
     assert document["cure"]["p"] < 0.05
     assert document["reproducer"]["elsewhere"]["reproduced"] == 1
+
+
+def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_it_fails_every_second_time(
+    tmp_path: Path,
+) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    story, done = solved(
+        solve_stories.commit_of_the_users_own,
+        repository,
+        *("--jobs", "2", "--skip", "triage", "--output", str(tmp_path / "solve")),
+    )
+    assert done.exit_code == 0, done.stderr
+    document = done.json()
+    assert document["status"] == "solved"
+    (culprit,) = document["culprits"]
+    assert culprit["bad"] == story.truth["culprit"]
+    assert culprit["title"] == "change 30"
+    assert document["confidence"] >= 0.95
+    assert finals(document) == story.truth["axes"]
+    assert (
+        stage(document, "bisect")["why"] is None
+    )  # the original says the same on both sides of it
+    assert (repository / ".git/worktrees").exists() is False
+
+
+def test_a_batch_that_the_memory_cgroup_kills_is_shrunk_to_the_smallest_that_it_does(
+    tmp_path: Path,
+) -> None:
+    story = solve_stories.batch_too_large(tmp_path)
+    with solve_stories.limited_memory() as group:
+
+        def enter() -> None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        done = subprocess.run(
+            (*COMMAND, "solve", "--json", "-q", "--", *story.command),
+            cwd=tmp_path, env=environ(), preexec_fn=enter, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["failure"]["class"] == story.truth["class"]
+    found = finals(document)
+    low, high = story.truth["batch"]
+    assert low <= found["BATCH"] <= high
+    assert stage(document, "triage")["status"] == "skipped"

@@ -1,5 +1,6 @@
 """Which change brought it? Between a good end that is given, or found among older revisions, and what fails now."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 from aorta.core.names import slug
+from aorta.core.outcome import Tally
 from aorta.diverge.sides import laid_out
 from aorta.engine.judge import KOfN
-from aorta.engine.rundir import RunDir
 from aorta.run.running import RunPlan, run_trials
-from aorta.solve.reproducer import original, reduced_command
+from aorta.solve.reproducer import original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Stopped
 from aorta.solve.subject import workload_request
+from aorta.workloads.trial import WorkloadRequest
 
 CHECK = "bisect-original"
 _STOPPED = {Exit.INTERRUPTED, Exit.TERMINATED}
@@ -48,32 +50,53 @@ class Bisect:
     def __call__(self, state: State) -> StageResult:
         top = repository_of(original(state).cwd)
         assert top is not None
-        folder = state.folder(self.name)
-        good = state.request.good
-        goods = [good] if good is not None else list(_candidates(top))
-        findings: Findings | None = None
-        tried = []
-        for number, revision in enumerate(goods, 1):
-            place = folder if good is not None else state.run.private / "bisect" / f"{number}"
-            if RunDir(folder).about():  # an attempt that succeeded before this process began
-                place = folder
-            findings = self._attempt(state, top, revision, place)
-            tried.append(revision)
-            if findings.status not in {"inconsistent", "never_good"} or place == folder:
-                break
+        good = state.request.good or self._found_good(state, top)
+        if good is None:
+            tried = ", ".join(revision[:12] for revision in _candidates(top))
             if state.is_spent:
-                return StageResult(self.name, "budget", f"{state.is_spent}; {_said(tried)}")
-        assert findings is not None
-        if findings.status in {"inconsistent", "never_good"} and good is None:
-            return StageResult(
-                self.name, "no_answer", f"no good revision was found: {_said(tried)}"
-            )
-        if not RunDir(folder).about():
-            (state.run.private / "bisect" / f"{len(tried)}").rename(folder)
-            findings = self._attempt(state, top, tried[-1], folder)
-        return self._result(state, top, findings, tried[-1])
+                return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
+            return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
+        findings = self._bisected(state, top, good)
+        return self._result(state, findings, good)
 
-    def _attempt(self, state: State, top: Path, good: str, place: Path) -> Findings:
+    def _found_good(self, state: State, top: Path) -> str | None:
+        """The nearest of older and older revisions that never shows the failure, on the reduced reproducer."""
+        command, env = reduced_command(state)
+        subject, first = smallest(state), original(state)
+        for revision in _candidates(top):
+            tree = laid_out(revision, first.cwd, state.run.private / "trees")
+            request = workload_request(command, tree, state.request, env=env, oracle=first.oracle)
+            tally = self._tried(state, request, subject.enough_clean, f"good-{revision[:12]}")
+            shutil.rmtree(tree, ignore_errors=True)
+            if not tally.reproduced and tally.clean >= subject.enough_clean:
+                return revision
+            if state.is_spent:
+                return None
+        return None
+
+    def _tried(self, state: State, request: WorkloadRequest, enough: int, name: str) -> Tally:
+        """Up to so many trials, fewer where one shows the failure."""
+        folder = state.path / f"{state.folder(self.name).name}-{name}"
+        plan = RunPlan(
+            request,
+            trials=1,
+            results_dir=state.path,
+            judge=KOfN(1, enough),
+            run_dir=folder,
+            budget=state.budget(CHECK, folder),
+        )
+        report = run_trials(
+            plan,
+            state.executor(CHECK),
+            state.means.listeners(self.name),
+            resume=state.resume(folder),
+        )
+        if report.ending.exit_code in _STOPPED:
+            raise Stopped(report.ending.exit_code)
+        return report.tally
+
+    def _bisected(self, state: State, top: Path, good: str) -> Findings:
+        place = state.folder(self.name)
         command, env = reduced_command(state)
         first = original(state)
         inside = first.cwd.resolve().relative_to(top)
@@ -94,7 +117,6 @@ class Bisect:
             },
             file="solve",
         )
-        resume = state.resume(place)
         findings = bisect(
             Request(
                 spec=spec,
@@ -103,8 +125,7 @@ class Bisect:
                 executor=state.executor(self.name),
                 listeners=lambda: state.means.listeners(self.name),
                 say=lambda _text: None,
-                resume=resume,
-                cache=state.run.private / "bisect-cache",
+                resume=state.resume(place),
                 budget=state.budget(self.name, place),
             )
         )
@@ -112,7 +133,7 @@ class Bisect:
             raise Stopped(Exit(findings.exit_code))
         return findings
 
-    def _result(self, state: State, top: Path, findings: Findings, good: str) -> StageResult:
+    def _result(self, state: State, findings: Findings, good: str) -> StageResult:
         answer = {**findings.document(), "good_end": good}
         place = findings.output_dir
         if findings.exit_code == Exit.BUDGET:
@@ -129,12 +150,12 @@ class Bisect:
                 place,
                 answer=answer,
             )
-        checked = self._checked(state, top, findings)
+        checked = self._checked(state, findings)
         return StageResult(
             self.name, "done", checked.pop("why", ""), place, answer={**answer, "original": checked}
         )
 
-    def _checked(self, state: State, top: Path, findings: Findings) -> dict[str, Any]:
+    def _checked(self, state: State, findings: Findings) -> dict[str, Any]:
         """The original, and not its reduction, at both sides of the one change that was found."""
         first = original(state)
         if len(findings.culprits) != 1 or not state.is_done("reduce"):
@@ -145,34 +166,16 @@ class Bisect:
         seen: dict[str, Any] = {}
         for side, wanted in (("bad", True), ("good", False)):
             tree = laid_out(str(culprit[side]), first.cwd, state.run.private / "trees")
-            failed = self._original_fails(state, tree, side)
-            seen[side] = failed
-            if failed is not wanted:
+            request = workload_request(
+                first.command, tree, state.request, env=first.env, oracle=first.oracle
+            )
+            tally = self._tried(state, request, first.enough_clean, f"original-{side}")
+            shutil.rmtree(tree, ignore_errors=True)
+            seen[side] = {"reproduced": tally.reproduced, "of": tally.evidence}
+            if (tally.reproduced > 0) is not wanted:
                 how = "does not fail" if wanted else "fails too"
                 seen["why"] = f"on the original it is otherwise: {culprit[side][:12]} {how} there"
         return seen
-
-    def _original_fails(self, state: State, tree: Path, side: str) -> bool:
-        first = original(state)
-        folder = state.path / f"{state.folder(self.name).name}-original-{side}"
-        report = run_trials(
-            RunPlan(
-                workload_request(
-                    first.command, tree, state.request, env=first.env, oracle=first.oracle
-                ),
-                trials=1,
-                results_dir=state.path,
-                judge=KOfN(1, first.enough_clean),
-                run_dir=folder,
-                budget=state.budget(CHECK, folder),
-            ),
-            state.executor(CHECK),
-            state.means.listeners(self.name),
-            resume=state.resume(folder),
-        )
-        if report.ending.exit_code in _STOPPED:
-            raise Stopped(report.ending.exit_code)
-        return report.tally.reproduced > 0
 
 
 def repository_of(directory: Path) -> Path | None:
@@ -217,10 +220,6 @@ def _git(directory: Path, *words: str) -> str:
     if done.returncode:
         raise UsageError(f"git {words[0]} failed: {done.stderr.strip()}", where=str(directory))
     return done.stdout.strip()
-
-
-def _said(tried: list[str]) -> str:
-    return f"tried as good: {', '.join(revision[:12] for revision in tried)}"
 
 
 def _last(findings: Findings) -> str:

@@ -4,7 +4,6 @@ import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from aorta.attribution import (
@@ -24,6 +23,7 @@ from aorta.engine.events import Reason
 from aorta.engine.judge import CalibrationJudge, Judge, KOfN
 from aorta.engine.question import Budget
 from aorta.reduce.draft import oracle_from
+from aorta.reduce.launcher import is_launched
 from aorta.run.running import RunPlan, RunReport, run_trials
 from aorta.solve.state import StageResult, State, Stopped
 from aorta.solve.subject import Subject, subject_of, workload_request
@@ -80,22 +80,25 @@ def _first_failure(
         if judge.n < 1:
             return None
         report = _look(state, subject, name, judge, subject.oracle)
-        end = _failing_end(state, report)
+        end = _failing_end(state, report, nan=subject.oracle is None)
         if end is not None:
             if subject.oracle is not None:
                 return "showed the failure", subject.oracle, end
-            nan = None if _has_failed(end) else _nan_in(end)
-            return ("printed a number that is none", nan, end) if nan else (*oracle_from(end), end)
+            found = None if _has_failed(end) else _nan_in(end)
+            if found is not None:
+                return "printed a number that is none", found, end
+            return *oracle_from(end), end
     return None
 
 
-def _failing_end(state: State, report: RunReport) -> TrialEnd | None:
+def _failing_end(state: State, report: RunReport, *, nan: bool) -> TrialEnd | None:
     """Of the first trial that failed, ran out of time, or ended well with a number that is none."""
     for record in report.records:
         end = state.shared.end_in(report.run_dir / record.path)
         if end is None:
             continue
-        if record.outcome is Outcome.REPRODUCED or end.timed_out or _nan_in(end) is not None:
+        is_nan = nan and _nan_in(end) is not None
+        if record.outcome is Outcome.REPRODUCED or end.timed_out or is_nan:
             return end
     return None
 
@@ -155,7 +158,7 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
             "advice": [],
             "mistake": False,
         }
-    found = _attributed(end)
+    found = _attributed(end, subject)
     finding = found.finding
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
     if end.out_of_memory:
@@ -177,8 +180,10 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     }
 
 
-def _attributed(end: TrialEnd) -> Attribution:
-    logs = [s.path for s in (end.stderr, end.stdout) if s.path.is_file() and s.path.stat().st_size]
+def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
+    """From its two streams. Those of a launcher are of many ranks, and its exit is none of theirs."""
+    streams = [s.path for s in (end.stderr, end.stdout) if s.path.is_file() and s.bytes_seen]
+    many = is_launched(subject.words)
     hung = end.timed_out or end.hung
     ended = RankEnd(
         rank=0,
@@ -186,7 +191,8 @@ def _attributed(end: TrialEnd) -> Attribution:
         signal=None if hung else end.signal,
         hung=hung,
     )
-    return attribute(Evidence(logs=tuple(LogSource(Path(log)) for log in logs), failures=(ended,)))
+    logs = tuple(LogSource(path, rank=None if many else 0) for path in streams)
+    return attribute(Evidence(logs=logs, failures=(ended,) if hung or not many else ()))
 
 
 def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunReport:
