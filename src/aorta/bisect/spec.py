@@ -88,6 +88,7 @@ class ContainersSpec(StrictModel):
     failing: str | None = None
     mounts: tuple[str, ...] = ()
     bazel_cache: str | None = None
+    shm_size: str = Field(default="1g", pattern=r"^\d+[bkmgBKMG]?$")
     gpus: bool = True  # those of this machine, if it has any; under pyxis Slurm decides
     options: tuple[str, ...] = ()  # further options of the container engine
 

@@ -21,16 +21,27 @@ _SCHEMA = "aorta.bisect/1"
 
 
 class _MountsOrVerbose(click.Command):
-    """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose."""
+    """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose. Neither is read in the
+    command, which begins after `--`, or with the first word that is no option.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        end = args.index("--") if "--" in args else len(args)
-        followers = [*args[1:end], ""]
-        words = [
-            word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
-            for word, follower in zip(args[:end], followers, strict=False)
-        ]
-        return super().parse_args(ctx, [*words, *args[end:]])
+        own = len(args) - self._command_length(ctx, _with_long_names(args))
+        return super().parse_args(ctx, [*_with_long_names(args)[:own], *args[own:]])
+
+    def _command_length(self, ctx: click.Context, args: list[str]) -> int:
+        try:
+            found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        except click.UsageError:  # told by whoever parses for good
+            return 0
+        return len(found.get("command_line") or ())
+
+
+def _with_long_names(args: list[str]) -> list[str]:
+    return [
+        word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
+        for word, follower in zip(args, [*args[1:], ""], strict=True)
+    ]
 
 
 @click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
@@ -59,6 +70,7 @@ class _MountsOrVerbose(click.Command):
     "--same-failure", is_flag=True, help="A failure unlike the first is neither good nor bad."
 )
 @click.option("--bazel-cache", metavar="DIR|URL", help="For builds inside containers.")
+@click.option("--shm-size", help="Shared memory of a container.  [default: 1g]")
 @click.option(
     "--container-mount", "mounts", multiple=True, metavar="SRC:DST", help="Also -v; repeatable."
 )
@@ -85,7 +97,7 @@ class _MountsOrVerbose(click.Command):
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--verbose", is_flag=True, help="Also -v. Every event, one line each.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND...]")
 def command(**given: Any) -> None:
     """Find the change that brought a failure, however flaky it is, in git history, dated containers or versions.
 
@@ -278,6 +290,7 @@ def _containers(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
         "passing",
         "failing",
         "bazel_cache",
+        "shm_size",
     )
     told: dict[str, Any] = {name: given[name] for name in names if given[name] is not None}
     if given["mounts"]:

@@ -30,7 +30,6 @@ from aorta.triage.stacks import (
     Goal,
     GoneJudges,
     StackPlan,
-    chance_of_luck,
     failures,
     plan_stacks,
     stack_plan,
@@ -287,7 +286,7 @@ def _stack(cure: Cure, search: CureSearch, judges: GoneJudges, measured: CellSta
     return Stack(
         mitigations=tuple(search.names[item] for item in cure.items),
         tally=cure.confirmed.tally,
-        luck=chance_of_luck(judges.rate, cure.confirmed.tally),
+        luck=judges.chance_of_luck(cure.confirmed.tally),
         step_time_ms=round(times.mean, 6) if times.source == "per_step" else None,
         seconds=measured.mean_wall_clock_sec,
         needed={search.names[item]: _without(search, cure.items, item) for item in cure.items},
