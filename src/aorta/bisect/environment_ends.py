@@ -121,6 +121,8 @@ class Asked:
         said: dict[str, list[str]] = {}
         for option, value in (*good.options, *bad.options):
             said.setdefault(option, []).append(value)
+        if spec.index_url:  # what is said now is said instead of what the files say
+            said.pop("extra_index_url", None)
         sources = sources_of(
             spec.index_url or next(iter(said.get("index_url", ())), None),
             [*spec.extra_index_url, *said.get("extra_index_url", ())],

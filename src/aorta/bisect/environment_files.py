@@ -302,7 +302,12 @@ def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> Side:
         line = _locked_by_uv(entry)
         if line:
             requirements[canonicalize_name(name)] = line
-    return Side(path.name, requirements, left_out=tuple(str(root["name"]) for root in roots))
+    named = dict.fromkeys(
+        str((entry.get("source") or {}).get("registry", "")) for entry in packages
+    )
+    options = [("extra_index_url", url) for url in named if url.startswith(("http:", "https:"))]
+    left_out = tuple(str(root["name"]) for root in roots)
+    return Side(path.name, requirements, options=tuple(options), left_out=left_out)
 
 
 def _entry(
