@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from aorta.bisect.checkout import TreeJob, forget_trees
-from aorta.bisect.environment_ends import ABSENT, EnvironmentEnds
+from aorta.bisect.environment_ends import ABSENT, EnvironmentEnds, find_python
 from aorta.bisect.environment_job import EnvironmentJob, find_uv, index_options, installer
 from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON, unmet
@@ -85,9 +85,12 @@ class Recipe:
 
     def interpreter(self, versions: Versions) -> str:
         good, bad = self.ends.good, self.ends.bad
-        return (
-            bad.interpreter if versions.get(PYTHON, good.python) == bad.python else good.interpreter
-        )
+        version = versions.get(PYTHON, good.python)
+        for end in (good, bad):
+            if end.python == version:
+                return end.interpreter
+        found = find_python(version)
+        return found[1] if found else version
 
     def variables(self, versions: Versions) -> dict[str, str | None]:
         """None: not set."""

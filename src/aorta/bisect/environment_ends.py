@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from email.parser import HeaderParser
+from functools import cache
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -298,6 +299,16 @@ def version_of(program: str) -> str | None:
     return None
 
 
+def pythons_between(good: str, bad: str) -> list[str]:
+    """Both, and one of each minor version between that is on this machine."""
+    ends = [tuple(int(part) for part in re.findall(r"\d+", one)[:2]) for one in (good, bad)]
+    low, high = sorted(ends)
+    minors = range(low[1] + 1, high[1]) if low[0] == high[0] else range(0)
+    found = [one[0] for minor in minors if (one := find_python(f"{low[0]}.{minor}"))]
+    return [good, *(found if ends[0] == low else reversed(found)), bad]
+
+
+@cache
 def find_python(version: str) -> tuple[str, str] | None:
     """That very release, or another of the same minor version."""
     found = [(v, p) for p in _programs(version) if (v := version_of(p)) and same_minor(v, version)]

@@ -27,12 +27,13 @@ from aorta.bisect.environment_ends import (
     GOOD_END,
     Asked,
     make_ends,
+    pythons_between,
     write_private,
 )
 from aorta.bisect.environment_files import this_python
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.git import Repository
-from aorta.bisect.installable import in_order, is_installable, must_move_with
+from aorta.bisect.installable import PYTHON, in_order, is_installable, must_move_with
 from aorta.bisect.investigation import (
     Found,
     Outcome,
@@ -243,6 +244,8 @@ class _EnvironmentSearch:
 
     def _with_releases(self, step: Package) -> Package:
         ends = self.recipe.ends
+        if step.name == PYTHON:
+            return _named(PYTHON, tuple(pythons_between(step.versions[0], step.versions[-1])))
         if ends.kind_of(step.name) != "package" or ABSENT in step.versions:
             return step
         releases = self._listed_releases(step)
