@@ -34,7 +34,8 @@ class _MountsOrVerbose(click.Command):
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:  # told by whoever parses for good
             return 0
-        return len(found.get("command_line") or ())
+        command = found.get("command_line")  # without a command click has a mark of its own here
+        return len(command) if isinstance(command, (list, tuple)) else 0
 
 
 def _with_long_names(args: list[str]) -> list[str]:
