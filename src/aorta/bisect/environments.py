@@ -174,13 +174,17 @@ class _EnvironmentSearch:
             return set()
         needed = {self.steps[change.package].name for change in main.interval.changes}
         reached = {p.name for p, rank in zip(self.steps, main.interval.bad, strict=True) if rank}
+        last = main
         while self.run.request.checks and not self._is_cut_short:
             moved = needed | self._companions(needed)
             others = [p for p in self.steps if p.name in reached - moved]
             if not others:
                 break
-            found = self._partner(setting, needed, moved, others)
-            if found.search.ends is not EndsVerdict.DIFFER or found.interval is None:
+            found = self._partner(setting, last, needed, moved, others)
+            last = found if found.search.ends is EndsVerdict.DIFFER else last
+            if found.fails_alone or found.interval is None:
+                break
+            if found.search.ends is not EndsVerdict.DIFFER:
                 break
             if not found.is_sure:
                 self.warnings.append(
@@ -196,7 +200,12 @@ class _EnvironmentSearch:
         return {other for name in names for other in self.needs[name]} - set(names)
 
     def _partner(
-        self, setting: Setting, needed: Collection[str], moved: set[str], others: Sequence[Package]
+        self,
+        setting: Setting,
+        before: Found,
+        needed: Collection[str],
+        moved: set[str],
+        others: Sequence[Package],
     ) -> Found:
         free = {p.name for p in others}
         packages = [
@@ -210,6 +219,7 @@ class _EnvironmentSearch:
             packages,
             assume=self._known(packages),
             cannot_be=self._why_impossible,
+            partner_of=before,
         )
         self.beside.append(found)
         return found

@@ -237,7 +237,9 @@ def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _partner(found: Found | None) -> dict[str, Any] | None:
     """The one commit without which the culprit does no harm."""
-    if found is None or found.search.ends is not EndsVerdict.DIFFER or found.single is None:
+    if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
+        return None
+    if found.single is None:
         return None
     package, rank = found.single
     said = culprit(package, Change(0, rank))
@@ -305,7 +307,9 @@ def _about_repair(main: Found, older: Vector, newer: Vector) -> str:
 
 
 def _about_partner(found: Found | None) -> str | None:
-    if found is None or found.search.ends is not EndsVerdict.DIFFER or found.single:
+    if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
+        return None
+    if found.single:
         return None
     interval = found.interval
     return (

@@ -22,6 +22,7 @@ from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.search import Search
+from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
 from aorta.search.bisecting import Bisection, Settings
 from aorta.search.bisection import TimelineBisection
@@ -74,6 +75,7 @@ class Found:
     before: float = 1.0
     alike: str | None = None  # why its two ends cannot be told apart
     undecided: Mapping[str, str] = field(default_factory=dict)  # why, by the key of a configuration
+    fails_alone: bool = False  # of a search for a partner: there is none
 
     @property
     def interval(self) -> Interval | Candidates | None:
@@ -164,8 +166,11 @@ def search_versions(
     check_ends: bool = True,
     more_follows: bool = False,
     cannot_be: CannotBe | None = None,
+    partner_of: Found | None = None,
 ) -> Found:
-    """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is not worth trying."""
+    """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is not worth trying.
+    `partner_of`: the search whose culprit is tried alone first.
+    """
     search = _bisection(
         setting, name, packages, before, check_ends=check_ends, more_follows=more_follows
     )
@@ -191,8 +196,21 @@ def search_versions(
         return Found(name, search, packages, answer, used, before, alike, undecided)
     known = _known(setting, name, search.timeline, packages, setting.cache.known)
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
-    answer = drive(remembered)
-    return Found(name, search, packages, answer, remembered.used, before, undecided=impossible)
+    alone = None
+    if partner_of is not None:
+        good, bad = partner_of.search.sides()
+        alone = AloneFirst(remembered, search.timeline, good, bad, setting.confidence)
+    answer = drive(alone or remembered)
+    return Found(
+        name,
+        search,
+        packages,
+        answer,
+        remembered.used,
+        before,
+        undecided=impossible,
+        fails_alone=bool(alone and alone.fails),
+    )
 
 
 def _bisection(
@@ -302,7 +320,7 @@ def partner_of(setting: Setting, found: Found) -> Found | None:
     vector = tuple(reached[p.name] for p in moving(packages))
     short = culprit.versions[rank + 1][:12]
     setting.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
-    return search_versions(setting, "partner", packages, assume={vector: tried})
+    return search_versions(setting, "partner", packages, assume={vector: tried}, partner_of=found)
 
 
 def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Package:
