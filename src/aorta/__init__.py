@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aorta.attribution.request import AttributeRequest
     from aorta.attribution.request import attribute as _attribute
     from aorta.bisect.findings import Findings
-    from aorta.bisect.request import BisectRequest, ContainerOptions
+    from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
     from aorta.bisect.request import bisect as _bisect
     from aorta.bundle.request import BundleReport, BundleRequest
     from aorta.bundle.request import bundle as _bundle
@@ -57,6 +57,7 @@ _TYPES = {
     "ContainerOptions": "aorta.bisect.request",
     "DivergeReport": "aorta.diverge.output",
     "EnvironmentLayers": "aorta.registry.layers",
+    "EnvironmentOptions": "aorta.bisect.request",
     "ExecutorChoice": "aorta.executors.choosing",
     "Exit": "aorta.core.exits",
     "ExitCodeOracle": "aorta.core.oracle",
@@ -79,6 +80,7 @@ __all__ = [
     "ContainerOptions",
     "DivergeReport",
     "EnvironmentLayers",
+    "EnvironmentOptions",
     "ExecutorChoice",
     "Exit",
     "ExitCodeOracle",

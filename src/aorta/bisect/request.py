@@ -15,7 +15,14 @@ from aorta.bisect.findings import Findings
 from aorta.bisect.git import Repository
 from aorta.bisect.metric import metric_named
 from aorta.bisect.run import Request, kept_request
-from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec, Runtime, load_spec
+from aorta.bisect.spec import (
+    BisectSpec,
+    ContainersSpec,
+    EnvironmentsSpec,
+    PackageSpec,
+    Runtime,
+    load_spec,
+)
 from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.core.names import slug
@@ -58,6 +65,33 @@ class ContainerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnvironmentOptions:
+    """Keys of `environments:` in a spec: two ends, and where releases come from. `repositories`: whose commits to name."""
+
+    good: str | None = None
+    bad: str | None = None
+    index_url: str | None = None
+    extra_index_url: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    pre: bool = False
+    yanked: bool = False
+    repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
+
+    def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        told = {name: value for name, value in told.items() if value and name != "repositories"}
+        if not (self.good or self.bad or spec):
+            if told or self.repositories:
+                raise UsageError("the options of a package index go with --good-env and --bad-env")
+            return None
+        before = vars(spec) if spec else {}
+        if {"good", "bad"} - {*before, *told}:
+            raise UsageError("--good-env and --bad-env go together")
+        return validated(EnvironmentsSpec, {**before, **told}, file=_FILE)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BisectRequest:
     """What may have changed, what tells good from bad, and what may be spent; None is what was not said."""
 
@@ -69,6 +103,7 @@ class BisectRequest:
     first_parent: bool = False
     paths: tuple[str, ...] = ()  # only commits that touch these
     skip: tuple[str, ...] = ()  # revisions, or ranges A..B
+    environments: EnvironmentOptions = field(default_factory=EnvironmentOptions)
     containers: ContainerOptions = field(default_factory=ContainerOptions)
     passing_versions: Mapping[str, str] = field(default_factory=dict)
     failing_versions: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +131,8 @@ class BisectRequest:
         """Without any of these, a run that is gone on with is asked what it was asked before."""
         containers = self.containers
         named = containers.family or containers.passing or containers.failing
-        return bool(self.command or self.spec or self.good or self.bad or named)
+        ends = self.good or self.bad or self.environments.good
+        return bool(self.command or self.spec or ends or named)
 
 
 def bisect(
@@ -180,7 +216,10 @@ def _spec(request: BisectRequest) -> BisectSpec:
         "build_timeout": request.build_timeout,
         "packages": _packages(spec, request) or None,
         "containers": request.containers.over(spec.containers),
+        "environments": request.environments.over(spec.environments),
     }
+    if told["environments"] is not None and (request.good or request.bad):
+        raise UsageError("give either --good and --bad or --good-env and --bad-env")
     content = {name: value for name, value in vars(spec).items() if name != "env"}
     content |= {name: value for name, value in told.items() if value is not None}
     content["env"] = {**spec.env, **request.extra_env}
@@ -202,6 +241,9 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 skip=request.skip,
             )
         ]
+    elif request.environments.repositories:
+        named = request.environments.repositories.items()
+        packages += [PackageSpec(name=name, path=path) for name, path in named]
     elif request.paths or request.skip:
         raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
     sides = {"good": request.passing_versions, "bad": request.failing_versions}

@@ -50,6 +50,17 @@ def _with_long_names(args: list[str]) -> list[str]:
 @click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
 @click.option("--good", metavar="REV", help="A revision without the failure.")
 @click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
+@click.option("--good-env", metavar="FILE|VENV", help="An environment without the failure.")
+@click.option("--bad-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv.")
+@click.option("--index-url", metavar="URL", help="The package index.  [default: as pip has it]")
+@click.option("--extra-index-url", multiple=True, metavar="URL", help="Another one; repeatable.")
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
+@click.option("--no-index", is_flag=True, help="No index, only --find-links.")
+@click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too.")
+@click.option("--yanked", is_flag=True, help="Yanked releases are candidates too.")
+@click.option(
+    "--repository", "repositories", multiple=True, metavar="NAME=DIR", help="Whose commits to name."
+)
 @click.option("--spec", "spec_file", type=click.Path(path_type=Path), help="A bisect.yaml.")
 @click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
 @click.option("--first-parent", is_flag=True, help="Name the merge, not the commit it merged.")
@@ -101,6 +112,15 @@ def _with_long_names(args: list[str]) -> list[str]:
 def command(
     good: str | None,
     bad: str | None,
+    good_env: str | None,
+    bad_env: str | None,
+    index_url: str | None,
+    extra_index_url: tuple[str, ...],
+    find_links: tuple[str, ...],
+    no_index: bool,
+    pre: bool,
+    yanked: bool,
+    repositories: tuple[str, ...],
     spec_file: Path | None,
     find_fix: bool,
     first_parent: bool,
@@ -147,6 +167,7 @@ def command(
 
     \b
     aorta bisect --good v1.2 --bad HEAD -- pytest -x tests/test_nn.py
+    aorta bisect --good-env last-week.txt --bad-env .venv -- python train.py
     aorta bisect --container jax -- test-jax.sh //tests:nn_test_gpu
     aorta bisect --spec bisect.yaml --jobs 8
 
@@ -155,8 +176,20 @@ def command(
     3 no answer: did not reproduce, inconsistent ends, never good; 4 stopped by a budget;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
-    from aorta.bisect.request import BisectRequest, ContainerOptions
+    from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
     from aorta.bisect.spec import versions_from
+
+    environments = EnvironmentOptions(
+        good=good_env,
+        bad=bad_env,
+        index_url=index_url,
+        extra_index_url=extra_index_url,
+        find_links=find_links,
+        no_index=no_index,
+        pre=pre,
+        yanked=yanked,
+        repositories=options.pairs_from(repositories, "--repository", "NAME=DIR"),
+    )
 
     containers = ContainerOptions(
         family=family,
@@ -180,6 +213,7 @@ def command(
         first_parent=first_parent,
         paths=paths,
         skip=skipped,
+        environments=environments,
         containers=containers,
         passing_versions=versions_from(passing_versions, "--passing-versions"),
         failing_versions=versions_from(failing_versions, "--failing-versions"),

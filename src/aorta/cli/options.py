@@ -328,3 +328,14 @@ def variables_from(assignments: tuple[str, ...]) -> dict[str, str]:
             raise UsageError("--extra-env: expected NAME=VALUE; the = is missing")
         variables[name] = check_variable(name, value, where="--extra-env")
     return variables
+
+
+def pairs_from(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
+    """What is given as `NAME=DIR`, by name."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"{option}: found {text!r}, expected {form}")
+        pairs[name] = value
+    return pairs
