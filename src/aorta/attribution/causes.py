@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.endings import is_fatal, is_last_word, went_on
 from aorta.attribution.events import Event
 from aorta.attribution.facts import Cause, Facts, by_rank, of_events
 from aorta.attribution.followers import lost_peer, never_came
+from aorta.attribution.healthy import is_fatal, is_last_word, went_on
 from aorta.attribution.last_words import as_hint
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role

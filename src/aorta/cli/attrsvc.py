@@ -65,9 +65,8 @@ def command(
     from aorta.core.errors import InfrastructureError
 
     try:
-        from aorta.attribution.service.api import create_app
+        from aorta.attribution.service.api import Settings, create_app, database_url
         from aorta.attribution.service.server import leave, listen, serve, url_of
-        from aorta.attribution.service.settings import Settings, database_url
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution.opinion import Adviser, opinion_on
 from aorta.attribution.service.lanes import AnalysisLostError, Lanes
 from aorta.attribution.service.looking import Looks, in_thread
-from aorta.attribution.service.metrics import Metrics
 from aorta.attribution.service.models import CycleReport
 from aorta.attribution.service.queries import CycleKey, Report
 from aorta.attribution.service.store import Store
@@ -39,6 +39,24 @@ _DAY = 86_400.0
 _MOST_QUESTIONS = 4  # asked of a language model at a time
 _MOST_WAITING = 200  # a model that is slower than the jobs fail is not asked about all of them
 _logger = logging.getLogger(__name__)
+
+
+class Metrics:
+    """What is counted, in the names of the contracts. A registry of its own: two services in one process do not count together."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.triggers = Counter("aorta_triggers", "Reports received", registry=self._registry)
+        self.analyses = Counter("aorta_analyses", "Analyses run", registry=self._registry)
+        self.decisions = Counter(
+            "aorta_decisions", "Decisions given", ["action"], registry=self._registry
+        )
+        self.seconds = Histogram(
+            "aorta_analysis_seconds", "Time of one analysis", registry=self._registry
+        )
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
 
 
 @dataclass

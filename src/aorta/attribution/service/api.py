@@ -4,21 +4,24 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from aorta.attribution.jail import PathJail, PathRefusedError
+from aorta.attribution.opinion import Adviser
 from aorta.attribution.service import worker
-from aorta.attribution.service.analyses import Analyses, Answer
+from aorta.attribution.service.analyses import Analyses, Answer, Metrics
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.lanes import Lanes
 from aorta.attribution.service.looking import Looks
-from aorta.attribution.service.metrics import Metrics
 from aorta.attribution.service.models import (
     Accepted,
     CycleReport,
@@ -34,17 +37,33 @@ from aorta.attribution.service.models import (
 from aorta.attribution.service.peer import PeerWire, peer_routes
 from aorta.attribution.service.posts import Handlers, Posts
 from aorta.attribution.service.queries import CycleKey
-from aorta.attribution.service.settings import Settings
 from aorta.attribution.service.store import Store
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
-_JobId = Annotated[Id, Path()]
-_CycleId = Annotated[Id, Path()]
+_JobId = Annotated[Id, PathParameter()]
+_CycleId = Annotated[Id, PathParameter()]
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
 }
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    allowed_roots: tuple[Path, ...]
+    database_url: str
+    token: str | None = None
+    own_user_is_free: bool = False  # callers of the same user need no token
+    rate_limit: float = 5000.0  # requests a second from one address
+    keep_days: float = 30.0  # after a job's last report; 0: for good
+    no_progress_limit: int = 3
+    adviser: Adviser | None = None
+
+
+def database_url(database: str) -> str:
+    """A URL as it is, a file name as SQLite."""
+    return database if "://" in database else f"sqlite:///{Path(database).resolve()}"
 
 
 class Wire:
