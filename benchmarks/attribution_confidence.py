@@ -19,7 +19,8 @@ from benchmarks.faults.field import fifth, last
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
-PRIOR = 5
+# Looks: dialects differ by no more than chance where their rows are sure, and by much where they are weak.
+PRIOR = {"certain": 20, "likely": 20, "weak": 5, "nothing": 5}
 FEWEST = 3  # looks that give a dialect a figure of its own
 KINDS = ("certain", "likely", "weak", "nothing")
 _HEAD = "# How often findings were right at the first look: written by `python -m benchmarks.attribution_confidence --write`.\n"
@@ -70,7 +71,7 @@ def fitted(shares: Shares) -> dict[str, dict[str, float]]:
         for dialect, (well, looked) in by_dialect.items():
             if looked < FEWEST:
                 continue
-            share = (well + PRIOR * overall) / (looked + PRIOR)
+            share = (well + PRIOR[kind] * overall) / (looked + PRIOR[kind])
             table[kind][dialect] = round(min(most, share), 2)
     return table
 

@@ -39,7 +39,7 @@ class Failing:
 
     @property
     def user_error(self) -> bool:
-        return self.decision == STOP
+        return self.decision == STOP and self.failure_class != "time_limit"
 
 
 _JAX = """
@@ -237,7 +237,12 @@ def _keep(logs: Path, case: Path, places: dict[str, str]) -> None:
     if case.exists():
         shutil.rmtree(case)
     case.mkdir(parents=True)
-    places = {**places, sys.base_prefix: "/usr/local", socket.gethostname(): "node-1"}
+    places = {
+        **places,
+        sys.prefix: "/opt/venv",
+        sys.base_prefix: "/usr/local",
+        socket.gethostname(): "node-1",
+    }
     for file in sorted(path for path in logs.iterdir() if path.is_file()):
         text = file.read_bytes()
         for ours, theirs in places.items():
