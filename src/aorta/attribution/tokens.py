@@ -4,6 +4,7 @@ A server that is told no token makes one and puts it where only its user can rea
 the address of the server. It is made anew at every start: a stranger who took the port meanwhile learned nothing of worth.
 """
 
+import ipaddress
 import os
 import secrets
 import socket
@@ -85,7 +86,7 @@ def _place(host: str, port: int) -> Path:
 
 def user_of(caller: tuple[str, int], here: tuple[str, int]) -> int | None:
     """The user whose process holds the other end of a connection of this machine; None where the kernel does not say."""
-    if caller[0] not in LOOPBACK:
+    if not ipaddress.ip_address(caller[0]).is_loopback:
         return None
     family = socket.AF_INET6 if ":" in caller[0] else socket.AF_INET
     ends = [socket.inet_pton(family, end[0]).ljust(16, b"\0") for end in (caller, here)]

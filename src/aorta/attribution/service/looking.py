@@ -23,7 +23,9 @@ T = TypeVar("T")
 
 DOOR = 1.0  # seconds a caller waits for the look at the paths it names
 LONGEST = 5.0  # seconds after which a path that does not answer is left out
-_MOST_AT_ONCE = 32
+_ENOUGH, _MOST = 2, 32  # processes that look; more than enough only while some do not come back
+_SOON = 1.0  # seconds
+_TOGETHER = 0.1  # seconds in which questions for sizes are gathered
 _LONGEST_LINE = 64 << 20
 _SEEN = 10_000  # paths
 _SEEN_FOR = 5.0  # seconds for which a look at the door need not be repeated
@@ -43,26 +45,30 @@ class Looks:
 
     def __init__(self, jail: PathJail) -> None:
         self._jail = jail
-        self._idle: list[_Looker] = []
-        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
-        self._lost: dict[
-            str, tuple[float, Process]
-        ] = {}  # place -> who has waited there since when
+        self._idle: asyncio.Queue[_Looker] = asyncio.Queue()
+        self._lookers = 0
+        self._lost: dict[str, Process] = {}  # place -> who waits there
+        self._sizing: dict[str, tuple[list[str], asyncio.Task[dict[str, Seen]]]] = {}
+        self._under_way: dict[tuple[Any, ...], asyncio.Task[list[Seen]]] = {}
         self._admitted: OrderedDict[str, float] = OrderedDict()  # path -> until when
 
     async def admit(self, paths: Iterable[str]) -> None:
         """Refuse what may not be read. What does not answer is let in: it is opened without following a link, or not at all."""
-        now = time.monotonic()
-        unseen = [path for path in paths if self._admitted.get(path, 0) < now]
+        unseen = [path for path in paths if not self.was_seen(path)]
         for path in unseen:
             self._jail.check_name(path)
         for directory, inside in _by_directory(unseen).items():
             with suppress(SilentError):
                 for seen in await self.look(directory, inside, DOOR):
                     self._jail.check_seen(seen.what)
-                self._remember(inside, now + _SEEN_FOR)
+                self.remember(inside)
 
-    def _remember(self, paths: Iterable[str], until: float) -> None:
+    def was_seen(self, what: str) -> bool:
+        return self._admitted.get(what, 0) >= time.monotonic()
+
+    def remember(self, paths: Iterable[str]) -> None:
+        """Nobody need look there again for some seconds."""
+        until = time.monotonic() + _SEEN_FOR
         for path in paths:
             self._admitted[path] = until
             self._admitted.move_to_end(path)
@@ -90,25 +96,68 @@ class Looks:
             pass  # it is not looked at later either
         return True
 
+    async def size(self, path: str) -> int:
+        """In bytes. Those who ask at about the same time for files of one directory are answered by one look."""
+        directory = str(Path(path).parent)
+        if directory not in self._sizing:
+            task = asyncio.create_task(self._sizes(directory))
+            task.add_done_callback(_forget)
+            self._sizing[directory] = [], task
+        asked, task = self._sizing[directory]
+        asked.append(path)
+        return (await asyncio.shield(task))[path].size
+
+    async def _sizes(self, directory: str) -> dict[str, Seen]:
+        await asyncio.sleep(_TOGETHER)
+        asked, _ = self._sizing.pop(directory)
+        return dict(zip(asked, await self.look(directory, asked, DOOR), strict=True))
+
     async def look(self, place: str, paths: Iterable[str], patience: float) -> list[Seen]:
         """What these paths are; SilentError where one of them takes longer than `patience` seconds, or holds somebody up already."""
-        question = [self._jail.check_name(path) for path in paths]
-        async with self._turns:
-            if self._is_waited_at(place):
-                raise SilentError
-            looker = self._idle.pop() if self._idle else await _Looker.start()
-            try:
-                seen = await looker.ask(question, patience)
-            except BaseException as wrong:
-                looker.give_up()
-                if isinstance(wrong, SilentError):
-                    self._lost[place] = time.monotonic(), looker.process
-                raise
-            self._idle.append(looker)
-            return seen
+        question = tuple(self._jail.check_name(path) for path in paths)
+        asked = (place, question, patience)
+        task = self._under_way.get(asked)
+        if task is None:  # a whole cluster may tell of one directory at once
+            task = asyncio.create_task(self._look(*asked))
+            self._under_way[asked] = task
+            task.add_done_callback(lambda _: self._under_way.pop(asked))
+            task.add_done_callback(_forget)
+        return await asyncio.shield(task)
+
+    async def _look(
+        self, place: str, question: tuple[tuple[str, str], ...], patience: float
+    ) -> list[Seen]:
+        looker = await self._free_looker()
+        if self._is_waited_at(place):
+            self._idle.put_nowait(looker)
+            raise SilentError
+        try:
+            seen = await looker.ask(question, patience)
+        except BaseException as wrong:
+            looker.give_up()
+            self._lookers -= 1
+            if isinstance(wrong, SilentError):
+                self._lost[place] = looker.process
+            raise
+        self._idle.put_nowait(looker)
+        return seen
+
+    async def _free_looker(self) -> "_Looker":
+        """One that is free soon; else a new one, for those there are may wait for a mount that hangs."""
+        if not self._idle.empty() or self._lookers >= _MOST:
+            return await self._idle.get()
+        if self._lookers >= _ENOUGH:
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(self._idle.get(), _SOON)
+        self._lookers += 1
+        try:
+            return await _Looker.start()
+        except BaseException:
+            self._lookers -= 1
+            raise
 
     def _is_waited_at(self, place: str) -> bool:
-        if place in self._lost and self._lost[place][1].returncode is not None:
+        if place in self._lost and self._lost[place].returncode is not None:
             del self._lost[place]  # it came back: the mount answers again
         return place in self._lost
 
@@ -133,7 +182,7 @@ class _Looker:
         await looker._answers.readline()  # it is ready: from now on only the file system takes time
         return looker
 
-    async def ask(self, question: list[tuple[str, str]], patience: float) -> list[Seen]:
+    async def ask(self, question: tuple[tuple[str, str], ...], patience: float) -> list[Seen]:
         self._asked.write(json.dumps(question).encode() + b"\n")
         try:
             async with asyncio.timeout(patience):
@@ -176,3 +225,9 @@ def _by_directory(paths: Iterable[str]) -> dict[str, list[str]]:
     for path in dict.fromkeys(paths):
         found.setdefault(str(Path(path).parent), []).append(path)
     return found
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """Whoever asked may be gone: what it raised is not news."""
+    if not task.cancelled():
+        task.exception()

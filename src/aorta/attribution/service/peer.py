@@ -104,6 +104,9 @@ class PeerWire:
 
     async def _admitted(self, text: str) -> Path:
         path = place(*self._jail.check_name(text))
+        known = f"file {text}"
+        if self._looks.was_seen(known):
+            return path
         try:
             (seen,) = await self._looks.look(str(path), [text], DOOR)
         except SilentError:
@@ -111,6 +114,7 @@ class PeerWire:
         self._jail.check_seen(seen.what)
         if seen.what not in {path_look.FILE, path_look.MISSING}:
             raise ApiError(400, "not_regular", "the log is not a regular file")
+        self._looks.remember([known])
         return path
 
     async def _owner(self, path: Path, key: CycleKey) -> CycleKey:
@@ -137,10 +141,9 @@ class PeerWire:
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
             before = size
             try:
-                (seen,) = await self._looks.look(str(path), [str(path)], DOOR)
+                size = await self._looks.size(str(path))
             except SilentError:
                 return
-            size = seen.size
             if size != before:
                 still_since = now
             if size and now - still_since >= _STILL:
