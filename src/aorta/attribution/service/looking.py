@@ -25,7 +25,6 @@ DOOR = 1.0  # seconds a caller waits for the look at the paths it names
 LONGEST = 5.0  # seconds after which a path that does not answer is left out
 _ENOUGH, _MOST = 2, 32  # processes that look; more than enough only while some do not come back
 _SOON = 1.0  # seconds
-_TOGETHER = 0.1  # seconds in which questions for sizes are gathered
 _LONGEST_LINE = 64 << 20
 _SEEN = 10_000  # paths
 _SEEN_FOR = 5.0  # seconds for which a look at the door need not be repeated
@@ -40,6 +39,9 @@ class Seen(NamedTuple):
     size: int
 
 
+_Asked = tuple[list[tuple[str, str]], asyncio.Future[list[Seen]]]
+
+
 class Looks:
     """Belongs to the event loop."""
 
@@ -48,8 +50,10 @@ class Looks:
         self._idle: asyncio.Queue[_Looker] = asyncio.Queue()
         self._lookers = 0
         self._lost: dict[str, Process] = {}  # place -> who waits there
-        self._sizing: dict[str, tuple[list[str], asyncio.Task[dict[str, Seen]]]] = {}
-        self._under_way: dict[tuple[Any, ...], asyncio.Task[list[Seen]]] = {}
+        self._waiting: dict[
+            tuple[str, float], list[_Asked]
+        ] = {}  # where somebody looks -> who asks next
+        self._tasks: set[asyncio.Task[None]] = set()
         self._admitted: OrderedDict[str, float] = OrderedDict()  # path -> until when
 
     async def admit(self, paths: Iterable[str]) -> None:
@@ -96,36 +100,43 @@ class Looks:
             pass  # it is not looked at later either
         return True
 
-    async def size(self, path: str) -> int:
-        """In bytes. Those who ask at about the same time for files of one directory are answered by one look."""
-        directory = str(Path(path).parent)
-        if directory not in self._sizing:
-            task = asyncio.create_task(self._sizes(directory))
-            task.add_done_callback(_forget)
-            self._sizing[directory] = [], task
-        asked, task = self._sizing[directory]
-        asked.append(path)
-        return (await asyncio.shield(task))[path].size
-
-    async def _sizes(self, directory: str) -> dict[str, Seen]:
-        await asyncio.sleep(_TOGETHER)
-        asked, _ = self._sizing.pop(directory)
-        return dict(zip(asked, await self.look(directory, asked, DOOR), strict=True))
-
     async def look(self, place: str, paths: Iterable[str], patience: float) -> list[Seen]:
-        """What these paths are; SilentError where one of them takes longer than `patience` seconds, or holds somebody up already."""
-        question = tuple(self._jail.check_name(path) for path in paths)
-        asked = (place, question, patience)
-        task = self._under_way.get(asked)
-        if task is None:  # a whole cluster may tell of one directory at once
-            task = asyncio.create_task(self._look(*asked))
-            self._under_way[asked] = task
-            task.add_done_callback(lambda _: self._under_way.pop(asked))
-            task.add_done_callback(_forget)
-        return await asyncio.shield(task)
+        """What these paths are; SilentError where one of them takes longer than `patience` seconds, or holds somebody up already.
+
+        What is asked about a place while somebody looks there is one question, asked next: a whole cluster may tell of it at once.
+        """
+        question = [self._jail.check_name(path) for path in paths]
+        answer: asyncio.Future[list[Seen]] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.get((place, patience))
+        if waiting is not None:
+            waiting.append((question, answer))
+        else:
+            self._waiting[place, patience] = [(question, answer)]
+            task = asyncio.create_task(self._answer_all(place, patience))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await answer
+
+    async def _answer_all(self, place: str, patience: float) -> None:
+        while batch := self._waiting[place, patience]:
+            self._waiting[place, patience] = []
+            asked = [where for question, _ in batch for where in question]
+            try:
+                seen = iter(await self._look(place, asked, patience))
+            except (SilentError, OSError):
+                seen = None
+            for question, answer in batch:
+                told = None if seen is None else [next(seen) for _ in question]
+                if answer.done():  # whoever asked is gone
+                    continue
+                if told is None:
+                    answer.set_exception(SilentError())
+                else:
+                    answer.set_result(told)
+        del self._waiting[place, patience]
 
     async def _look(
-        self, place: str, question: tuple[tuple[str, str], ...], patience: float
+        self, place: str, question: list[tuple[str, str]], patience: float
     ) -> list[Seen]:
         looker = await self._free_looker()
         if self._is_waited_at(place):
@@ -182,7 +193,7 @@ class _Looker:
         await looker._answers.readline()  # it is ready: from now on only the file system takes time
         return looker
 
-    async def ask(self, question: tuple[tuple[str, str], ...], patience: float) -> list[Seen]:
+    async def ask(self, question: list[tuple[str, str]], patience: float) -> list[Seen]:
         self._asked.write(json.dumps(question).encode() + b"\n")
         try:
             async with asyncio.timeout(patience):
@@ -225,9 +236,3 @@ def _by_directory(paths: Iterable[str]) -> dict[str, list[str]]:
     for path in dict.fromkeys(paths):
         found.setdefault(str(Path(path).parent), []).append(path)
     return found
-
-
-def _forget(task: asyncio.Task[Any]) -> None:
-    """Whoever asked may be gone: what it raised is not news."""
-    if not task.cancelled():
-        task.exception()

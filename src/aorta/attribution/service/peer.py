@@ -108,7 +108,7 @@ class PeerWire:
         if self._looks.was_seen(known):
             return path
         try:
-            (seen,) = await self._looks.look(str(path), [text], DOOR)
+            (seen,) = await self._looks.look(str(path.parent), [text], DOOR)
         except SilentError:
             return path
         self._jail.check_seen(seen.what)
@@ -141,9 +141,10 @@ class PeerWire:
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
             before = size
             try:
-                size = await self._looks.size(str(path))
+                (seen,) = await self._looks.look(str(path.parent), [str(path)], DOOR)
             except SilentError:
                 return
+            size = seen.size
             if size != before:
                 still_since = now
             if size and now - still_since >= _STILL:
