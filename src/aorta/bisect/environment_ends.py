@@ -232,7 +232,8 @@ def _check(side: Side, end: TrialEnd) -> None:
     said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
     words = without_secrets((said or [end.lost or "it said nothing"])[-1])
     kind = UsageError if end.exit_code == 1 else InfrastructureError
-    raise kind(f"the environment cannot be installed: {words}", where=side.name)
+    hint = "; what no index has is found with --find-links DIR" if kind is UsageError else ""
+    raise kind(f"the environment cannot be installed: {words}{hint}", where=side.name)
 
 
 def _read_end(

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -379,8 +380,9 @@ print(json.dumps({"python": platform.python_version(), "packages": found}))
 
 def _virtual_environment(path: Path, given: str, option: str) -> Side:
     where = f"{option} {given}"
-    program = path / "bin" / "python"
-    if not program.exists():
+    programs = [path / "bin" / name for name in ("python", "python3")]
+    program = next((one for one in programs if one.exists()), None)
+    if program is None:
         raise UsageError(
             "this directory is no virtual environment: it has no bin/python", where=where
         )
@@ -416,6 +418,20 @@ def _installed(name: str, version: str, direct: str | None) -> str:
     if (said.get("dir_info") or {}).get("editable"):
         return f"-e {url.removeprefix('file://')}"
     return f"{name} @ {url}"
+
+
+def active_environment() -> str:
+    """The environment that `python` on the path belongs to."""
+    if active := os.environ.get("VIRTUAL_ENV"):
+        return active
+    program = shutil.which("python") or shutil.which("python3") or sys.executable
+    done = subprocess.run(
+        (program, "-c", "import sys; print(sys.prefix)"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or sys.prefix
 
 
 def same_minor(one: str, other: str) -> bool:

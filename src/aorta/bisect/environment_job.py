@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -102,7 +102,8 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
         _run(_new_environment(job))
         if not requirements:
             return
-        code, said = _run(_installing(job, requirements, beside, no_deps=no_deps), may_fail=True)
+        words = _installing(job, requirements, beside, no_deps=no_deps)
+        code, said = _run(words, _where_from(job), may_fail=True)
         if code == 0:
             return
         first = first or said
@@ -134,7 +135,9 @@ def _installing(
 ) -> list[str]:
     listed = _file(beside / "requirements.txt", requirements)
     words = [*installer(f"{job.place}/bin/python"), "-r", listed]
-    words += index_options(job.indexes, job.find_links, uv=bool(find_uv()))
+    if find_uv():
+        words += [word for place in job.find_links for word in ("--find-links", place)]
+        words += [] if job.indexes else ["--no-index"]
     words += ["--no-deps"] if no_deps or (job.overrides and not find_uv()) else []
     if find_uv() and job.overrides:
         words += ["--overrides", _file(beside / "overrides.txt", job.overrides)]
@@ -147,11 +150,10 @@ def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
     place = Path(job.place)
     if tree.build is None:
         words = [*installer(f"{job.place}/bin/python"), "--no-deps", str(tree.tree)]
-        words += index_options(job.indexes, job.find_links, uv=bool(find_uv()))
     else:
         words = ["sh", "-c", tree.build]
     path = f"{place / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    variables = {**os.environ, "VIRTUAL_ENV": str(place), "PATH": path}
+    variables = {**os.environ, **_where_from(job), "VIRTUAL_ENV": str(place), "PATH": path}
     done = subprocess.run(words, cwd=tree.tree, env=variables, check=False)
     if done.returncode:
         raise SystemExit(1)
@@ -165,8 +167,20 @@ def installer(python: str) -> list[str]:
     return [*words, "--disable-pip-version-check", "--no-input"]
 
 
+def _where_from(job: EnvironmentJob) -> dict[str, str]:
+    """Where packages come from, as variables: other users of this machine read command lines, credentials too."""
+    first, extra = next(iter(job.indexes), ""), " ".join(job.indexes[1:])
+    if find_uv():
+        said = {"UV_DEFAULT_INDEX": first, "UV_INDEX": extra}
+        said["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # several indexes are alike, as pip has it
+    else:
+        said = {"PIP_INDEX_URL": first, "PIP_NO_INDEX": "" if first else "1"}
+        said |= {"PIP_EXTRA_INDEX_URL": extra, "PIP_FIND_LINKS": " ".join(job.find_links)}
+    return {name: value for name, value in said.items() if value or name.startswith("PIP_")}
+
+
 def index_options(indexes: Sequence[str], find_links: Sequence[str], *, uv: bool) -> list[str]:
-    """What pip and uv are told about where packages come from: several indexes are alike, as pip has it."""
+    """The same for people, who type it."""
     words = [word for place in find_links for word in ("--find-links", place)]
     if not indexes:
         return [*words, "--no-index"]
@@ -192,9 +206,12 @@ def _file(path: Path, lines: Sequence[str]) -> str:
     return str(path)
 
 
-def _run(words: Sequence[str], *, may_fail: bool = False) -> tuple[int, str]:
+def _run(
+    words: Sequence[str], variables: Mapping[str, str] | None = None, *, may_fail: bool = False
+) -> tuple[int, str]:
     done = subprocess.run(
         words,
+        env={**os.environ, **(variables or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -48,8 +48,8 @@ def _with_long_names(args: list[str]) -> list[str]:
 @click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
 @click.option("--good", metavar="REV", help="A revision without the failure.")
 @click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
-@click.option("--good-env", metavar="FILE|VENV", help="An environment without the failure.")
-@click.option("--bad-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv.")
+@click.option("--good-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv.")
+@click.option("--bad-env", metavar="FILE|VENV", help="One with it.  [default: the active one]")
 @click.option("--index-url", metavar="URL", help="The package index.  [default: as pip has it]")
 @click.option("--extra-index-url", multiple=True, metavar="URL", help="Another one; repeatable.")
 @click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
@@ -295,8 +295,7 @@ def _repository(text: str) -> Any:
 
 
 def _environments(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
-    from aorta.bisect.spec import EnvironmentsSpec
-    from aorta.core.documents import validated
+    from aorta.bisect.entry import between_environments
 
     told = {side: given[f"{side}_env"] for side in ("good", "bad") if given[f"{side}_env"]}
     names = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
@@ -306,11 +305,11 @@ def _environments(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
             raise UsageError("the options of a package index go with --good-env and --bad-env")
         return None
     before = vars(spec.environments) if spec.environments else {}
-    if {"good", "bad"} - {*before, *told}:
-        raise UsageError("--good-env and --bad-env go together")
     if given["good"] or given["bad"]:
         raise UsageError("give either --good and --bad or --good-env and --bad-env")
-    return validated(EnvironmentsSpec, {**before, **told, **how}, file="command line")
+    if "good" not in {*before, *told}:
+        raise UsageError("--bad-env goes with --good-env")
+    return between_environments(**{**before, **told, **how})
 
 
 def _package_name(directory: Path) -> str:
