@@ -54,6 +54,7 @@ from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
 
 _RELEASES, _COMMITS = "releases", "commits"
+_INSTALLED = "installed"
 
 
 def bisect_environments(request: Request) -> Findings:
@@ -433,7 +434,9 @@ def _step(name: str, versions: Sequence[str], kind: str) -> dict[str, Any]:
 
 
 def _named(name: str, versions: tuple[str, ...]) -> Package:
-    return Package(PackageSpec.model_construct(name=name, versions=versions), versions)
+    """A name that no repository is behind; every state of it has to be made, so none is made only to check the answer."""
+    spec = PackageSpec.model_construct(name=name, versions=versions, build=_INSTALLED)
+    return Package(spec, versions)
 
 
 def _step_words(package: Package) -> str:
