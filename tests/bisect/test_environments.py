@@ -348,7 +348,8 @@ def test_the_commit_between_two_releases_is_named_where_the_repository_is_given(
     [culprit] = done.json()["culprits"]
     assert culprit["commit"] == shas[3]
     assert culprit["release"] == {"good": "1.1", "bad": "1.2"}
-    assert "commit 3" in done.stderr
+    assert "culprit 1.1 → 1.2 brings the failure (9" in done.stderr
+    assert "'commit 3' by Ann" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ are searched for those packages alone, on one timeline; then the commits between
 import json
 import math
 import os
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -457,6 +459,11 @@ def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | No
     for spec in request.spec.packages:
         if canonicalize_name(spec.name) in names and spec.is_git:
             return spec.model_copy(update={"name": canonicalize_name(spec.name)})
+    with suppress(OSError, tomllib.TOMLDecodeError, UsageError):
+        top = Path(Repository.on_host(request.directory).where)
+        project = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8"))
+        name = canonicalize_name(str(project.get("project", {}).get("name", "")))
+        return PackageSpec(name=name, path=str(top)) if name in names else None
     return None
 
 
