@@ -153,8 +153,11 @@ def test_a_release_gets_what_it_needs_of_a_package_that_does_not_matter(
     sides(tmp_path, culprit=("1.0", "1.4"), library=("1.0", "3.0"))
     done = bisect(tmp_path, index, *importing("culprit", condition="culprit.broken"))
     assert culprits(done) == [("culprit", "1.1", "1.2")]
-    assert done.json()["good"]["library"] == "1.0"
     assert done.json()["skipped"] == []
+    assert done.json()["good"]["library"] == "2.0"  # what was there, not what was asked for
+    shown = subprocess.run(["sh", "-c", done.json()["reproduce"]["good"]], check=False)
+    assert shown.returncode == 0
+    assert "library==2.0" in (tmp_path / "out" / "good.txt").read_text()
 
 
 def test_an_environment_that_contradicts_itself_is_made_as_it_was(
@@ -347,6 +350,7 @@ def test_the_commit_between_two_releases_is_named_where_the_repository_is_given(
     assert done.exit_code == 0, done.stderr
     [culprit] = done.json()["culprits"]
     assert culprit["commit"] == shas[3]
+    assert repository.worktrees() == [str(repository.path)]
     assert culprit["release"] == {"good": "1.1", "bad": "1.2"}
     assert "culprit 1.1 → 1.2 brings the failure (9" in done.stderr
     assert "'commit 3' by Ann" in done.stderr

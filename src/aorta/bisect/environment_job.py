@@ -11,9 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from email.parser import HeaderParser
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
 from aorta.core.trial import LOCAL, TrialSpec
@@ -46,6 +49,7 @@ class EnvironmentJob:
     no_deps: bool = False  # tried last: what is there was installed so, whatever it asks for
     trees: Sequence[TreeJob] = ()
     mark: str | None = None
+    listed: str | None = None  # where it is written what is in it: a resolver may have had a say
 
     def written(self, path: Path) -> Path:
         """Addresses may hold credentials: nobody else reads it."""
@@ -84,6 +88,10 @@ def make(job: EnvironmentJob, beside: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     _install(job, beside)
+    if job.listed is not None:
+        found = {name: version for name, version, _, _ in distributions(place)}
+        Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
+        Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     for tree in job.trees:
         check_out(tree)
         _install_tree(job, tree)
@@ -103,7 +111,10 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
         if not requirements:
             return
         words = _installing(job, requirements, beside, no_deps=no_deps)
-        code, said = _run(words, _where_from(job), may_fail=True)
+        variables = _where_from(job)
+        if job.overrides:
+            variables["UV_OVERRIDE"] = _file(beside / "overrides.txt", job.overrides)
+        code, said = _run(words, variables, may_fail=True)
         if code == 0:
             return
         first = first or said
@@ -139,8 +150,6 @@ def _installing(
         words += [word for place in job.find_links for word in ("--find-links", place)]
         words += [] if job.indexes else ["--no-index"]
     words += ["--no-deps"] if no_deps or (job.overrides and not find_uv()) else []
-    if find_uv() and job.overrides:
-        words += ["--overrides", _file(beside / "overrides.txt", job.overrides)]
     if job.pre:
         words += ["--prerelease=allow"] if find_uv() else ["--pre"]
     return words
@@ -157,6 +166,18 @@ def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
     done = subprocess.run(words, cwd=tree.tree, env=variables, check=False)
     if done.returncode:
         raise SystemExit(1)
+
+
+def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:
+    """Canonical name, version, what it asks for, and for which Pythons, of all that is installed there."""
+    parser = HeaderParser()
+    for file in sorted(place.glob("lib*/python*/site-packages/*.dist-info/METADATA")):
+        said = parser.parsestr(file.read_text(encoding="utf-8", errors="replace"))
+        name, version = said.get("Name"), said.get("Version")
+        if name and version:
+            asked = [str(line) for line in said.get_all("Requires-Dist", [])]
+            runs_with = said.get("Requires-Python")
+            yield canonicalize_name(name), version.strip(), asked, runs_with
 
 
 def installer(python: str) -> list[str]:
