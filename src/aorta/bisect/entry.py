@@ -12,8 +12,7 @@ from aorta.bisect.host import bisect_on_host, host_packages
 from aorta.bisect.metric import check_samples, is_measured
 from aorta.bisect.package import moving
 from aorta.bisect.run import Request
-from aorta.bisect.spec import BisectSpec, EnvironmentsSpec
-from aorta.core.documents import validated
+from aorta.bisect.spec import BisectSpec
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.search.timeline import Timeline
 
@@ -25,17 +24,6 @@ def bisect(request: Request) -> Findings:
     _check(request.spec)
     with no_repository_named():
         return _bisect(request)
-
-
-def between_environments(good: str, bad: str | None = None, **how: Any) -> EnvironmentsSpec:
-    """What `BisectSpec.environments` takes for two sides as people name them: a requirements or lock file, an env.json or
-    a virtual environment; without a bad one, the environment that `python` belongs to. `how` are the other keys.
-    """
-    if bad is None:
-        from aorta.bisect.environment_files import active_environment
-
-        bad = active_environment()
-    return validated(EnvironmentsSpec, {"good": good, "bad": bad, **how}, file="command line")
 
 
 def _bisect(request: Request) -> Findings:
