@@ -213,6 +213,22 @@ def test_the_active_environment_is_the_bad_one_where_none_is_named(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("uv", [None, ""], ids=["uv", "pip"])
+def test_a_dry_run_says_what_a_loose_file_would_install(
+    tmp_path: Path, index: PlantedIndex, uv: str | None
+) -> None:
+    index.release("tool", "1.0", needs=["alpha"])
+    frozen(tmp_path / "good.txt", {"tool": "1.0", "alpha": "1.0"})
+    (tmp_path / "bad.txt").write_text("tool\n")
+    how = {} if uv is None else {"AORTA_UV": uv}
+    done = bisect(tmp_path, index, "--dry-run", "--", "true", **how)
+    assert done.exit_code == 0, done.stderr
+    [package] = done.json()["packages"]
+    assert (package["package"], package["good"], package["bad"]) == ("alpha", "1.0", "1.9")
+    assert "alpha 1.0 → 1.9" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("kind", ["html", "json"])
 def test_a_yanked_release_is_no_candidate_unless_asked_for(
     tmp_path: Path, index: PlantedIndex, kind: str

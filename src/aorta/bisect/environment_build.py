@@ -151,13 +151,10 @@ class Environments:
             [line for name, line in requirements.items() if name not in sources],
             [line for name, line in loose.items() if name not in sources] if free else [],
             recipe.overrides(versions),
-            recipe.sources.indexes,
-            recipe.sources.find_links,
-            recipe.sources.pre,
             trees=[self._tree(package, versions, key) for package in self._git()],
             mark=str(mark) if mark else None,
             listed=str(self._listed(key)),
-        )
+        ).of(recipe.sources)
 
     def _listed(self, key: str) -> Path:
         """Outside of what is removed: the answer is told by it."""

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -18,14 +19,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from aorta.bisect.environment_files import (
     marker_environment,
     read_side,
     same_minor,
     this_python,
 )
-from aorta.bisect.environment_job import EnvironmentJob, distributions, find_uv
-from aorta.bisect.environment_locks import Side
+from aorta.bisect.environment_job import EnvironmentJob, distributions, find_uv, resolved
+from aorta.bisect.environment_locks import Side, version_in
 from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON, Installed
 from aorta.bisect.package_index import PackageIndex, Sources, sources_of
@@ -203,15 +206,8 @@ def write_private(place: Path, content: object) -> None:
 def _build_trial(
     side: Side, interpreter: str, place: Path, sources: Sources, timeout: float | None
 ) -> TrialSpec:
-    job = EnvironmentJob(
-        str(place),
-        interpreter,
-        list(side.requirements.values()),
-        indexes=sources.indexes,
-        find_links=sources.find_links,
-        pre=sources.pre,
-        no_deps=side.is_pinned,
-    )
+    requirements = list(side.requirements.values())
+    job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
     return job.trial(place.parent / f"{place.name}.d", timeout, name=place.name)
 
 
@@ -332,7 +328,7 @@ def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, A
     """What differs as far as the two files say it, and what it would cost. Nothing is installed."""
     asked = Asked.of(spec, directory)
     index = PackageIndex(asked.sources)
-    good, bad = asked.good.versions, asked.bad.versions
+    good, bad = (_would_have(side, asked.sources) for side in asked.sides)
     python = asked.good.python or this_python()
     packages: list[dict[str, Any]] = []
     for name in dict.fromkeys((*good, *bad)):
@@ -353,6 +349,18 @@ def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, A
     most = max(package["commits"] for package in packages)
     expected = math.ceil(math.log2(len(packages))) + 2 + math.ceil(math.log2(most))
     return {"packages": packages, "changes": len(packages), "expected_builds": expected}
+
+
+def _would_have(side: Side, sources: Sources) -> dict[str, str]:
+    """Versions by name, with what the packages of a file need and the file does not name."""
+    if side.interpreter is not None:  # a virtual environment has what it has
+        return side.versions
+    requirements = list(side.requirements.values())
+    job = EnvironmentJob("", _interpreter(side, [])[1], requirements).of(sources)
+    with tempfile.TemporaryDirectory() as beside:
+        lines = resolved(job, Path(beside))
+    named = {canonicalize_name(re.split(r"[\s=<>~!;@\[]", line)[0]): line for line in lines}
+    return {**side.versions, **{name: version_in(line) for name, line in named.items()}}
 
 
 def _planned(name: str, ends: Sequence[str], kind: str, steps: int) -> dict[str, Any]:

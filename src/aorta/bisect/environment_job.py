@@ -12,13 +12,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
+from aorta.bisect.package_index import Sources
 from aorta.core.trial import LOCAL, TrialSpec
 
 UNREACHABLE = (
@@ -30,6 +31,10 @@ _NETWORK = re.compile(
 )
 _REASON = re.compile(r"(cause: )?Because |ERROR: (Cannot|Could|No) ")
 _MOST_REASON = 400
+_UV_QUIETLY = (
+    "--quiet",
+    "--no-config",
+)  # the constraints of a project around us are not of the two sides
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,12 @@ class EnvironmentJob:
     trees: Sequence[TreeJob] = ()
     mark: str | None = None
     listed: str | None = None  # where it is written what is in it: a resolver may have had a say
+
+    def of(self, sources: Sources) -> "EnvironmentJob":
+        """The same, with packages from these places."""
+        return replace(
+            self, indexes=sources.indexes, find_links=sources.find_links, pre=sources.pre
+        )
 
     def written(self, path: Path) -> Path:
         """Addresses may hold credentials: nobody else reads it."""
@@ -125,6 +136,37 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
     raise SystemExit(UNREACHABLE if _NETWORK.search(first) else 1)
 
 
+def resolved(job: EnvironmentJob, beside: Path) -> list[str]:
+    """What would be installed, a line each; as asked, where that cannot be said."""
+    listed = _file(beside / "requirements.txt", job.requirements)
+    if uv := find_uv():
+        words = [uv, "pip", "compile", *_UV_QUIETLY, "--no-header", "--no-annotate", listed]
+        words += ["--python", job.python, *_uv_places(job)]
+        words += ["--prerelease=allow"] if job.pre else []
+    else:
+        words = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "-r", listed]
+        words += ["--ignore-installed", "--report", "-", *(["--pre"] if job.pre else [])]
+    done = subprocess.run(
+        words,
+        env={**os.environ, **_where_from(job)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return list(job.requirements)
+    if uv:
+        return [line.strip() for line in done.stdout.splitlines() if re.match(r"\w", line)]
+    said = [one["metadata"] for one in json.loads(done.stdout)["install"]]
+    return [f"{one['name']}=={one['version']}" for one in said]
+
+
+def _uv_places(job: EnvironmentJob) -> list[str]:
+    words = [word for place in job.find_links for word in ("--find-links", place)]
+    return words if job.indexes else [*words, "--no-index"]
+
+
 def _conflict(said: str) -> list[str]:
     """What the installer said, and its reason again as one last line: a skipped state is told by that."""
     lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
@@ -137,7 +179,7 @@ def _conflict(said: str) -> list[str]:
 
 def _new_environment(job: EnvironmentJob) -> list[str]:
     if uv := find_uv():
-        return [uv, "venv", "--quiet", "--no-project", "--python", job.python, job.place]
+        return [uv, "venv", *_UV_QUIETLY, "--no-project", "--python", job.python, job.place]
     return [job.python, "-m", "venv", "--without-pip", job.place]
 
 
@@ -146,9 +188,7 @@ def _installing(
 ) -> list[str]:
     listed = _file(beside / "requirements.txt", requirements)
     words = [*installer(f"{job.place}/bin/python"), "-r", listed]
-    if find_uv():
-        words += [word for place in job.find_links for word in ("--find-links", place)]
-        words += [] if job.indexes else ["--no-index"]
+    words += _uv_places(job) if find_uv() else []
     words += ["--no-deps"] if no_deps or (job.overrides and not find_uv()) else []
     if job.pre:
         words += ["--prerelease=allow"] if find_uv() else ["--pre"]
@@ -183,7 +223,7 @@ def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None
 def installer(python: str) -> list[str]:
     """The words that install into the environment of this Python, up to what is installed."""
     if uv := find_uv():
-        return [uv, "pip", "install", "--quiet", "--python", python]
+        return [uv, "pip", "install", *_UV_QUIETLY, "--python", python]
     words = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     return [*words, "--disable-pip-version-check", "--no-input"]
 

@@ -93,6 +93,11 @@ def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
             path = Path(os.path.normpath(request.directory / word))
             if path.parent == home:
                 command[place] = path.name
+    program = request.directory / command[0]
+    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
+        request.say(
+            f"!!! {command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
+        )
     return tuple(command)
 
 
@@ -282,6 +287,8 @@ class _EnvironmentSearch:
         if step.name not in known:
             python = self.recipe.ends.good.python
             found = self.index.between(step.name, step.versions[0], step.versions[-1], python)
+            if not self.index.files(step.name):
+                self.warnings.append(f"no index lists {step.name}: what lies between is not known")
             known[step.name] = [(release.version, release.time) for release in found]
             write_private(place, known)
         return [(version, time) for version, time in known[step.name]]
