@@ -396,6 +396,7 @@ def test_a_side_that_cannot_be_used_is_one_clear_line(
     assert says in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("aorta:")]) == 1
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_is_run_by_the_environments_own_python(

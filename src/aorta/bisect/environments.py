@@ -24,6 +24,7 @@ from aorta.bisect.environment_ends import (
     BAD_END,
     GOOD_END,
     Asked,
+    EnvironmentEnds,
     make_ends,
     pythons_between,
     write_private,
@@ -55,25 +56,41 @@ _INSTALLED = "installed"
 
 
 def bisect_environments(request: Request) -> Findings:
-    spec = _spec_of(request)
-    asked = Asked.of(spec, request.directory)
-    with Run(request) as run:
-        root = run.stages.path / PRIVATE / "environments"
-        ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
-        if not ends.names:
-            raise UsageError(
-                "nothing differs between the two environments", where=f"{spec.good}, {spec.bad}"
-            )
-        recipe = Recipe(ends, asked.sources)
-        search = _EnvironmentSearch(run, recipe, root, _own_command(request, asked))
-        try:
-            outcome = search.investigate()
-        finally:
-            search.remove()
-        answer = EnvironmentAnswer(
-            run, recipe, search.steps, search.companions, search.command, search.warnings
-        )
-        return answer.write(outcome, search.workshop(outcome.last.packages))
+    asked = Asked.of(_spec_of(request), request.directory)
+    run, nothing_ran = None, request.resume is None
+    try:
+        with Run(request) as run:
+            root = run.stages.path / PRIVATE / "environments"
+            ends = _ends_of(run, asked, root)
+            nothing_ran = False
+            return _between(run, Recipe(ends, asked.sources), root, _own_command(request, asked))
+    except UsageError:
+        if (
+            run is not None and nothing_ran
+        ):  # the same command again, once it is mended, is a new run
+            shutil.rmtree(run.stages.path, ignore_errors=True)
+        raise
+
+
+def _ends_of(run: Run, asked: Asked, root: Path) -> EnvironmentEnds:
+    request = run.request
+    ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
+    if not ends.names:
+        where = f"{asked.good.name}, {asked.bad.name}"
+        raise UsageError("nothing differs between the two environments", where=where)
+    return ends
+
+
+def _between(run: Run, recipe: Recipe, root: Path, command: tuple[str, ...]) -> Findings:
+    search = _EnvironmentSearch(run, recipe, root, command)
+    try:
+        outcome = search.investigate()
+    finally:
+        search.remove()
+    answer = EnvironmentAnswer(
+        run, recipe, search.steps, search.companions, command, search.warnings
+    )
+    return answer.write(outcome, search.workshop(outcome.last.packages))
 
 
 def _spec_of(request: Request) -> EnvironmentsSpec:
@@ -194,11 +211,10 @@ class _EnvironmentSearch:
             if not others:
                 break
             found = self._partner(setting, last, needed, moved, others)
-            last = found if found.search.ends is EndsVerdict.DIFFER else last
-            if found.fails_alone or found.interval is None:
+            differ = found.search.ends is EndsVerdict.DIFFER
+            if found.fails_alone or found.interval is None or not differ:
                 break
-            if found.search.ends is not EndsVerdict.DIFFER:
-                break
+            last = found
             if not found.is_sure:
                 self.warnings.append(
                     f"{_listed(needed)} does no harm over the oldest of the rest; what else it takes is not known"
