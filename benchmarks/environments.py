@@ -23,7 +23,7 @@ from aorta.core.point import Point
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisecting import Settings
+from aorta.search.bisecting import BisectionSettings
 from aorta.search.bisection import TimelineBisection
 from aorta.search.timeline import History, Timeline, Vector
 
@@ -32,7 +32,7 @@ _RUNS = 40
 
 
 @dataclass(frozen=True)
-class Changed:
+class PlantedChange:
     """Packages 0 to `packages` - 1 changed, each over `releases` steps; one step of one of them brings the failure."""
 
     packages: int
@@ -46,7 +46,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Cost:
+class Spent:
     right: bool
     trials: int
     environments: int
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _compare(packages: int, releases: int, rate: float) -> None:
-    ways: dict[str, Callable[[Changed, random.Random], Cost]] = {
+    ways: dict[str, Callable[[PlantedChange, random.Random], Spent]] = {
         "aorta": searched,
         "one by one, then halving": one_by_one,
         "halving twice": halving_twice,
@@ -70,7 +70,7 @@ def _compare(packages: int, releases: int, rate: float) -> None:
         ran = []
         for seed in range(_RUNS):
             chance = random.Random(seed)
-            planted = Changed(
+            planted = PlantedChange(
                 packages, releases, chance.randrange(packages), chance.randrange(releases), rate
             )
             ran.append(way(planted, chance))
@@ -83,16 +83,18 @@ def _compare(packages: int, releases: int, rate: float) -> None:
 # -- three ways -------------------------------------------------------------------------------------------------------
 
 
-def searched(planted: Changed, chance: random.Random) -> Cost:
+def searched(planted: PlantedChange, chance: random.Random) -> Spent:
     """Which package, whether it is enough, which release: the stages of the verb."""
     seen: list[tuple[tuple[str, object], ...]] = []
     steps = [History(f"p{number:03}", ("old", "new")) for number in range(planted.packages)]
-    main = TimelineBisection(Timeline(steps), Settings(confidence=1 - (1 - CONFIDENCE) / 2))
+    main = TimelineBisection(
+        Timeline(steps), BisectionSettings(confidence=1 - (1 - CONFIDENCE) / 2)
+    )
     name = f"p{planted.culprit:03}"
     _drive(main, lambda p: planted.fails(p[name] == "new", planted.releases, chance), seen)
     answer = main.answer
     if answer is None or not main.is_sure or len(answer.changes) != 1:
-        return Cost(False, len(seen), len(set(seen)))
+        return Spent(False, len(seen), len(set(seen)))
     found = answer.changes[0].package
     before = list(steps[:found])
     alone_fails = found == planted.culprit
@@ -102,23 +104,23 @@ def searched(planted: Changed, chance: random.Random) -> Cost:
     if not before:
         ends[(planted.releases,)] = main.trials[answer.bad]
     if before:
-        inner = TimelineBisection(Timeline(before), Settings(confidence=CONFIDENCE))
+        inner = TimelineBisection(Timeline(before), BisectionSettings(confidence=CONFIDENCE))
         inner.assume({inner.timeline.bad_end: main.trials.get(answer.bad, (1, 0))})
         alone = AloneFirst(inner, inner.timeline, *main.sides(), CONFIDENCE)
         _drive(alone, lambda p: planted.fails(alone_fails, planted.releases, chance), seen)
         if not alone.fails:
-            return Cost(False, len(seen), len(set(seen)))
+            return Spent(False, len(seen), len(set(seen)))
         ends[(planted.releases,)] = inner.trials[inner.timeline.good_end]
     versions = tuple(str(number) for number in range(planted.releases + 1))
     releases = TimelineBisection(
         Timeline([History("culprit", versions)]),
-        Settings(confidence=min(0.9995, CONFIDENCE / answer.mass)),
+        BisectionSettings(confidence=min(0.9995, CONFIDENCE / answer.mass)),
     )
     releases.assume(ends)
     _drive(releases, lambda p: planted.fails(alone_fails, int(str(p["culprit"])), chance), seen)
     last = releases.answer
     right = bool(last and releases.is_sure and alone_fails and last.changes[0].rank == planted.step)
-    return Cost(right, len(seen), len(set(seen)))
+    return Spent(right, len(seen), len(set(seen)))
 
 
 def _drive(
@@ -132,18 +134,18 @@ def _drive(
         search.tell(asked[0], Verdict(hit, Tally(reproduced=int(hit), clean=int(not hit))))
 
 
-def one_by_one(planted: Changed, chance: random.Random) -> Cost:
+def one_by_one(planted: PlantedChange, chance: random.Random) -> Spent:
     """Each package alone in its new version, until it fails."""
     trials = 2  # both ends
     for package in range(planted.packages):
         trials += 1
         if planted.fails(package == planted.culprit, planted.releases, chance):
             found, more = _halved(planted, chance)
-            return Cost(found == planted.step, trials + more, trials + more)
-    return Cost(False, trials, trials)
+            return Spent(found == planted.step, trials + more, trials + more)
+    return Spent(False, trials, trials)
 
 
-def halving_twice(planted: Changed, chance: random.Random) -> Cost:
+def halving_twice(planted: PlantedChange, chance: random.Random) -> Spent:
     low, high, trials = 0, planted.packages, 2
     while high - low > 1:
         middle = (low + high) // 2
@@ -153,12 +155,12 @@ def halving_twice(planted: Changed, chance: random.Random) -> Cost:
         else:
             low = middle
     if low != planted.culprit:
-        return Cost(False, trials, trials)
+        return Spent(False, trials, trials)
     found, more = _halved(planted, chance)
-    return Cost(found == planted.step, trials + more, trials + more)
+    return Spent(found == planted.step, trials + more, trials + more)
 
 
-def _halved(planted: Changed, chance: random.Random) -> tuple[int, int]:
+def _halved(planted: PlantedChange, chance: random.Random) -> tuple[int, int]:
     low, high, trials = 0, planted.releases, 0
     while high - low > 1:
         middle = (low + high) // 2

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.environment_build import Environments, Recipe
+from aorta.bisect.environment_build import EnvironmentRecipe, Environments
 from aorta.bisect.environment_job import find_uv, index_options, installer
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON
-from aorta.bisect.investigation import Outcome
+from aorta.bisect.investigation import SearchOutcome
 from aorta.bisect.package import Package, Versions
-from aorta.bisect.run import Run, shown_of
+from aorta.bisect.run import BisectRun, shown_of
 from aorta.engine.rundir import write_atomically
 
 COMMITS = "commits"  # the stage between two releases
@@ -25,14 +25,14 @@ _NOT_SAID: Mapping[str, Any] = dict.fromkeys(("title", "author", "date", "url"))
 class EnvironmentAnswer:
     """`steps` are all that differed; `moves_with` says what must be new where a name is."""
 
-    run: Run
-    recipe: Recipe
+    run: BisectRun
+    recipe: EnvironmentRecipe
     steps: Sequence[Package]
     moves_with: Mapping[str, Collection[str]]
     command: Sequence[str]
     warnings: Sequence[str]
 
-    def write(self, outcome: Outcome, workshop: Environments) -> Findings:
+    def write(self, outcome: SearchOutcome, workshop: Environments) -> Findings:
         found = findings_of(outcome, list(self.run.stages.answers.values()))
         culprits = self._culprits(outcome, found)
         together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
@@ -75,7 +75,7 @@ class EnvironmentAnswer:
             for name, version in versions.items()
         }
 
-    def _culprits(self, outcome: Outcome, found: Findings) -> list[dict[str, Any]]:
+    def _culprits(self, outcome: SearchOutcome, found: Findings) -> list[dict[str, Any]]:
         """Each with what kind of thing it is; those that a failure takes together, all of them."""
         kind_of = self.recipe.ends.kind_of
         said = [{**one, "kind": kind_of(one["package"])} for one in found.culprits]
@@ -131,7 +131,7 @@ class EnvironmentAnswer:
 
 
 def _requirements_text(
-    recipe: Recipe,
+    recipe: EnvironmentRecipe,
     packages: Sequence[Package],
     versions: Versions,
     had: Mapping[str, str],

@@ -19,14 +19,14 @@ from aorta.bisect.environment_job import EnvironmentJob
 from aorta.bisect.installable import PYTHON, unmet
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.package_index import Sources
-from aorta.bisect.trials import Order
+from aorta.bisect.trials import BuildAndTest
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 
 _NOWHERE = "sys_platform == 'nowhere'"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EnvironmentRecipe:
     """How a state becomes an environment: what both ends have in common, and each name at a version."""
 
     ends: EnvironmentEnds
@@ -103,7 +103,7 @@ class Environments:
     def __init__(
         self,
         root: Path,
-        recipe: Recipe,
+        recipe: EnvironmentRecipe,
         packages: Sequence[Package],
         directory: Path,
         *,
@@ -116,13 +116,13 @@ class Environments:
     def assign(self, trial_dir: Path, versions: Versions) -> None:
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         mark = self._root / f"{key}.made"
         place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
         build = None if mark.exists() else self._building(versions, key, mark)
-        return Order(key, build, self._at(trial, place, versions))
+        return BuildAndTest(key, build, self._at(trial, place, versions))
 
     def built(self, key: str) -> None:
         """The mark says so."""

@@ -28,7 +28,7 @@ from aorta.bisect.environment_files import (
     this_python,
 )
 from aorta.bisect.environment_job import EnvironmentJob, distributions, find_uv, resolved
-from aorta.bisect.environment_locks import Side, version_in
+from aorta.bisect.environment_locks import EnvironmentSide, version_in
 from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON, Installed
 from aorta.bisect.package_index import PackageIndex, Sources, sources_of
@@ -107,12 +107,12 @@ class EnvironmentEnds:
 class Asked:
     """Both sides as they were given, and where packages come from."""
 
-    good: Side
-    bad: Side
+    good: EnvironmentSide
+    bad: EnvironmentSide
     sources: Sources
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[EnvironmentSide, EnvironmentSide]:
         return self.good, self.bad
 
     @property
@@ -120,7 +120,7 @@ class Asked:
         """Variables are candidates where both sides say how they were set."""
         return self.good.variables is not None and self.bad.variables is not None
 
-    def variables_of(self, side: Side) -> dict[str, str | None]:
+    def variables_of(self, side: EnvironmentSide) -> dict[str, str | None]:
         return dict(side.variables or {}) if self.with_variables else {}
 
     @classmethod
@@ -204,7 +204,7 @@ def write_private(place: Path, content: object) -> None:
 
 
 def _build_trial(
-    side: Side, interpreter: str, place: Path, sources: Sources, timeout: float | None
+    side: EnvironmentSide, interpreter: str, place: Path, sources: Sources, timeout: float | None
 ) -> TrialSpec:
     requirements = list(side.requirements.values())
     job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
@@ -223,7 +223,7 @@ def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> 
     return ended
 
 
-def _check(side: Side, end: TrialEnd) -> None:
+def _check(side: EnvironmentSide, end: TrialEnd) -> None:
     if end.timed_out:
         raise InfrastructureError(
             "the environment was not made in time; see --build-timeout", where=side.name
@@ -238,7 +238,7 @@ def _check(side: Side, end: TrialEnd) -> None:
 
 
 def _read_end(
-    side: Side, place: Path, python: tuple[str, str], variables: Mapping[str, str | None]
+    side: EnvironmentSide, place: Path, python: tuple[str, str], variables: Mapping[str, str | None]
 ) -> EnvironmentEnd:
     lines: dict[str, str] = {}
     versions: dict[str, str] = {}
@@ -260,7 +260,7 @@ def _read_end(
 # -- interpreters -----------------------------------------------------------------------------------------------------
 
 
-def _interpreter(side: Side, warnings: list[str]) -> tuple[str, str]:
+def _interpreter(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str]:
     """The version and the program of the Python a side was made with, or of the one that is at hand."""
     if side.interpreter and (version := version_of(side.interpreter)):
         return version, side.interpreter
@@ -351,7 +351,7 @@ def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, A
     return {"packages": packages, "changes": len(packages), "expected_builds": expected}
 
 
-def _would_have(side: Side, sources: Sources) -> dict[str, str]:
+def _would_have(side: EnvironmentSide, sources: Sources) -> dict[str, str]:
     """Versions by name, with what the packages of a file need and the file does not name."""
     if side.interpreter is not None:  # a virtual environment has what it has
         return side.versions

@@ -1,6 +1,6 @@
 """What people have of an environment that worked, or does not: a requirements or lock file, a snapshot, a virtual environment.
 
-Each kind is read into one `Side`. Nothing is installed here, and nothing is asked of an index.
+Each kind is read into one `EnvironmentSide`. Nothing is installed here, and nothing is asked of an index.
 """
 
 import json
@@ -19,7 +19,7 @@ from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environment_locks import Side, read_lock
+from aorta.bisect.environment_locks import EnvironmentSide, read_lock
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 
@@ -38,7 +38,7 @@ _NOT_OURS = frozenset({"aorta-triage", "pip", "uv"})  # what makes environments 
 _IGNORED = frozenset({"--no-binary", "--only-binary", "--trusted-host", "--use-feature"})
 
 
-def read_side(given: str, directory: Path, option: str) -> Side:
+def read_side(given: str, directory: Path, option: str) -> EnvironmentSide:
     """`given` as it stands on the command line."""
     path = directory / Path(given).expanduser()
     if path.is_dir():
@@ -62,7 +62,7 @@ def read_side(given: str, directory: Path, option: str) -> Side:
     return replace(side, name=given)
 
 
-def _reader_of(path: Path, text: str) -> Callable[[Path, str], Side]:
+def _reader_of(path: Path, text: str) -> Callable[[Path, str], EnvironmentSide]:
     if path.suffix == ".json" or text.lstrip().startswith("{"):
         return _snapshot
     if path.suffix in {".toml", ".lock"} or text.lstrip().startswith("version = "):
@@ -73,7 +73,7 @@ def _reader_of(path: Path, text: str) -> Callable[[Path, str], Side]:
 # -- requirements.txt and pip freeze ---------------------------------------------------------------------------------
 
 
-def _requirements_file(path: Path, text: str) -> Side:
+def _requirements_file(path: Path, text: str) -> EnvironmentSide:
     requirements: dict[str, str] = {}
     options: list[tuple[str, str]] = []
     for file, number, line in _lines(path, text, set()):
@@ -85,7 +85,7 @@ def _requirements_file(path: Path, text: str) -> Side:
         name, requirement = _requirement(line, file, where)
         if name and requirement:
             _put(requirements, name, requirement, where)
-    return Side(path.name, requirements, options=tuple(options))
+    return EnvironmentSide(path.name, requirements, options=tuple(options))
 
 
 def _put(requirements: dict[str, str], name: str, line: str, where: str) -> None:
@@ -174,7 +174,7 @@ def _requirement(line: str, file: Path, where: str) -> tuple[str | None, str | N
 # -- snapshots and virtual environments ------------------------------------------------------------------------------
 
 
-def _snapshot(path: Path, text: str) -> Side:
+def _snapshot(path: Path, text: str) -> EnvironmentSide:
     content = json.loads(text)
     if not isinstance(content, dict) or not str(content.get("schema", "")).startswith("aorta.env/"):
         raise UsageError("it is no env.json: expected what `aorta env probe -o env.json` writes")
@@ -190,7 +190,7 @@ def _snapshot(path: Path, text: str) -> Side:
         for name, value in (content.get("env_vars") or {}).items()
         if is_variable(name)
     }
-    return Side(
+    return EnvironmentSide(
         path.name,
         requirements,
         python=content.get("python_version"),
@@ -210,7 +210,7 @@ print(json.dumps({"python": platform.python_version(), "packages": found}))
 """
 
 
-def _virtual_environment(path: Path, given: str, option: str) -> Side:
+def _virtual_environment(path: Path, given: str, option: str) -> EnvironmentSide:
     where = f"{option} {given}"
     programs = [path / "bin" / name for name in ("python", "python3")]
     program = next((one for one in programs if one.exists()), None)
@@ -235,7 +235,9 @@ def _virtual_environment(path: Path, given: str, option: str) -> Side:
             requirements[canonicalize_name(name)] = _installed(name, version, direct)
     if not requirements:
         raise UsageError("nothing is installed in it", where=where)
-    return Side(given, requirements, python=content["python"], interpreter=str(program.absolute()))
+    return EnvironmentSide(
+        given, requirements, python=content["python"], interpreter=str(program.absolute())
+    )
 
 
 def _installed(name: str, version: str, direct: str | None) -> str:

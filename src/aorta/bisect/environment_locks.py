@@ -14,7 +14,7 @@ from aorta.core.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Side:
+class EnvironmentSide:
     """`requirements` by canonical name, as a line each. `complete`: every package that was installed is among them, as
     far as the file can say. `variables`: None where the file says that one was not set; empty where it says nothing.
     """
@@ -58,7 +58,7 @@ def version_in(line: str) -> str:
     return exact_version(line) or found.url or str(found.specifier) or "any"
 
 
-def read_lock(path: Path, text: str) -> Side:
+def read_lock(path: Path, text: str) -> EnvironmentSide:
     content = tomllib.loads(text)
     if "lock-version" in content:
         return _pylock(path, content)
@@ -70,7 +70,7 @@ def read_lock(path: Path, text: str) -> Side:
     )
 
 
-def _pylock(path: Path, content: Mapping[str, Any]) -> Side:
+def _pylock(path: Path, content: Mapping[str, Any]) -> EnvironmentSide:
     """PEP 751. Packages whose marker is not of this platform are left out, as an installer would."""
     requirements: dict[str, str] = {}
     left_out: list[str] = []
@@ -85,7 +85,7 @@ def _pylock(path: Path, content: Mapping[str, Any]) -> Side:
             left_out.append(str(package.get("name")))
         else:
             requirements[canonicalize_name(package["name"])] = line
-    return Side(path.name, requirements, left_out=tuple(left_out))
+    return EnvironmentSide(path.name, requirements, left_out=tuple(left_out))
 
 
 def _locked(
@@ -108,7 +108,7 @@ def _locked(
     return f"{name}=={package['version']}" if package.get("version") else None
 
 
-def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> Side:
+def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> EnvironmentSide:
     """What the project needs on this platform, from its own entry on. The project itself is not installed."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for package in packages:
@@ -147,7 +147,7 @@ def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> Side:
     )
     options = [("extra_index_url", url) for url in named if url.startswith(("http:", "https:"))]
     left_out = tuple(str(root["name"]) for root in roots)
-    return Side(path.name, requirements, options=tuple(options), left_out=left_out)
+    return EnvironmentSide(path.name, requirements, options=tuple(options), left_out=left_out)
 
 
 def _entry(

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from aorta.bisect.checkout import forget_trees
 from aorta.bisect.environment_answer import COMMITS, EnvironmentAnswer
-from aorta.bisect.environment_build import Environments, Recipe
+from aorta.bisect.environment_build import EnvironmentRecipe, Environments
 from aorta.bisect.environment_ends import (
     ABSENT,
     BAD_END,
@@ -34,7 +34,7 @@ from aorta.bisect.git import Repository
 from aorta.bisect.installable import PYTHON, in_order, is_installable, must_move_with
 from aorta.bisect.investigation import (
     Found,
-    Outcome,
+    SearchOutcome,
     Setting,
     partner_of,
     search_versions,
@@ -42,7 +42,7 @@ from aorta.bisect.investigation import (
 )
 from aorta.bisect.package import Package, Versions, git_package
 from aorta.bisect.package_index import PackageIndex
-from aorta.bisect.run import Request, Run
+from aorta.bisect.run import BisectRun, Request
 from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
@@ -59,11 +59,13 @@ def bisect_environments(request: Request) -> Findings:
     asked = Asked.of(_spec_of(request), request.directory)
     run, nothing_ran = None, request.resume is None
     try:
-        with Run(request) as run:
+        with BisectRun(request) as run:
             root = run.stages.path / PRIVATE / "environments"
             ends = _ends_of(run, asked, root)
             nothing_ran = False
-            return _between(run, Recipe(ends, asked.sources), root, _own_command(request, asked))
+            return _between(
+                run, EnvironmentRecipe(ends, asked.sources), root, _own_command(request, asked)
+            )
     except UsageError:
         if (
             run is not None and nothing_ran
@@ -72,7 +74,7 @@ def bisect_environments(request: Request) -> Findings:
         raise
 
 
-def _ends_of(run: Run, asked: Asked, root: Path) -> EnvironmentEnds:
+def _ends_of(run: BisectRun, asked: Asked, root: Path) -> EnvironmentEnds:
     request = run.request
     ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
     if not ends.names:
@@ -81,7 +83,9 @@ def _ends_of(run: Run, asked: Asked, root: Path) -> EnvironmentEnds:
     return ends
 
 
-def _between(run: Run, recipe: Recipe, root: Path, command: tuple[str, ...]) -> Findings:
+def _between(
+    run: BisectRun, recipe: EnvironmentRecipe, root: Path, command: tuple[str, ...]
+) -> Findings:
     search = _EnvironmentSearch(run, recipe, root, command)
     try:
         outcome = search.investigate()
@@ -122,8 +126,8 @@ def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
 class _EnvironmentSearch:
     """One run's searches. `steps` are the changed names, each from its good version to its bad one."""
 
-    run: Run
-    recipe: Recipe
+    run: BisectRun
+    recipe: EnvironmentRecipe
     root: Path
     command: tuple[str, ...]
     warnings: list[str] = field(default_factory=list)
@@ -166,7 +170,7 @@ class _EnvironmentSearch:
 
     # -- which packages, which releases, which commit ----------------------------------------------------------------
 
-    def investigate(self) -> Outcome:
+    def investigate(self) -> SearchOutcome:
         setting = self.setting()
         self._adopt_ends()
         setting.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
@@ -182,7 +186,7 @@ class _EnvironmentSearch:
                 partner = partner_of(setting, releases)
         if needed and (commits := self._commits(setting, self.searched[-1])):
             self.searched.append(commits)
-        return Outcome(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
+        return SearchOutcome(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
 
     @property
     def _is_cut_short(self) -> bool:

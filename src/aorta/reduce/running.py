@@ -15,7 +15,7 @@ from aorta.core.exits import Exit
 from aorta.core.oracle import Deciding, ExitCodeOracle
 from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
-from aorta.core.sprt import NOTHING, Evidence, misses_that_tell
+from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine.events import Ending, Listener
 from aorta.engine.journal import TrialRecord
@@ -431,7 +431,7 @@ def _together(search: Ending, copy: Ending) -> Ending:
 def _enough(reduction: Reduction) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
     verdict = reduction.confirmation or reduction.calibration
-    seen = Evidence.of(verdict.tally) if verdict else NOTHING
+    seen = HitCount.of(verdict.tally) if verdict else NOTHING
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
 
 
