@@ -372,6 +372,57 @@ def test_the_commit_between_two_releases_is_named_where_the_repository_is_given(
     assert "'commit 3' by Ann" in done.stderr
 
 
+# A build backend that needs nothing but Python: the wheel is the module as it is.
+BACKEND = """
+import zipfile
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    name = "culprit-2.0-py3-none-any.whl"
+    info = "culprit-2.0.dist-info"
+    with zipfile.ZipFile(f"{directory}/{name}", "w") as wheel:
+        wheel.write("culprit.py")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: culprit\\nVersion: 2.0\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "Culprit"
+version = "2.0"
+"""
+
+
+def test_in_its_own_repository_the_commit_of_a_package_installed_from_git_is_named(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """No release differs, and no build command is said: every commit is installed as it is."""
+    repository = Repository.create(tmp_path / "repository")
+    files = {"backend.py": BACKEND, "pyproject.toml": PROJECT, ".gitignore": "out\n*.txt\n"}
+    shas = []
+    for number in range(7):
+        files["culprit.py"] = f"number = {number}\nbroken = {number >= 4}\n"
+        shas.append(repository.commit(f"commit {number}", files))
+    for name, sha, other in (("good.txt", shas[0], "1.0"), ("bad.txt", shas[6], "1.9")):
+        line = f"culprit @ git+{repository.path.as_uri()}@{sha}\nalpha=={other}\n"
+        (repository.path / name).write_text(line)
+    done = aorta(
+        *("bisect", "--good-env", "good.txt", "--bad-env", "bad.txt", "--output-prefix", "out"),
+        *("--json", *from_files(index), "--extra-env", "PYTHONSAFEPATH=1"),
+        *importing("culprit", condition="culprit.broken"),
+        cwd=repository.path,
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "!!! culprit of this directory may be imported" in done.stderr
+    assert f"culprit {shas[0]} → {shas[6]}" in done.stderr
+    [culprit] = done.json()["culprits"]
+    assert (culprit["commit"], culprit["package"]) == (shas[4], "culprit")
+    assert repository.worktrees() == [str(repository.path)]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [

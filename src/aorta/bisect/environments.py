@@ -7,9 +7,10 @@ are searched for those packages alone, on one timeline; then the commits between
 
 import json
 import os
+import re
 import shutil
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,12 +115,24 @@ def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
             path = Path(os.path.normpath(request.directory / word))
             if path.parent == home:
                 command[place] = path.name
-    program = request.directory / command[0]
-    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
-        request.say(
-            f"!!! {command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
-        )
+    for words in _not_of_the_environment(request.directory, command, asked):
+        request.say(f"!!! {words}")
     return tuple(command)
+
+
+def _not_of_the_environment(directory: Path, command: Sequence[str], asked: Asked) -> Iterator[str]:
+    """What would be the same in every state, whatever is installed there."""
+    program = directory / command[0]
+    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
+        yield f"{command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
+    lines = {**asked.good.requirements, **asked.bad.requirements}
+    for name in (name for name, line in lines.items() if not line.startswith("-e ")):
+        module = directory / name.replace("-", "_")
+        if (module / "__init__.py").exists() or module.with_suffix(".py").exists():
+            yield (
+                f"{module.name} of this directory may be imported instead of the installed one: "
+                "go elsewhere, or add --extra-env PYTHONSAFEPATH=1"
+            )
 
 
 @dataclass
@@ -419,9 +432,8 @@ def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | No
 
 def revision_of(repository: Repository, name: str, version: str) -> str | None:
     """The commit of a release, by its tag; of a package installed from git, the commit itself."""
-    if version.startswith("git+"):
-        commit = version.rpartition("@")[2].partition("#")[0]
-        return commit if repository.has(commit) else None
+    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
+        return version
     spellings = (
         f"v{version}",
         version,
