@@ -6,11 +6,10 @@ are searched for those packages alone, on one timeline; then the commits between
 """
 
 import json
-import os
 import re
 import shutil
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from aorta.bisect.checkout import forget_trees
 from aorta.bisect.environment_answer import COMMITS, EnvironmentAnswer
-from aorta.bisect.environment_build import EnvironmentRecipe, Environments
+from aorta.bisect.environment_build import EnvironmentRecipe, Environments, command_in_states
 from aorta.bisect.environment_ends import (
     ABSENT,
     BAD_END,
@@ -65,7 +64,7 @@ def bisect_environments(request: Request) -> Findings:
             ends = _ends_of(run, asked, root)
             nothing_ran = False
             return _between(
-                run, EnvironmentRecipe(ends, asked.sources), root, _own_command(request, asked)
+                run, EnvironmentRecipe(ends, asked.sources), root, command_in_states(request, asked)
             )
     except UsageError:
         if (
@@ -102,37 +101,6 @@ def _spec_of(request: Request) -> EnvironmentsSpec:
     spec = request.spec.environments
     assert spec is not None
     return spec
-
-
-def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
-    """Programs of one of the two virtual environments are those of every state."""
-    command = list(request.spec.command)
-    for side in (asked.good, asked.bad):
-        if side.interpreter is None:
-            continue
-        home = Path(side.interpreter).parent
-        for place, word in enumerate(command):
-            path = Path(os.path.normpath(request.directory / word))
-            if path.parent == home:
-                command[place] = path.name
-    for words in _not_of_the_environment(request.directory, command, asked):
-        request.say(f"!!! {words}")
-    return tuple(command)
-
-
-def _not_of_the_environment(directory: Path, command: Sequence[str], asked: Asked) -> Iterator[str]:
-    """What would be the same in every state, whatever is installed there."""
-    program = directory / command[0]
-    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
-        yield f"{command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
-    lines = {**asked.good.requirements, **asked.bad.requirements}
-    for name in (name for name, line in lines.items() if not line.startswith("-e ")):
-        module = directory / name.replace("-", "_")
-        if (module / "__init__.py").exists() or module.with_suffix(".py").exists():
-            yield (
-                f"{module.name} of this directory may be imported instead of the installed one: "
-                "go elsewhere, or add --extra-env PYTHONSAFEPATH=1"
-            )
 
 
 @dataclass
