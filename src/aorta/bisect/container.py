@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +13,10 @@ from aorta.bisect.oci import digest_of
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec, PackageSpec
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.names import slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes import launch_for
-from aorta.runtimes.containers import ENGINES, IMAGES_USER
+from aorta.runtimes.containers import ENGINES, IMAGES_USER, user_name
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
 from aorta.runtimes.engine import Image, client_of, present_image
 from aorta.runtimes.pyxis import ONCE
@@ -25,10 +27,45 @@ _OF_PYXIS = (
 )
 
 
-def environment_of(containers: ContainersSpec, dev: Path = Path("/dev")) -> Environment:
+CACHE_OPTION = "BAZEL_CACHE_OPTION"
+"""The variable by which a build inside a container is told of the Bazel cache."""
+
+
+def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) -> str | None:
+    """The cache of builds, a directory of it made on its first use: the one that is named; else, where a build can use
+    one, a directory of this machine. Under pyxis builds run on other machines, so there one must be named.
+    """
+    if containers.bazel_cache is not None:
+        if containers.bazel_cache.startswith("/"):
+            _make_directory(Path(containers.bazel_cache), "--bazel-cache")
+        return containers.bazel_cache
+    builds = [package.build for package in packages if package.build]
+    if RUNTIME_KINDS[containers.runtime] not in ENGINES or not any(
+        CACHE_OPTION in b for b in builds
+    ):
+        return None
+    place = Path(tempfile.gettempdir()) / f"{slug(user_name())}-bazel-triage-cache"
+    _make_directory(place, "the default Bazel cache")
+    if place.lstat().st_uid != os.geteuid():
+        raise UsageError(
+            "the default Bazel cache belongs to somebody else; name another with --bazel-cache",
+            where=str(place),
+        )
+    return str(place)
+
+
+def _make_directory(path: Path, what: str) -> None:
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as wrong:
+        raise UsageError(f"{what}: cannot make it: {wrong.strerror}", where=str(path)) from None
+
+
+def environment_of(
+    containers: ContainersSpec, dev: Path = Path("/dev"), cache: str | None = None
+) -> Environment:
     if containers.runtime == "host":
         raise UsageError("containers run under docker, podman or pyxis; choose --container-runtime")
-    cache = containers.bazel_cache
     mounts = (f"{cache}:{cache}",) if cache and cache.startswith("/") else ()
     return Environment(
         "bisection",

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.container import Contents, Inside, command_inside, environment_of
+from aorta.bisect.container import (
+    Contents,
+    Inside,
+    bazel_cache_of,
+    command_inside,
+    environment_of,
+)
 from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
 from aorta.bisect.container_days import AXIS, STAGE, Sides, between_days, family_in
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
@@ -32,7 +38,8 @@ def bisect_in_containers(request: Request) -> Findings:
     containers = request.spec.containers
     assert containers is not None
     family = family_in(containers) if containers.family else None
-    environment = environment_of(containers)
+    cache = bazel_cache_of(containers, package_specs(request.spec))
+    environment = environment_of(containers, cache=cache)
     with Run(request) as run:
         sweep(environments=(environment,))
         if family is None:
@@ -41,7 +48,7 @@ def bisect_in_containers(request: Request) -> Findings:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
             return run.write(sides, {})
-        between = Between(run, environment, sides, package_specs(request.spec))
+        between = Between(run, environment, sides, package_specs(request.spec), cache)
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
@@ -104,6 +111,7 @@ class Between:
     environment: Environment
     sides: Sides
     specs: Sequence[PackageSpec]
+    bazel_cache: str | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -156,7 +164,7 @@ class Between:
             packages,
             mounts=base.environment.mounts,
             env=spec.env,
-            bazel_cache=spec.containers.bazel_cache if spec.containers else None,
+            bazel_cache=self.bazel_cache,
             build_timeout=spec.build_timeout,
         )
 

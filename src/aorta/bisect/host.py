@@ -20,7 +20,14 @@ from aorta.bisect.checkout import Job, TreeJob, forget_trees
 from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.git import Repository
 from aorta.bisect.investigation import investigate
-from aorta.bisect.package import Package, Versions, git_package, library, version_variables
+from aorta.bisect.package import (
+    Package,
+    Versions,
+    git_package,
+    library,
+    version_variables,
+    version_words,
+)
 from aorta.bisect.run import Request, Run, shown_of
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.trials import Order
@@ -225,7 +232,8 @@ class HostTrees:
             mark = self._root / f"{key}.made"
             job = None if mark.exists() else self._job(versions, places, mark)
         build = self._build_trial(job, key, versions) if job else None
-        return Order(key, build, self._at(trial, places, versions))
+        what = version_words(self._packages, versions) if self._builds else ""
+        return Order(key, build, self._at(trial, places, versions), what)
 
     def built(self, key: str) -> None:
         """The mark says so."""

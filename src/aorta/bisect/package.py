@@ -108,6 +108,12 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
     }
 
 
+def version_words(packages: Sequence[Package], versions: Versions) -> str:
+    """`jax@cd04d0f xla@662eb45`: which of the states between the two ends this is."""
+    moved = sorted(package.name for package in moving(packages))
+    return " ".join(f"{name}@{versions[name][:10]}" for name in moved)
+
+
 def git_package(
     spec: PackageSpec,
     repository: Repository,

@@ -19,7 +19,7 @@ from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec
 from aorta.bisect.stages import Stages, Workplace, open_session
 from aorta.bisect.trials import ProbedCommand, for_bisection
-from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
+from aorta.bisect.watching import Builds, FirstFailure, LogFiles, Say, StatusFile, StepsLeft
 from aorta.core.errors import ResumeError
 from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
@@ -79,7 +79,11 @@ class Run:
         self.request = request
         self.session = open_session(request.prefix, request.resume)
         self.logs = LogFiles(self.session.path)
+        self.builds = Builds(self.say)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())
+        self.status = StatusFile(
+            self.session.path, lambda: self.stages.stage, self.builds, self.logs.debug_path
+        )
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
 
@@ -88,6 +92,7 @@ class Run:
         try:
             self.stages.check_question()
             keep_request(self.request, self.session.run)
+            self.say(f"whole outputs are written to {self.logs.debug_path}")
         except BaseException as wrong:
             self.__exit__(type(wrong))
             raise
@@ -146,7 +151,9 @@ class Run:
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
         self.request.on_belief(search.atoms)
-        return [StepsLeft(search, self.say)]
+        left = StepsLeft(search, self.say, self.builds)
+        self.status.follow(left)
+        return [left]
 
     def write(self, findings: Findings, shown: Shown) -> Findings:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
@@ -166,6 +173,7 @@ class Run:
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings))
         self.session.run.describe(status=findings.status)
+        self.status.close(findings.status)
         return findings
 
     def _workplace(self) -> Workplace:
@@ -173,11 +181,13 @@ class Run:
 
         def listeners() -> list[Listener]:
             kept = self.logs.listeners(lambda: self.stages.current)
-            return [*self.request.listeners(), *kept, first_failure]
+            return [*self.request.listeners(), *kept, first_failure, self.status.listen]
 
         request = self.request
         same = request.spec.same_failure
-        return Workplace(request.executor, listeners, request.budget, same_failure=same)
+        return Workplace(
+            request.executor, listeners, request.budget, same_failure=same, builds=self.builds
+        )
 
 
 def keep_request(request: Request, run: RunDir) -> None:
