@@ -124,15 +124,15 @@ class Between:
             raise UsageError("name the passing or the failing container")
         environment = replace(self.environment, image=image)
         try:
-            inside = Inside(at_hand(self.run, environment, self.root), self.root / "questions")
-            found = inside.contents(self.specs)
-            ends = list(self._ends(inside, found))
-            if not any(good != bad for _, good, bad in ends):
-                return _only_containers(self)
-            base = base_of(self.run, environment, inside, found, ends, self.root)
-            if base.image != inside.environment.image:
-                inside = inside.with_image(base.image)
-            return self._in_base(base, ends, found, inside)
+            at = at_hand(self.run, environment, self.root)
+            with Inside(at, self.root / "questions") as inside:
+                found = inside.contents(self.specs)
+                ends = list(self._ends(inside, found))
+                if not any(good != bad for _, good, bad in ends):
+                    return _only_containers(self)
+                base = base_of(self.run, environment, inside, found, ends, self.root)
+            with inside.with_image(base.image) as inside:
+                return self._in_base(base, ends, found, inside)
         finally:
             Images(self.root, Base(environment, image, "", {}), []).remove()
 
@@ -143,6 +143,8 @@ class Between:
         packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
         first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
         command = command_inside(run.command(), base.environment, first)
+
+        inside.close()  # a search takes hours
 
         def images(those: Sequence[Package]) -> Images:
             return self._images(base, those)
@@ -208,7 +210,8 @@ class Between:
     def _contents(self, inside: Inside, found: Contents, image: str | None) -> Contents | None:
         if image is None or image == (self.sides.failing or self.sides.passing):
             return found if image else None
-        return inside.with_image(image).contents(self.specs)
+        with inside.with_image(image) as other:
+            return other.contents(self.specs)
 
 
 def _package(
@@ -287,7 +290,10 @@ def differences_of(
             taken = snapshot_of(place, {}, executor, scratch, scratch)
         finally:
             executor.close()
-        snapshots[side] = taken if is_captured(taken) else _variables_in(Inside(place, scratch))
+        if not is_captured(taken):
+            with Inside(place, scratch) as inside:
+                taken = _variables_in(inside)
+        snapshots[side] = taken
     return [
         {"field": difference.path, "good": difference.before, "bad": difference.after}
         for difference in differences(snapshots["good"], snapshots["bad"])

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.bisect.checkout import Job, TreeJob, forget_trees
+from aorta.bisect.checkout import Job, TreeJob, forget_trees, with_commit
 from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.git import Repository
 from aorta.bisect.investigation import investigate
@@ -48,8 +48,14 @@ def bisect_on_host(request: Request) -> Findings:
         root = run.stages.path / PRIVATE / "trees"
         trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
         command = replace(run.command(), command=_own_command(run, packages))
-        setting = run.setting(
-            lambda those: HostTrees(root, those, build_timeout=spec.build_timeout), command=command
+        setting = replace(
+            run.setting(
+                lambda those: HostTrees(root, those, build_timeout=spec.build_timeout),
+                command=command,
+            ),
+            carry=lambda package, states, commit: carried(
+                root / "carried", package, states, commit
+            ),
         )
         try:
             outcome = investigate(setting, packages)
@@ -302,6 +308,18 @@ class HostTrees:
         others = tuple(f"{path}:{path}" for path in places.values() if path != first)
         environment = replace(trial.environment, mounts=(*trial.environment.mounts, *others))
         return replace(trial, cwd=first, env=env, environment=environment)
+
+
+_MOST_CARRIED = 200
+
+
+def carried(
+    tree: Path, package: Package, states: Sequence[str], commit: str
+) -> Sequence[str | None] | None:
+    """Each state with the commit cherry-picked onto it: a commit of its own, beside every branch."""
+    if package.repository is None or len(states) > _MOST_CARRIED:
+        return None
+    return [with_commit(tree, package.repository.where, state, commit) for state in states]
 
 
 def set_key(packages: Sequence[Package], versions: Versions) -> str:

@@ -1,12 +1,10 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.report import HEADLINES, sides_words
-from aorta.core.signature import normalise
+from aorta.bisect.report import HEADLINES, compared_logs, sides_words
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
@@ -245,17 +243,15 @@ def _logs(run: Run) -> list[Section]:
 
 
 def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[Line], list[Line]]:
-    """Both logs with what only one of them says marked; what differs from run to run is no difference."""
-    folded = [[normalise(line) for line in side] for side in (good, bad)]
-    matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
+    """Both logs with what only one of them says marked."""
     left: list[Line] = []
     right: list[Line] = []
-    for tag, a, b, c, d in matcher.get_opcodes():
-        mark = "" if tag == "equal" else "only"
-        left += [Line(line, number_, mark) for number_, line in enumerate(good[a:b], a + 1)]
-        right += [Line(line, number_, mark) for number_, line in enumerate(bad[c:d], c + 1)]
-        short, missing = (left, (d - c) - (b - a)) if b - a < d - c else (right, (b - a) - (d - c))
-        short += [Line("")] * missing
+    for stretch in compared_logs(good, bad):
+        mark = "" if stretch.alike else "only"
+        left += [Line(good[i], i + 1, mark) for i in stretch.good]
+        right += [Line(bad[i], i + 1, mark) for i in stretch.bad]
+        more = len(stretch.bad) - len(stretch.good)
+        (left if more > 0 else right).extend([Line("")] * abs(more))
     return left, right
 
 
