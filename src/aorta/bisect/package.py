@@ -30,6 +30,7 @@ class Package:
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
     steps: tuple[CommitChange, ...] | None = None  # between the versions, where no span tells
+    times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
 
     @property
     def name(self) -> str:
@@ -43,7 +44,7 @@ class Package:
     def history(self) -> History:
         if self.span is not None:
             return self._line(self.span).history(self.name)
-        return History(self.name, self.versions)
+        return History(self.name, self.versions, self.times)
 
     @property
     def changes(self) -> Sequence[CommitChange] | None:
@@ -110,7 +111,8 @@ class Package:
 
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
-        return replace(self, versions=self.versions[: rank + 1])
+        times = self.times[: rank + 1] if self.times else None
+        return replace(self, versions=self.versions[: rank + 1], times=times)
 
     def fixed_at(self, version: str) -> "Package":
         """The same package, standing still."""

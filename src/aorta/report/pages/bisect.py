@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aorta.bisect.findings import release_words
 from aorta.bisect.report import HEADLINES, compared_logs, sides_words
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
@@ -127,6 +128,8 @@ def _answer(run: Run, result: Document, sharp: Sharpening | None) -> Answer:
 
 
 def _culprit(culprit: Document) -> str:
+    if words(culprit, "kind") and not words(culprit, "commit"):
+        return release_words(culprit)
     commit = words(culprit, "commit") or words(culprit, "bad")
     title = words(culprit, "title")
     verb = "without" if culprit.get("removed") is True else "at"
