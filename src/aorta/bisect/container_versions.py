@@ -90,7 +90,7 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     """Those of the spec, or the preset: with ends given for its packages on the command line."""
     containers = spec.containers
     preset = containers is not None and not (containers.url_template or containers.passing)
-    if spec.packages and not (preset and all(p.path == f"/opt/{p.name}" for p in spec.packages)):
+    if spec.packages and not (preset and all(_is_of_the_preset(p) for p in spec.packages)):
         return spec.packages
     given = {package.name: package for package in spec.packages}
     return [
@@ -101,6 +101,13 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
         else package
         for package in JAX_PACKAGES
     ]
+
+
+def _is_of_the_preset(package: PackageSpec) -> bool:
+    """One of its packages, of which nothing is said but the two ends."""
+    names = {known.name for known in JAX_PACKAGES}
+    said = {name for name in package.model_fields_set if getattr(package, name)}
+    return package.name in names and said <= {"name", "path", "good", "bad"}
 
 
 @dataclass(frozen=True)

@@ -132,12 +132,12 @@ class Builds:
         if going is None or time.monotonic() - going.said < pause:
             return
         going.said, going.pause = time.monotonic(), pause
+        self.on_change()
         words = last_line(going.place)
         self._say(
             f"building {going.what} for {show_duration(going.said - going.since)}"
             + (f": {words}" if words else "")
         )
-        self.on_change()
 
     def ended(self, build: TrialSpec, end: TrialEnd) -> None:
         going = self._going.pop(build.id, None)
