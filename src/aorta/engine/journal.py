@@ -214,12 +214,18 @@ def read_records(path: Path) -> list[TrialRecord]:
 
 def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed, but not with the failure that is sought, and what those said; nothing if none did."""
-    others = [r for r in records if r.outcome is Outcome.OTHER and r.signature is not None]
-    if not others:
+    return different_failures(
+        Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
+    )
+
+
+def different_failures(messages: Counter[str]) -> list[str]:
+    """The same in words, of messages that were counted."""
+    if not messages:
         return []
-    kinds = Counter(r.signature.text for r in others if r.signature).most_common(_MOST_KINDS)
-    noun = "trial" if len(others) == 1 else "trials"
-    return [f"{len(others)} {noun} failed differently:"] + [
+    noun = "trial" if messages.total() == 1 else "trials"
+    kinds = messages.most_common(_MOST_KINDS)
+    return [f"{messages.total()} {noun} failed differently:"] + [
         f"  {count} x {text[:200]}" for text, count in kinds
     ]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -11,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind
-from aorta.core.exits import Exit
-from aorta.core.oracle import Deciding, ExitCodeOracle
+from aorta.core.oracle import Deciding
+from aorta.core.outcome import Tally
 from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
 from aorta.core.sprt import NOTHING, Evidence, misses_that_tell
@@ -32,17 +33,19 @@ from aorta.reduce.experiment import (
     ReductionExperiment,
     clear_data,
 )
-from aorta.reduce.files import WorkloadFiles, needed_files, with_files
+from aorta.reduce.files import WorkloadFiles, module_root, needed_files, with_files
+from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.materials import settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
-from aorta.reduce.shrunken import SCRIPT, Reproducer
+from aorta.reduce.shrunken import SCRIPT, Module, Reproducer
 from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
 from aorta.search.repeated import EveryPoint
+from aorta.workloads.discovery import place_of
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
@@ -226,9 +229,25 @@ class _Run:
             if confirmed
             else ""
         )
-        files = self._workload_files() if self.plan.is_command else None
-        best = report.reduction.best
-        return Reproducer(self.plan, self.experiment, best, files, shipped_name, rate)
+        plan, best = self.plan, report.reduction.best
+        if plan.is_command:
+            files, module = self._workload_files(), None
+        else:
+            files, module = self._module_files()
+        return Reproducer(plan, self.experiment, best, files, shipped_name, rate, module)
+
+    def _module_files(self) -> tuple[WorkloadFiles | None, Module | None]:
+        """The code of a registered workload, where that is the user's own and installed nowhere."""
+        place = place_of(self.plan.request.workload)
+        variables = {**os.environ, **self.plan.base.env}
+        named = variables.get("PYTHONPATH", "").split(os.pathsep)
+        cwd = self.plan.base.subject.cwd
+        root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
+        if root is None:
+            return None, None
+        words = [place.partition(":")[0], *self.plan.base.env.values()]
+        globs = self.plan.spec.content.workload.files
+        return needed_files(root, words, globs, self._apart()), Module(place, root)
 
     def _workload_files(self) -> WorkloadFiles | None:
         command = self.plan.request.config["command"]
@@ -257,7 +276,15 @@ class _Run:
             report = self._rehearsed(report, fuller, output, COPY_REPLICA + 2)
             if report.shipped.reproduces is not False:
                 return report, fuller
-        return report, replace(reproducer, files=None)
+        return self._in_place(report, replace(reproducer, files=None), output)
+
+    def _in_place(
+        self, report: ReduceReport, reproducer: Reproducer, output: Output
+    ) -> tuple[ReduceReport, Reproducer]:
+        """What is written where no copy fails: whether that does, in the original directory."""
+        tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 4)
+        shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
+        return replace(tried, shipped=shipped), reproducer
 
     def _rehearsed(
         self, report: ReduceReport, reproducer: Reproducer, output: Output, replica: int
@@ -283,9 +310,9 @@ class _Run:
         tried = [record for record in answer.records if record.point == point]
         shipped = Shipped(
             found,
-            verdict.tally if verdict else Shipped().tally,
-            names,
-            tried[-1].why if tried and found is False else "",
+            tally=verdict.tally if verdict else Tally(),
+            files=names,
+            why=tried[-1].why if tried and found is False else "",
         )
         return replace(
             report,
@@ -386,9 +413,8 @@ class _CopyExperiment:
 
     @property
     def oracle(self) -> Deciding:
-        """A registered workload is run by a command of ours here, whose exit code says it all."""
-        is_command = self.reproducer.plan.is_command
-        return self.inner.oracle if is_command else ExitCodeOracle(codes=(int(Exit.FAILED),))
+        plan = self.reproducer.plan
+        return self.inner.oracle if plan.is_command else shipped_oracle(plan)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         folder = trial_dir / "data"
@@ -397,7 +423,7 @@ class _CopyExperiment:
             argv=("bash", str((folder / SCRIPT).absolute())),
             trial_dir=trial_dir,
             cwd=trial_dir.absolute(),
-            env={**self.reproducer.secrets, **self._path()},
+            env={**self.reproducer.secrets, **self._path(), **self._python()},
             environment=self.inner.base.environment,
             watch=self.oracle.watch(),
             timeout=self.inner.patience.seconds_for(point),
@@ -410,6 +436,15 @@ class _CopyExperiment:
         if not programs or self.inner.base.environment.isolated:
             return {}
         return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
+
+    def _python(self) -> dict[str, str]:
+        """A registered workload runs in the Python that aorta runs in, and not with the original's own modules."""
+        module = self.reproducer.module
+        if self.reproducer.plan.is_command or self.inner.base.environment.isolated:
+            return {}
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        kept = [path for path in paths if module is None or Path(path).resolve() != module.root]
+        return {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(kept)}
 
 
 def _failed(search: EveryPoint, point: Point) -> bool:
