@@ -18,15 +18,13 @@ from aorta.reduce.launcher import (
     with_world_size,
     world_size_variables,
 )
-from aorta.reduce.materials import Material, place_all, settings_of
+from aorta.reduce.materials import Material, place_all
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
-IGNORED = "ignored"
-_NONSENSE = "aorta-checks-whether-this-is-read"
 
 
 @dataclass
@@ -155,27 +153,6 @@ class ReductionExperiment:
     def _original_argv(self) -> tuple[str, ...]:
         command = self.base.request.config.get("command", ())
         return (command,) if isinstance(command, str) else tuple(command)
-
-
-@dataclass(frozen=True)
-class IgnoredExperiment:
-    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
-
-    A command that reads the axis cannot go on as before: the file it is told of is not there, and the number is none.
-    """
-
-    inner: ReductionExperiment
-    at: Point
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(self.at, index, trial_dir)
-        material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
-        names = settings_of([material], self.at) or [material.axis.name]
-        return replace(trial, env={**trial.env, **dict.fromkeys(names, _NONSENSE)})
 
 
 def clear_data(trial_dir: Path) -> None:

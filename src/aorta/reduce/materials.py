@@ -27,7 +27,7 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
-from aorta.reduce.disk import writing
+from aorta.reduce.files import writing
 from aorta.reduce.spec import SpecFile
 
 Placed = Mapping[str, str | Path]

@@ -5,7 +5,7 @@ from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.engine.journal import failed_differently
-from aorta.reduce.experiment import IGNORED
+from aorta.reduce.checks import IGNORED
 from aorta.reduce.report import ReduceReport, axis_row
 from aorta.search.reduction import Status
 
