@@ -21,7 +21,7 @@ from typing import Any
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.point import Point, Purpose, value_from_json, value_to_json
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd
 from aorta.engine.atomic import write_whole
@@ -385,7 +385,7 @@ def _content(entry: Entry) -> dict[str, Any]:
     match entry:
         case Opened(point):
             said = {
-                "values": dict(point.values),
+                "values": {name: value_to_json(value) for name, value in point.values},
                 "purpose": point.purpose,
                 "replica": point.replica,
             }
@@ -402,10 +402,7 @@ def _content(entry: Entry) -> dict[str, Any]:
 
 
 def _point_in(said: Mapping[str, Any]) -> Point:
-    values: dict[str, Value] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in said["values"].items()
-    }
+    values = {name: value_from_json(value) for name, value in said["values"].items()}
     return Point.of(values, Purpose(said["purpose"]), said["replica"])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Axis, AxisKind, Shape
+from aorta.core.axis import Axis, AxisKind, ChoiceAxis, NumberAxis, SpanAxis, as_single, as_span
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
@@ -69,12 +69,13 @@ def _final(
     """The keys that change; None where the kind cannot say what is left."""
     if axis.kind is AxisKind.RANKS:
         return None
-    if axis.shape is Shape.CHOICE:
-        left = list(axis.choices[axis.choices.index(_single(value)) :])
+    if isinstance(axis, ChoiceAxis):
+        left = list(axis.choices[axis.choices.index(as_single(value)) :])
         return {"initial": left[0], "choices": left} if len(left) > 1 else None
-    if axis.shape is Shape.WINDOW and isinstance(value, tuple):
-        return {"initial": list(value)}
-    if axis.shape is Shape.NUMBER:
+    if isinstance(axis, SpanAxis):
+        span = as_span(value)
+        return {"initial": [span.start, span.length]}
+    if isinstance(axis, NumberAxis):
         return {"initial": value}
     left_items = placed[axis.name]
     if not value:
@@ -126,9 +127,3 @@ def shipped_oracle(plan: ReducePlan) -> Oracle:
 
 def oracle_document(oracle: Oracle) -> dict[str, Any]:
     return {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)}
-
-
-def _single(value: Value) -> int | float | str:
-    if isinstance(value, tuple):
-        raise TypeError(f"expected a single value, found {value!r}")
-    return value

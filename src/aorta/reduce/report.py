@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Shape
+from aorta.core.axis import SubsetAxis
 from aorta.core.exits import Exit
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Value
+from aorta.core.point import Point, Span, Value
 from aorta.core.signature import Signature
 from aorta.engine.events import Ending, Reason
 from aorta.engine.journal import TrialRecord
@@ -160,24 +160,28 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": axis.name,
         "kind": axis.kind.value,
-        "initial": _size(facts, axis.initial),
-        "final": _size(facts, facts.final),
-        "floor": axis.choices[-1] if axis.shape is Shape.CHOICE else axis.floor,
+        "initial": _size(axis.initial),
+        "final": _size(facts.final),
+        "floor": axis.floor,
         "monotone": facts.monotone,
         "trials": facts.trials,
         "unresolved": facts.unresolved,
         "ignored": facts.ignored,
         "local_minimum": facts.monotone is False and facts.moved,
     }
-    if axis.shape is Shape.SUBSET:
+    if isinstance(axis, SubsetAxis):
         row["final_items"] = items_of(axis, facts.final)
     return row
 
 
-def _size(facts: AxisFacts, value: Value) -> Any:
-    if facts.axis.shape is Shape.SUBSET and isinstance(value, tuple):
-        return len(value)
-    return list(value) if isinstance(value, tuple) else value
+def _size(value: Value) -> Any:
+    match value:
+        case Span(start, length):
+            return [start, length]
+        case tuple():
+            return len(value)
+        case _:
+            return value
 
 
 def _rate(verdict: Verdict | None) -> dict[str, int] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from aorta.core.axis import Axis, Shape, Strategy
+from aorta.core.axis import Axis, ChoiceAxis, SpanAxis, Strategy, SubsetAxis, as_number
 from aorta.core.point import Point
 from aorta.search import Search
 from aorta.search.choice import OrderedSearch, choices_of, steps_of
@@ -36,17 +36,16 @@ class AxisSearch(Search, Protocol):
 def search_along(axis: Axis, base: Point, earlier: AxisSearch | None = None) -> AxisSearch:
     """The search for this axis. `earlier` searched it when other axes were larger: most of it will still hold."""
     value = base[axis.name]
-    if axis.shape is Shape.SUBSET:
+    if isinstance(axis, SubsetAxis):
         return SubsetSearch(base, axis, all_expected=earlier is not None)
-    if axis.shape is Shape.WINDOW:
+    if isinstance(axis, SpanAxis):
         if isinstance(earlier, WindowSearch):
             return WindowSearch(base, axis, suspects=earlier.largest_rejected)
         return WindowSearch(base, axis)
-    if axis.shape is Shape.CHOICE:
+    if isinstance(axis, ChoiceAxis):
         return OrderedSearch(base, axis, choices_of(axis, value))
-    if isinstance(value, (str, tuple)):
-        raise TypeError(f"axis {axis.name} holds {value!r}, expected a number")
+    number = as_number(value)
     if axis.strategy is Strategy.LINEAR:
-        return OrderedSearch(base, axis, steps_of(axis, value))
+        return OrderedSearch(base, axis, steps_of(axis, number))
     suspect = earlier.largest_rejected if isinstance(earlier, NumericSearch) else None
-    return NumericSearch(base, axis, value, suspect=suspect)
+    return NumericSearch(base, axis, number, suspect=suspect)

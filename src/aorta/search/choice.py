@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from aorta.core.axis import Axis, Number
-from aorta.core.point import Point, Value
+from aorta.core.axis import Axis, ChoiceAxis, NumberAxis
+from aorta.core.point import Number, Point, Value
 from aorta.search.repeated import FirstThatReproduces
 
 
@@ -33,13 +33,13 @@ class OrderedSearch(FirstThatReproduces):
         return sum(verdict.reproduces is None for verdict in self.verdicts.values())
 
 
-def choices_of(axis: Axis, current: Value) -> list[Value]:
+def choices_of(axis: ChoiceAxis, current: Value) -> list[Value]:
     """The choices that are wanted more than the current one, the most wanted first."""
     position = next(i for i, v in enumerate(axis.choices) if v == current)
     return list(reversed(axis.choices[position + 1 :]))
 
 
-def steps_of(axis: Axis, current: Number) -> list[Value]:
+def steps_of(axis: NumberAxis, current: Number) -> list[Value]:
     """Every step from the floor up to just below the current value."""
     step, values = axis.step or 1, list[Value]()
     value: Number = axis.floor

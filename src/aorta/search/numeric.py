@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from aorta.core.axis import Axis, Number
+from aorta.core.axis import NumberAxis, SpanAxis, as_number
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Value
+from aorta.core.point import Number, Point, Span, Value
 from aorta.search.ranked import RankedSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
@@ -141,7 +141,7 @@ class NumericSearch(RankedSearch):
     def __init__(
         self,
         base: Point,
-        axis: Axis,
+        axis: NumberAxis | SpanAxis,
         current: Number,
         *,
         place: Callable[[Number], Value] = lambda number: number,
@@ -225,7 +225,4 @@ class NumericSearch(RankedSearch):
 
 def _number_in(value: Value) -> Number:
     """The number itself, or the length of a window."""
-    number = value[1] if isinstance(value, tuple) else value
-    if isinstance(number, str):
-        raise TypeError(f"expected a number, found {number!r}")
-    return number
+    return value.length if isinstance(value, Span) else as_number(value)

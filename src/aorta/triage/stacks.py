@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aorta.core.axis import as_indexes
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
@@ -52,10 +53,7 @@ class StackPlan:
         }
 
     def stack(self, point: Point) -> tuple[Mitigation, ...]:
-        value = point[AXIS]
-        if not isinstance(value, tuple):
-            raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
-        return tuple(self.candidates[index] for index in value)
+        return tuple(self.candidates[index] for index in as_indexes(point[AXIS]))
 
     def stack_name(self, point: Point) -> str:
         """`a+b`, or how many of how many where that would be too long."""
