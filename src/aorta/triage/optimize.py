@@ -17,7 +17,7 @@ from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
 from aorta.engine.journal import TrialRecord, failed_differently
-from aorta.engine.question import Budget, Keep, Question
+from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, Cure, CureSearch
@@ -67,7 +67,7 @@ def optimize(
             judges=run.judges,
             experiment=run,
             fingerprint=plan.fingerprint,
-            budget=Budget(),
+            budget=settings.budget,
             keep=_keeper(run, snapshots),
         )
         words = [_in_words(listener, plan) for listener in listeners]
