@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aorta.core.axis import Axis, ChoiceAxis, choice, number, subset, window
 from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point, Purpose, Span
+from aorta.core.point import Point, Purpose, Window
 from aorta.engine.judge import KOfN, SameJudge, SequentialJudges
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
@@ -42,7 +42,7 @@ def failing(steps: int, batch: int, lines: frozenset[int], dtypes: set[str], at:
     def rate(point: Point) -> float:
         kept, span, n, b = point["lines"], point["window"], point["steps"], point["batch"]
         assert isinstance(kept, tuple)
-        assert isinstance(span, Span)
+        assert isinstance(span, Window)
         assert isinstance(n, int)
         assert isinstance(b, int)
         inside = span.start <= at < span.start + span.length
@@ -100,8 +100,8 @@ def _smaller(axis: Axis, best: Point) -> list[Point]:
     if isinstance(axis, ChoiceAxis):
         position = axis.choices.index(str(value))
         return [best.with_value("dtype", wanted) for wanted in axis.choices[position + 1 :]]
-    assert isinstance(value, Span)
-    shorter = [Span(start, value.length - 1) for start in (value.start, value.start + 1)]
+    assert isinstance(value, Window)
+    shorter = [Window(start, value.length - 1) for start in (value.start, value.start + 1)]
     return [best.with_value("window", span) for span in shorter if span.length >= 1]
 
 

@@ -26,7 +26,7 @@ from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
-from aorta.search.bisection import Settings
+from aorta.search.bisection import BisectionSettings
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.interval import Interval
 from aorta.search.remembered import Remembered
@@ -108,7 +108,7 @@ def _search(run: Run, containers: ContainersSpec, family: Family) -> GallopBack:
         family.days,
         family.ordinals,
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
-        settings=Settings(
+        settings=BisectionSettings(
             confidence=spec.confidence, close_enough=_within(containers.threshold_days)
         ),
         known_bad=skip and containers.end_date is not None,

@@ -24,7 +24,7 @@ from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisecting import Bisection, Settings
+from aorta.search.bisecting import Bisection, BisectionSettings
 from aorta.search.bisection import TimelineBisection
 from aorta.search.graph_bisection import GraphBisection
 from aorta.search.interval import Candidates, Interval
@@ -229,7 +229,7 @@ def _bisection(
     if merges or more_follows:  # what is inside a merge takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
     buildless = not any(package.spec.build for package in packages)
-    settings = Settings(
+    settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
         check_ends=check_ends and (setting.check_ends or name != MAIN),
         trust_ends=setting.metric is None,

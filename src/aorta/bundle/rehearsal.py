@@ -19,7 +19,7 @@ from aorta.core.errors import AortaError, UsageError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
-from aorta.core.sprt import Evidence, misses_that_tell
+from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.core.trial import TrialEnd, TrialSpec, Watch
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
@@ -153,7 +153,7 @@ def _expected(result: Mapping[str, Any]) -> re.Pattern[str] | None:
 def _enough(result: Mapping[str, Any]) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
     rate = result.get("confirmed") or result.get("original") or {}
-    seen = Evidence(rate.get("reproduced") or 0, rate.get("of") or 0)
+    seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
 
 

@@ -14,7 +14,7 @@ from aorta.core.exits import Exit
 if TYPE_CHECKING:
     from aorta.triage.optimize import FinishedStacks
     from aorta.triage.recipe import Recipe
-    from aorta.triage.running import Finished, RunSettings
+    from aorta.triage.running import FinishedMatrix, RunSettings
     from aorta.triage.stacks import StackPlan
 
 # What a recipe says itself; its cells may be added to, and --mode, --output-dir and the like stay free beside it.
@@ -178,7 +178,7 @@ def _recipe(given: dict[str, Any]) -> "Recipe":
     return commandline.from_flags(given, wrapped)
 
 
-def _run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> "Finished":
+def _run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> "FinishedMatrix":
     from aorta.triage.running import run_recipe, without_single_verdicts
     from aorta.views.pictures import CellsPicture
 
@@ -195,7 +195,7 @@ def _say_plan(recipe: "Recipe", settings: "RunSettings", jobs: int) -> None:
     say("nothing was run")
 
 
-def _show(finished: "Finished", given: dict[str, Any]) -> None:
+def _show(finished: "FinishedMatrix", given: dict[str, Any]) -> None:
     from aorta.triage.matrix import SCHEMA
 
     matrix, run_dir = finished.matrix, finished.run_dir
@@ -212,7 +212,7 @@ def _show(finished: "Finished", given: dict[str, Any]) -> None:
         (say if given["as_json"] else click.echo)(f"to rerun: cd {run_dir} && {rerun}")
 
 
-def _exit_code(finished: "Finished", *, strict: bool) -> int:
+def _exit_code(finished: "FinishedMatrix", *, strict: bool) -> int:
     from aorta.engine.events import Reason
     from aorta.triage.statistics import Call
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from aorta.core.errors import UsageError
-from aorta.core.point import Indexes, Number, Span, Value
+from aorta.core.point import Indexes, Number, Value, Window
 
 DEFAULT_TOLERANCE = 0.1
 """Relative, for numbers without a step: an exact minimum of a real number has no end."""
@@ -63,24 +63,24 @@ class NumberAxis(_Axis):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanAxis(_Axis):
+class StepsAxis(_Axis):
     """Made by `window`: a range of steps. `floor` is the least length."""
 
-    initial: Span
+    initial: Window
     floor: int
     step: int = 1
     tolerance: float = 0.0
 
     @property
-    def smallest(self) -> Span:
-        return Span(self.initial.start, self.floor)
+    def smallest(self) -> Window:
+        return Window(self.initial.start, self.floor)
 
     @property
     def size_at_floor(self) -> Number:
         return self.floor
 
     def size(self, value: Value) -> Number:
-        return as_span(value).length
+        return as_window(value).length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class SubsetAxis(_Axis):
         return len(as_indexes(value))
 
 
-Axis = NumberAxis | SpanAxis | ChoiceAxis | SubsetAxis
+Axis = NumberAxis | StepsAxis | ChoiceAxis | SubsetAxis
 """`smallest` is the one value that cannot be made smaller, `size` how much of the axis a value uses. Cheap ones first."""
 
 
@@ -225,16 +225,16 @@ def window(
     tolerance: float = 0.0,
     monotone: bool | None = None,
     priority: int | None = None,
-) -> SpanAxis:
+) -> StepsAxis:
     """A range of steps; both of its ends move inwards."""
     where = f"axis {name}"
     _require(start >= 0, where, f"start {start} is below 0")
     _require(1 <= floor <= length, where, f"floor {floor} is not in 1 to length {length}")
     _require(0 <= tolerance < 1, where, f"tolerance {tolerance} is not in 0 to 1 (0.1 means 10 %)")
-    return SpanAxis(
+    return StepsAxis(
         name=name,
         kind=AxisKind.WINDOW,
-        initial=Span(start, length),
+        initial=Window(start, length),
         floor=floor,
         tolerance=tolerance,
         monotone=monotone,
@@ -268,7 +268,7 @@ def as_indexes(value: Value) -> Indexes:
     raise TypeError(f"found {value!r}, expected indexes")
 
 
-def as_span(value: Value) -> Span:
-    if isinstance(value, Span):
+def as_window(value: Value) -> Window:
+    if isinstance(value, Window):
         return value
     raise TypeError(f"found {value!r}, expected a range")

@@ -13,7 +13,7 @@ Indexes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Span:
+class Window:
     """A range of steps: the first of them, and how many there are."""
 
     start: int
@@ -23,13 +23,13 @@ class Span:
         return f"{self.start}+{self.length}"
 
 
-Value = Number | str | Indexes | Span
+Value = Number | str | Indexes | Window
 """A number, a text, the indexes of the items that a subset keeps, or a range of steps."""
 
 
 def value_to_json(value: Value) -> Any:
     match value:
-        case Span(start, length):
+        case Window(start, length):
             return {"start": start, "length": length}
         case tuple():
             return list(value)
@@ -40,7 +40,7 @@ def value_to_json(value: Value) -> Any:
 def value_from_json(said: Any) -> Value:
     match said:
         case {"start": int(start), "length": int(length)}:
-            return Span(start, length)
+            return Window(start, length)
         case list():
             return tuple(said)
         case int() | float() | str():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aorta.core.oracle import Deciding
 from aorta.core.point import Point
-from aorta.core.sprt import NOTHING, Evidence, misses_that_tell
+from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import Ending
 from aorta.reduce.experiment import DATA, ReductionExperiment
@@ -163,5 +163,5 @@ def together(search: Ending, copy: Ending) -> Ending:
 def enough(reduction: Reduction) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
     verdict = reduction.confirmation or reduction.calibration
-    seen = Evidence.of(verdict.tally) if verdict else NOTHING
+    seen = HitCount.of(verdict.tally) if verdict else NOTHING
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)

@@ -28,7 +28,7 @@ _NOTHING = Point.of({})
 
 
 @dataclass
-class Patience:
+class TimeLimits:
     """How long a candidate may take, learned from the original alone, so that a resumed run learns the same.
 
     A clean candidate may well run longer than the original took to fail: hence ten times, and never under ten seconds.
@@ -62,10 +62,10 @@ class Patience:
         return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
 
 
-def patience_with(given: float | None, oracle: Deciding) -> Patience:
+def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:
     """A hang must have the time to be seen as one."""
     hang = oracle if isinstance(oracle, HangOracle) else None
-    return Patience(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
+    return TimeLimits(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ImpatientJudges:
     """The judges of a reduction, who do not try a candidate again that hangs where the original ends: it cannot be told."""
 
     inner: Judges
-    patience: Patience
+    patience: TimeLimits
 
     def judge_for(self, point: Point) -> Judge:
         return _ImpatientJudge(self.inner.judge_for(point), point, self.patience)
@@ -86,7 +86,7 @@ class ImpatientJudges:
 class _ImpatientJudge:
     inner: Judge
     point: Point
-    patience: Patience
+    patience: TimeLimits
 
     def verdict(self, tally: Tally) -> Verdict | None:
         seconds = self.patience.hung_for(self.point)
@@ -109,7 +109,7 @@ class ReductionExperiment:
     base: WorkloadExperiment
     materials: Sequence[Material]
     oracle: Deciding
-    patience: Patience
+    patience: TimeLimits
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         variables = self.variables(point, (trial_dir / DATA).absolute())

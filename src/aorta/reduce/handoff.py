@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Axis, AxisKind, ChoiceAxis, NumberAxis, SpanAxis, as_single, as_span
+from aorta.core.axis import Axis, AxisKind, ChoiceAxis, NumberAxis, StepsAxis, as_single, as_window
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
@@ -72,8 +72,8 @@ def _final(
     if isinstance(axis, ChoiceAxis):
         left = list(axis.choices[axis.choices.index(as_single(value)) :])
         return {"initial": left[0], "choices": left} if len(left) > 1 else None
-    if isinstance(axis, SpanAxis):
-        span = as_span(value)
+    if isinstance(axis, StepsAxis):
+        span = as_window(value)
         return {"initial": [span.start, span.length]}
     if isinstance(axis, NumberAxis):
         return {"initial": value}

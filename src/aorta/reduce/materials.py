@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aorta.core import axis as axes
-from aorta.core.axis import Axis, AxisKind, SubsetAxis, as_indexes, as_single, as_span
+from aorta.core.axis import Axis, AxisKind, SubsetAxis, as_indexes, as_single, as_window
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.point import Point, Value
 from aorta.reduce.axis_spec import (
@@ -86,7 +86,7 @@ class _Window(_Variables):
     length: str
 
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        span = as_span(value)
+        span = as_window(value)
         return {self.start: str(span.start), self.length: str(span.length)}
 
 

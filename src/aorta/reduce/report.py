@@ -9,7 +9,7 @@ from typing import Any
 from aorta.core.axis import SubsetAxis
 from aorta.core.exits import Exit
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Span, Value
+from aorta.core.point import Point, Value, Window
 from aorta.core.signature import Signature
 from aorta.engine.events import Ending, Reason
 from aorta.engine.journal import TrialRecord
@@ -176,7 +176,7 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
 
 def _size(value: Value) -> Any:
     match value:
-        case Span(start, length):
+        case Window(start, length):
             return [start, length]
         case tuple():
             return len(value)

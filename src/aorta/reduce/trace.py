@@ -7,7 +7,7 @@ from typing import Any
 
 from aorta.core.axis import Axis, SubsetAxis, as_indexes
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose, Span, Value
+from aorta.core.point import Point, Purpose, Value, Window
 from aorta.core.stats import wilson
 from aorta.engine.events import Event, PointSettled, TrialEnded
 from aorta.engine.journal import TrialRecord
@@ -101,7 +101,7 @@ def fingerprint_of(snapshot: Mapping[str, Any], settings: Mapping[str, str]) -> 
 def _shown(value: Value) -> Any:
     """A value as a reader wants it: for a subset how many items, and which."""
     match value:
-        case Span(start, length):
+        case Window(start, length):
             return [start, length]
         case tuple():
             return {"count": len(value), "kept": _ranges([index + 1 for index in value])}

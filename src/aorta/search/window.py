@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Collection
 
-from aorta.core.axis import SpanAxis, as_span
+from aorta.core.axis import StepsAxis, as_window
 from aorta.core.outcome import Verdict
-from aorta.core.point import Number, Point, Span
+from aorta.core.point import Number, Point, Window
 from aorta.search.numeric import NumericSearch
 
 
@@ -17,15 +17,15 @@ class WindowSearch:
     def __init__(
         self,
         base: Point,
-        axis: SpanAxis,
+        axis: StepsAxis,
         *,
         suspects: tuple[Number | None, Number | None] = (None, None),
     ) -> None:
         self._axis = axis
         self._suspects = suspects
-        span = as_span(base[axis.name])
+        span = as_window(base[axis.name])
         self._parts = [
-            self._part(base, span.length, lambda n: Span(span.start, int(n)), suspects[0])
+            self._part(base, span.length, lambda n: Window(span.start, int(n)), suspects[0])
         ]
         self._turn()
 
@@ -41,11 +41,11 @@ class WindowSearch:
         """From the end to the start, once the end is settled."""
         if len(self._parts) == 1 and self._parts[0].done:
             base = self._parts[0].best
-            span = as_span(base[self._axis.name])
+            span = as_window(base[self._axis.name])
             end = span.start + span.length
             self._parts.append(
                 self._part(
-                    base, span.length, lambda n: Span(end - int(n), int(n)), self._suspects[1]
+                    base, span.length, lambda n: Window(end - int(n), int(n)), self._suspects[1]
                 )
             )
 
@@ -82,6 +82,6 @@ class WindowSearch:
         return sum(part.unresolved for part in self._parts)
 
     def _part(
-        self, base: Point, length: int, place: Callable[[Number], Span], suspect: Number | None
+        self, base: Point, length: int, place: Callable[[Number], Window], suspect: Number | None
     ) -> NumericSearch:
         return NumericSearch(base, self._axis, length, place=place, suspect=suspect)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.core.sprt import Evidence, misses_that_tell
+from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.reduce.spec import load_spec
 from aorta.solve.state import State
 from aorta.solve.subject import Command, initial_variables, subject_of
@@ -23,7 +23,7 @@ class Reproducer:
     cwd: Path
     env: Mapping[str, str]
     oracle: Mapping[str, Any]
-    seen: Evidence
+    seen: HitCount
     seconds: float | None
     is_reduced: bool
 
@@ -42,7 +42,7 @@ def original(state: State) -> Reproducer:
         subject.cwd,
         subject.env,
         known["oracle"],
-        Evidence(rate["reproduced"], rate["of"]),
+        HitCount(rate["reproduced"], rate["of"]),
         known.get("median_sec"),
         is_reduced=False,
     )
@@ -60,7 +60,7 @@ def smallest(state: State) -> Reproducer:
         Path(reduced["run_dir"]) / "shrunken",
         {},
         state.known("reproduce")["oracle"],
-        Evidence(confirmed["reproduced"], confirmed["of"]),
+        HitCount(confirmed["reproduced"], confirmed["of"]),
         (reduced.get("final") or {}).get("median_sec"),
         is_reduced=True,
     )

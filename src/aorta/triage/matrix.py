@@ -18,7 +18,7 @@ from aorta.triage.statistics import (
     STATEMENT,
     Call,
     Caps,
-    Comparison,
+    CellComparison,
     Stopping,
     can_settle,
     compare_all,
@@ -35,7 +35,7 @@ class Row:
 
     cell: PlannedCell
     stats: CellStats
-    comparison: Comparison
+    comparison: CellComparison
     speed: Speed
     numbers: Sequence[int]
     resumed: int = 0
@@ -175,7 +175,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedCells:
     """What the search knows when it ends."""
 
     plan: Plan
@@ -186,7 +186,7 @@ class Tried:
 
 
 def build_matrix(
-    tried: Tried, ending: Ending, created: str, warnings: Sequence[str] = ()
+    tried: TriedCells, ending: Ending, created: str, warnings: Sequence[str] = ()
 ) -> Matrix:
     plan = tried.plan
     cells = [*plan.cells, *tried.controls.cells.values()]
@@ -205,10 +205,10 @@ def build_matrix(
 
 
 def _row(
-    tried: Tried,
+    tried: TriedCells,
     cell: PlannedCell,
     measured: Mapping[str, CellStats],
-    comparisons: Mapping[str, Comparison],
+    comparisons: Mapping[str, CellComparison],
 ) -> Row:
     plan = tried.plan
     is_baseline = cell.name == plan.baseline.name
@@ -234,8 +234,8 @@ def _row(
     )
 
 
-def _control_call(tally: Tally) -> Comparison:
-    return Comparison(Call.CONTROL if tally.evidence else Call.DID_NOT_RUN)
+def _control_call(tally: Tally) -> CellComparison:
+    return CellComparison(Call.CONTROL if tally.evidence else Call.DID_NOT_RUN)
 
 
 def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
@@ -261,7 +261,7 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     return said
 
 
-def _uncontrolled(tried: Tried, rows: Sequence[Row]) -> list[str]:
+def _uncontrolled(tried: TriedCells, rows: Sequence[Row]) -> list[str]:
     """A control that was asked for and could not be made is said, because without it `works` is only half an answer."""
     if tried.plan.recipe.content.control is None:
         return []

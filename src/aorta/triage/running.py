@@ -25,7 +25,7 @@ from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles
-from aorta.triage.matrix import Matrix, Tried, build_matrix
+from aorta.triage.matrix import Matrix, TriedCells, build_matrix
 from aorta.triage.plan import (
     Plan,
     PlannedCell,
@@ -54,7 +54,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedMatrix:
     matrix: Matrix
     run_dir: Path
 
@@ -64,7 +64,7 @@ def run_recipe(
     settings: RunSettings,
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
-) -> Finished:
+) -> FinishedMatrix:
     """Run every cell and write the matrix; also when the run is stopped before its end."""
     recipe = with_timeout(recipe, settings.timeout)
     plan = check_recipe(recipe, settings)
@@ -91,10 +91,10 @@ def run_recipe(
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected.text if answer.expected else None
         tallies = {name: run.stats(name).tally for name in search.tallies}
-        tried = Tried(plan, run.controls, tallies, counts, search.told)
+        tried = TriedCells(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
-        return Finished(matrix, session.path)
+        return FinishedMatrix(matrix, session.path)
 
 
 def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:

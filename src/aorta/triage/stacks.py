@@ -9,7 +9,7 @@ from aorta.core.axis import as_indexes
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.sprt import Calibration, Evidence, PresenceTest, Sprt, log_chance
+from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt, log_chance
 from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
 from aorta.registry.mitigation import Mitigation, why_inert
@@ -136,7 +136,7 @@ class GoneJudge:
             return 0
         evidence, left = failures(tally), self.cap - tally.evidence
         for more in range(1, left):
-            ends = (Evidence(more, more), Evidence(0, more))
+            ends = (HitCount(more, more), HitCount(0, more))
             if any(self.test.decide(evidence + end) is not None for end in ends):
                 return more
         return max(1, left)
@@ -151,7 +151,7 @@ class GoneJudges:
     def __init__(self, cap: int, max_rate: float = 0.0) -> None:
         self.cap = cap
         self.max_rate = max_rate
-        self.original = Evidence()
+        self.original = HitCount()
         self._calibration = Calibration(cap=max(cap, Calibration().straight))
 
     def judge_for(self, point: Point) -> Judge:
@@ -172,7 +172,7 @@ class GoneJudges:
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         if point.purpose is Purpose.CALIBRATE:
-            self.original = Evidence.of(verdict.tally)
+            self.original = HitCount.of(verdict.tally)
 
     @property
     def rate(self) -> float:
@@ -182,11 +182,11 @@ class GoneJudges:
     def chance_of_luck(self, tally: Tally) -> float:
         """How likely so many trials would be clean if nothing had changed."""
         clean = tally.evidence - failures(tally).hits
-        return math.exp(log_chance(Evidence(0, clean), self.original))
+        return math.exp(log_chance(HitCount(0, clean), self.original))
 
 
-def failures(tally: Tally) -> Evidence:
-    return Evidence(tally.reproduced + tally.other, tally.evidence)
+def failures(tally: Tally) -> HitCount:
+    return HitCount(tally.reproduced + tally.other, tally.evidence)
 
 
 def _said(tally: Tally) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aorta.core.outcome import Outcome, Tally
-from aorta.core.point import Purpose, Span, Value, show_value
+from aorta.core.point import Purpose, Value, Window, show_value
 from aorta.core.stats import percent_range, wilson
 from aorta.engine import events
 from aorta.engine.events import Event
@@ -218,7 +218,7 @@ def _columns(sizes: Sequence[float], ascii_only: bool) -> str:
 
 def _size(value: Value) -> float:
     match value:
-        case Span(_, length):
+        case Window(_, length):
             return float(length)
         case tuple():
             return float(len(value))

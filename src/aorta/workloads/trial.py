@@ -17,7 +17,7 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.layers import layered, stack_mitigations
 from aorta.core.names import check_variable
 from aorta.core.oracle import Deciding, Oracle, PythonOracle
-from aorta.core.point import Point, Span
+from aorta.core.point import Point, Window
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.workloads.base import RESERVED_PREFIX, rank_of
 from aorta.workloads.child import WorkloadOrder
@@ -249,7 +249,7 @@ def _check_config(request: WorkloadRequest) -> None:
 def _variables_of(point: Point) -> dict[str, str]:
     variables = {}
     for name, value in point.values:
-        if isinstance(value, (tuple, Span)):
+        if isinstance(value, (tuple, Window)):
             raise UsageError(f"{name} is no single value; only its own axis can turn it into one")
         variables[name] = check_variable(name, str(value), where=name)
     return variables
