@@ -95,7 +95,7 @@ def test_a_run_killed_on_the_cluster_goes_on_and_runs_nothing_again_that_was_wri
 ) -> None:
     log = tmp_path / "log"
     script = 'echo "$AORTA_TRIAL_DIR" >> "$LOG"; sleep 0.5; n=$(basename "$AORTA_TRIAL_DIR"); test $((10#${n##*-} % 3)) -ne 0'
-    words = ["run", "--trials", "12", "--results-dir", tmp_path / "out", "--executor", "slurm"]
+    words = ["run", "--trials", "12", "--results-dir", "out", "--executor", "slurm"]
     what = ["--", "bash", "-c", script]
     env = {**slurm_cluster.environ, "LOG": str(log)}
     with start_aorta(*words, "--jobs", "2", *what, cwd=tmp_path, env=env) as first:
@@ -103,7 +103,7 @@ def test_a_run_killed_on_the_cluster_goes_on_and_runs_nothing_again_that_was_wri
         first.kill()
     kept, begun = written(tmp_path), len(log.read_text().split())
     (run_dir,) = (path.parent.parent for path in tmp_path.glob("out/**/journal.jsonl"))
-    resumed = [*words, "--jobs", "4", "--resume", run_dir, "--json", *what]
+    resumed = [*words, "--jobs", "4", "--resume", str(run_dir), "--json", *what]
     done = aorta(*resumed, cwd=tmp_path, env=env, timeout=300)
     assert done.json()["counts"] == {"reproduced": 4, "clean": 8, "other": 0, "error": 0}
     assert kept <= written(tmp_path), "a trial that was written down is gone"

@@ -17,7 +17,7 @@ from aorta.core.trial import TrialSpec
 from aorta.engine.events import Ending
 from aorta.reduce.experiment import DATA, ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
-from aorta.reduce.materials import settings_of
+from aorta.reduce.materials import folders_of, settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.shrunken import SCRIPT, Reproducer
@@ -36,7 +36,7 @@ class WatchedExperiment:
 
     inner: ReductionExperiment
     watches: ExitStack = field(default_factory=ExitStack)
-    _laid_out: list[tuple[Path, Collection[str]]] = field(default_factory=list)
+    _opened: list[Collection[str]] = field(default_factory=list)
 
     @property
     def oracle(self) -> Deciding:
@@ -46,18 +46,19 @@ class WatchedExperiment:
         trial = self.inner.trial(point, index, trial_dir)
         folder = (trial_dir / DATA).absolute()
         if folder.is_dir():
-            self._laid_out.append((folder, self.watches.enter_context(watch_opened(folder))))
+            self._opened.append(self.watches.enter_context(watch_opened(folder)))
         return trial
 
     def opened(self) -> list[str]:
         """The axes whose file, or folder, or anything in it, was opened; to be asked once the watches are closed."""
-        names = [material.file_name for material in self.inner.materials]
+        materials = self.inner.materials
         return [
             material.axis.name
-            for material in self.inner.materials
+            for material, inside in zip(materials, folders_of(materials), strict=True)
             if (name := material.file_name) is not None
-            and names.count(name) == 1
-            and any(_is_at(found, name) for _, seen in self._laid_out for found in seen)
+            and any(
+                _is_at(found, str(Path(inside, name))) for seen in self._opened for found in seen
+            )
         ]
 
 

@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,16 +178,22 @@ def place_all(
     copy: bool,
     taken: Collection[str] = (),
 ) -> dict[str, str | Path]:
-    """Every axis of the point in one folder; where a name is already taken, in a folder named after the axis."""
+    """Every axis of the point in one folder."""
     placed: dict[str, str | Path] = {}
-    used: set[str | None] = set(taken)
     with writing(folder):
-        for material in materials:
-            name = material.file_name
-            place = folder / material.axis.name if name is not None and name in used else folder
-            used.add(name)
-            placed.update(material.place(point[material.axis.name], place, copy=copy))
+        for material, inside in zip(materials, folders_of(materials, taken), strict=True):
+            placed.update(material.place(point[material.axis.name], folder / inside, copy=copy))
     return placed
+
+
+def folders_of(materials: Sequence[Material], taken: Collection[str] = ()) -> Iterator[str]:
+    """Where each lies in their common folder: in itself, and where a name is already taken, in one named after the axis."""
+    used: set[str] = set(taken)
+    for material in materials:
+        name = material.file_name
+        yield material.axis.name if name is not None and name in used else ""
+        if name is not None:
+            used.add(name)
 
 
 def settings_of(materials: Sequence[Material], point: Point) -> dict[str, str]:

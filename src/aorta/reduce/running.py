@@ -193,6 +193,8 @@ class _Run:
             return report
         read, report = self._opened_axes(report, suspects)
         suspects = [name for name in suspects if name not in read]
+        if not suspects:
+            return report
         points = [Point.of({IGNORED: name}) for name in suspects]
         search = EveryPoint(points)
         question = replace(
@@ -236,14 +238,14 @@ class _Run:
         )
         with watched.watches:
             answer = self._answer(question, self.listeners)
-        if not kept.is_file():
+        if answer.records and not kept.is_file():
             write_atomically(kept, json.dumps(watched.opened()))
         more = replace(
             report,
             records=[*report.records, *answer.records],
             ending=together(report.ending, answer.ending),
         )
-        return json.loads(kept.read_text("utf-8")), more
+        return json.loads(kept.read_text("utf-8")) if kept.is_file() else [], more
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
