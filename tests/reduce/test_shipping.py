@@ -169,6 +169,8 @@ def test_a_registered_workload_ships_with_its_code_its_config_its_predicate_and_
     assert report["shipped_copy"]["self_contained"] is True, report["shipped_copy"]
     run_dir = run_dir_of(report, work)
     shutil.rmtree(code)
+    packed = aorta("bundle", run_dir, "--output", tmp_path / "ship", env={"PYTHON": sys.executable})
+    assert "failed like the original" in packed.stdout + packed.stderr, packed.stdout
     here = {"PYTHON": sys.executable, "PYTHONPATH": environ()["PYTHONPATH"]}
     times = tmp_path / "times.txt"
     ran = elsewhere(run_dir, tmp_path, AORTA_STEP_TIMES=str(times), **here)

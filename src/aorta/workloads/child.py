@@ -248,15 +248,15 @@ def _said_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
         return ChildExit.NO_EVIDENCE
     fired = result.failure_count > 0 if predicate is None else trial.predicates[predicate]
     if fired:
-        _logger.error("failed: %s", _first_detail(result) or predicate or "failure_count > 0")
+        _logger.error("failed: %s", _first_detail(result))
         return ChildExit.FAILED
     return ChildExit.PASSED if result.passed else ChildExit.RAISED
 
 
 def _first_detail(result: WorkloadResult) -> str:
-    """Its hint, or its error."""
+    """The failure in the words of the oracle: its hint, or its error."""
     first = next(iter(result.failure_details), {})
-    return str(first.get("hint") or first.get("error") or "")
+    return str(first.get("hint") or first.get("error") or "the workload reported a failure")[:200]
 
 
 def rank_path(result: Path, rank: int) -> Path:
