@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-import aorta
 from aorta.core.errors import InfrastructureError
 from aorta.engine.rundir import is_output
 
@@ -24,6 +23,7 @@ MOST_FILES_SEEN = 20_000
 MOST_BYTES_TAKEN = 32 << 20
 _MOST_TEXT = 1 << 20
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "site-packages"})
+_OURS = __name__.partition(".")[0]
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _PACKAGE = "__init__.py"
@@ -66,7 +66,7 @@ def module_root(place: str, paths: Sequence[str]) -> Path | None:
     top = place.partition(":")[0].partition(".")[0]
     spec = PathFinder.find_spec(top, [*paths, *sys.path]) or importlib.util.find_spec(top)
     origin = spec.origin if spec is not None else None
-    if origin is None or spec is None or top == aorta.__name__:
+    if origin is None or spec is None or top == _OURS:
         return None
     file = Path(origin).resolve()
     root = file.parent.parent if spec.submodule_search_locations else file.parent
