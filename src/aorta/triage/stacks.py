@@ -120,7 +120,7 @@ def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> 
 
 _ALPHA = 0.01  # the chance to call a stack failing that is good enough
 _BETA = 0.01  # the chance to call a stack good that fails like the original
-_CONFIRM_BETA = 0.005
+_CONFIRM_BETA = 0.004  # five clean trials in a row where the original failed five times of five
 _CERTAIN = 0.5  # of failures, before anything was seen, always happen
 _MOST_RATE = 0.99
 _LEARN_ALPHA = 0.2  # the rate of the original is its 80 % lower bound
