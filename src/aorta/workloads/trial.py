@@ -163,6 +163,7 @@ class _RegisteredSubject:
     cwd: Path
 
     def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
+        trial_dir = trial_dir.absolute()  # the child runs in the directory of its workload
         steps = {} if self.request.steps is None else {STEPS: self.request.steps}
         order = WorkloadOrder(
             workload=self.request.workload,
