@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.bisect.git import Commit
-from aorta.bisect.histories import Graph, Span
+from aorta.bisect.histories import CommitSpan, Graph
 from aorta.core.outcome import Verdict
 from aorta.search.bisecting import BisectionSettings
 from aorta.search.graph_bisection import GraphBisection
@@ -22,7 +22,7 @@ def graph_of(shape: str, rng: random.Random) -> Graph:
         Commit(f"c{n}", tuple(f"c{p}" for p in known), n, "Ann", "", f"commit {n}")
         for n, known in enumerate(parents)
     ]
-    return Span("c0", commits[-1].sha, commits[0], (), tuple(commits[1:])).graph("package")
+    return CommitSpan("c0", commits[-1].sha, commits[0], (), tuple(commits[1:])).graph("package")
 
 
 def run(

@@ -18,9 +18,9 @@ from aorta.bisect.git import Repository, without_secrets
 from aorta.bisect.host import set_key
 from aorta.bisect.image_job import SAVING, ImageJob
 from aorta.bisect.package import Package, Versions, version_variables
-from aorta.bisect.run import Run
+from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, Order, ProbedCommand
+from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import ENGINES
@@ -65,7 +65,7 @@ class Images:
     def assign(self, trial_dir: Path, versions: Versions) -> None:
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         target = self.image_of(versions)
@@ -76,7 +76,7 @@ class Images:
             **trial.env,
         }
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
-        return Order(key, self._build_trial(versions, target, key) if needed else None, test)
+        return BuildAndTest(key, self._build_trial(versions, target, key) if needed else None, test)
 
     def built(self, key: str) -> None:
         self._made.add(key)
@@ -193,7 +193,7 @@ Ends = Sequence[tuple[PackageSpec, str, str]]
 """Each package with its good and its bad version."""
 
 
-def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
+def at_hand(run: BisectRun, environment: Environment, root: Path) -> Environment:
     """The environment with an image that costs no import: an engine keeps what it pulled, pyxis would import anew."""
     image = str(environment.image)
     if environment.kind in ENGINES:
@@ -206,7 +206,12 @@ def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
 
 
 def base_of(
-    run: Run, environment: Environment, inside: Inside, found: Contents, ends: Ends, root: Path
+    run: BisectRun,
+    environment: Environment,
+    inside: Inside,
+    found: Contents,
+    ends: Ends,
+    root: Path,
 ) -> Base:
     """`environment` names the image as everybody can get it, `inside` asks the one at hand."""
     lines = ["set -e"]
@@ -230,7 +235,7 @@ def base_of(
 
 
 def _made(
-    run: Run, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
+    run: BisectRun, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
 ) -> str:
     """An image by running a script in another, through the executor like every build."""
     key = hashlib.sha256(f"{root}\n{environment.image}\n{script}".encode()).hexdigest()[:16]

@@ -22,14 +22,14 @@ from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON, unmet
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.package_index import Sources
-from aorta.bisect.trials import Order
+from aorta.bisect.trials import BuildAndTest
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 
 _NOWHERE = "sys_platform == 'nowhere'"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EnvironmentRecipe:
     """How a state becomes an environment: what both ends have in common, and each name at a version."""
 
     ends: EnvironmentEnds
@@ -106,7 +106,7 @@ class Environments:
     def __init__(
         self,
         root: Path,
-        recipe: Recipe,
+        recipe: EnvironmentRecipe,
         packages: Sequence[Package],
         directory: Path,
         *,
@@ -119,13 +119,13 @@ class Environments:
     def assign(self, trial_dir: Path, versions: Versions) -> None:
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         mark = self._root / f"{key}.made"
         place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
         build = None if mark.exists() else self._building(versions, key, mark)
-        return Order(key, build, self._at(trial, place, versions))
+        return BuildAndTest(key, build, self._at(trial, place, versions))
 
     def built(self, key: str) -> None:
         """The mark says so."""
@@ -205,7 +205,7 @@ class Environments:
 
 
 def requirements_text(
-    recipe: Recipe, packages: Sequence[Package], versions: Versions, title: str
+    recipe: EnvironmentRecipe, packages: Sequence[Package], versions: Versions, title: str
 ) -> str:
     """The environment as a file that every installer reads."""
     built = {p.name: p for p in packages if p.spec.is_git}
@@ -225,12 +225,12 @@ def requirements_text(
     )
 
 
-def _python(recipe: Recipe, versions: Versions) -> str:
+def _python(recipe: EnvironmentRecipe, versions: Versions) -> str:
     return versions.get(PYTHON, recipe.ends.good.python)
 
 
 def reproduce_in_environment(
-    recipe: Recipe,
+    recipe: EnvironmentRecipe,
     packages: Sequence[Package],
     versions: Versions,
     listed: Path,
@@ -268,5 +268,5 @@ def reproduce_in_environment(
     return "\n".join([*lines, shlex.join(command)])
 
 
-def _options(recipe: Recipe) -> list[str]:
+def _options(recipe: EnvironmentRecipe) -> list[str]:
     return index_options(recipe.sources.indexes, recipe.sources.find_links, uv=bool(find_uv()))

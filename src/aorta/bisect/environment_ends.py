@@ -19,7 +19,12 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environment_files import Side, marker_environment, read_side, same_minor
+from aorta.bisect.environment_files import (
+    EnvironmentSide,
+    marker_environment,
+    read_side,
+    same_minor,
+)
 from aorta.bisect.environment_job import EnvironmentJob, find_uv
 from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON, Installed
@@ -99,12 +104,12 @@ class EnvironmentEnds:
 class Asked:
     """Both sides as they were given, and where packages come from."""
 
-    good: Side
-    bad: Side
+    good: EnvironmentSide
+    bad: EnvironmentSide
     sources: Sources
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[EnvironmentSide, EnvironmentSide]:
         return self.good, self.bad
 
     @property
@@ -112,7 +117,7 @@ class Asked:
         """Variables are candidates where both sides say how they were set."""
         return self.good.variables is not None and self.bad.variables is not None
 
-    def variables_of(self, side: Side) -> dict[str, str | None]:
+    def variables_of(self, side: EnvironmentSide) -> dict[str, str | None]:
         return dict(side.variables or {}) if self.with_variables else {}
 
     @classmethod
@@ -196,7 +201,7 @@ def write_private(place: Path, content: object) -> None:
 
 
 def _build_trial(
-    side: Side, interpreter: str, place: Path, sources: Sources, timeout: float | None
+    side: EnvironmentSide, interpreter: str, place: Path, sources: Sources, timeout: float | None
 ) -> TrialSpec:
     job = EnvironmentJob(
         str(place),
@@ -222,7 +227,7 @@ def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> 
     return ended
 
 
-def _check(side: Side, end: TrialEnd) -> None:
+def _check(side: EnvironmentSide, end: TrialEnd) -> None:
     if end.timed_out:
         raise InfrastructureError(
             "the environment was not made in time; see --build-timeout", where=side.name
@@ -236,7 +241,7 @@ def _check(side: Side, end: TrialEnd) -> None:
 
 
 def _read_end(
-    side: Side, place: Path, python: tuple[str, str], variables: Mapping[str, str | None]
+    side: EnvironmentSide, place: Path, python: tuple[str, str], variables: Mapping[str, str | None]
 ) -> EnvironmentEnd:
     lines: dict[str, str] = {}
     versions: dict[str, str] = {}
@@ -269,7 +274,7 @@ def _distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | Non
 # -- interpreters -----------------------------------------------------------------------------------------------------
 
 
-def _interpreter(side: Side, warnings: list[str]) -> tuple[str, str]:
+def _interpreter(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str]:
     """The version and the program of the Python a side was made with, or of the one that is at hand."""
     if side.interpreter and (version := version_of(side.interpreter)):
         return version, side.interpreter

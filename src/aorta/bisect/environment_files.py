@@ -38,7 +38,7 @@ _IGNORED = frozenset({"--no-binary", "--only-binary", "--trusted-host", "--use-f
 
 
 @dataclass(frozen=True)
-class Side:
+class EnvironmentSide:
     """`requirements` by canonical name, as a line each. `complete`: every package that was installed is among them, as
     far as the file can say. `variables`: None where the file says that one was not set; empty where it says nothing.
     """
@@ -82,7 +82,7 @@ def version_in(line: str) -> str:
     return exact_version(line) or found.url or str(found.specifier) or "any"
 
 
-def read_side(given: str, directory: Path, option: str) -> Side:
+def read_side(given: str, directory: Path, option: str) -> EnvironmentSide:
     """`given` as it stands on the command line."""
     path = directory / Path(given).expanduser()
     if path.is_dir():
@@ -106,7 +106,7 @@ def read_side(given: str, directory: Path, option: str) -> Side:
     return replace(side, name=given)
 
 
-def _reader_of(path: Path, text: str) -> Callable[[Path, str], Side]:
+def _reader_of(path: Path, text: str) -> Callable[[Path, str], EnvironmentSide]:
     if path.suffix == ".json" or text.lstrip().startswith("{"):
         return _snapshot
     if path.suffix in {".toml", ".lock"} or text.lstrip().startswith("version = "):
@@ -117,7 +117,7 @@ def _reader_of(path: Path, text: str) -> Callable[[Path, str], Side]:
 # -- requirements.txt and pip freeze ---------------------------------------------------------------------------------
 
 
-def _requirements_file(path: Path, text: str) -> Side:
+def _requirements_file(path: Path, text: str) -> EnvironmentSide:
     requirements: dict[str, str] = {}
     options: list[tuple[str, str]] = []
     for file, number, line in _lines(path, text, set()):
@@ -129,7 +129,7 @@ def _requirements_file(path: Path, text: str) -> Side:
         name, requirement = _requirement(line, file, where)
         if name and requirement:
             _put(requirements, name, requirement, where)
-    return Side(path.name, requirements, options=tuple(options))
+    return EnvironmentSide(path.name, requirements, options=tuple(options))
 
 
 def _put(requirements: dict[str, str], name: str, line: str, where: str) -> None:
@@ -218,7 +218,7 @@ def _requirement(line: str, file: Path, where: str) -> tuple[str | None, str | N
 # -- locks -----------------------------------------------------------------------------------------------------------
 
 
-def _lock_file(path: Path, text: str) -> Side:
+def _lock_file(path: Path, text: str) -> EnvironmentSide:
     content = tomllib.loads(text)
     if "lock-version" in content:
         return _pylock(path, content)
@@ -230,7 +230,7 @@ def _lock_file(path: Path, text: str) -> Side:
     )
 
 
-def _pylock(path: Path, content: Mapping[str, Any]) -> Side:
+def _pylock(path: Path, content: Mapping[str, Any]) -> EnvironmentSide:
     """PEP 751. Packages whose marker is not of this platform are left out, as an installer would."""
     requirements: dict[str, str] = {}
     left_out: list[str] = []
@@ -245,7 +245,7 @@ def _pylock(path: Path, content: Mapping[str, Any]) -> Side:
             left_out.append(str(package.get("name")))
         else:
             requirements[canonicalize_name(package["name"])] = line
-    return Side(path.name, requirements, left_out=tuple(left_out))
+    return EnvironmentSide(path.name, requirements, left_out=tuple(left_out))
 
 
 def _locked(
@@ -268,7 +268,7 @@ def _locked(
     return f"{name}=={package['version']}" if package.get("version") else None
 
 
-def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> Side:
+def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> EnvironmentSide:
     """What the project needs on this platform, from its own entry on. The project itself is not installed."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for package in packages:
@@ -307,7 +307,7 @@ def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> Side:
     )
     options = [("extra_index_url", url) for url in named if url.startswith(("http:", "https:"))]
     left_out = tuple(str(root["name"]) for root in roots)
-    return Side(path.name, requirements, options=tuple(options), left_out=left_out)
+    return EnvironmentSide(path.name, requirements, options=tuple(options), left_out=left_out)
 
 
 def _entry(
@@ -341,7 +341,7 @@ def _applies(marker: object) -> bool:
 # -- snapshots and virtual environments ------------------------------------------------------------------------------
 
 
-def _snapshot(path: Path, text: str) -> Side:
+def _snapshot(path: Path, text: str) -> EnvironmentSide:
     content = json.loads(text)
     if not isinstance(content, dict) or not str(content.get("schema", "")).startswith("aorta.env/"):
         raise UsageError("it is no env.json: expected what `aorta env probe -o env.json` writes")
@@ -357,7 +357,7 @@ def _snapshot(path: Path, text: str) -> Side:
         for name, value in (content.get("env_vars") or {}).items()
         if is_variable(name)
     }
-    return Side(
+    return EnvironmentSide(
         path.name,
         requirements,
         python=content.get("python_version"),
@@ -377,7 +377,7 @@ print(json.dumps({"python": platform.python_version(), "packages": found}))
 """
 
 
-def _virtual_environment(path: Path, given: str, option: str) -> Side:
+def _virtual_environment(path: Path, given: str, option: str) -> EnvironmentSide:
     where = f"{option} {given}"
     program = path / "bin" / "python"
     if not program.exists():
@@ -401,7 +401,9 @@ def _virtual_environment(path: Path, given: str, option: str) -> Side:
             requirements[canonicalize_name(name)] = _installed(name, version, direct)
     if not requirements:
         raise UsageError("nothing is installed in it", where=where)
-    return Side(given, requirements, python=content["python"], interpreter=str(program.absolute()))
+    return EnvironmentSide(
+        given, requirements, python=content["python"], interpreter=str(program.absolute())
+    )
 
 
 def _installed(name: str, version: str, direct: str | None) -> str:

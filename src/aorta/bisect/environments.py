@@ -16,8 +16,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from aorta.bisect.environment_build import (
+    EnvironmentRecipe,
     Environments,
-    Recipe,
     reproduce_in_environment,
     requirements_text,
 )
@@ -36,7 +36,7 @@ from aorta.bisect.git import Repository
 from aorta.bisect.installable import PYTHON, in_order, is_installable, must_move_with
 from aorta.bisect.investigation import (
     Found,
-    Outcome,
+    SearchOutcome,
     Setting,
     partner_of,
     search_versions,
@@ -44,7 +44,7 @@ from aorta.bisect.investigation import (
 )
 from aorta.bisect.package import Package, Versions, git_package
 from aorta.bisect.package_index import PackageIndex
-from aorta.bisect.run import Request, Run, shown_of
+from aorta.bisect.run import BisectRun, Request, shown_of
 from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
@@ -59,14 +59,14 @@ _RELEASES, _COMMITS = "releases", "commits"
 def bisect_environments(request: Request) -> Findings:
     spec = _spec_of(request)
     asked = Asked.of(spec, request.directory)
-    with Run(request) as run:
+    with BisectRun(request) as run:
         root = run.stages.path / PRIVATE / "environments"
         ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
         if not ends.names:
             raise UsageError(
                 "nothing differs between the two environments", where=f"{spec.good}, {spec.bad}"
             )
-        recipe = Recipe(ends, asked.sources)
+        recipe = EnvironmentRecipe(ends, asked.sources)
         search = _EnvironmentSearch(run, recipe, root, _own_command(request, asked))
         try:
             outcome = search.investigate()
@@ -99,8 +99,8 @@ def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
 class _EnvironmentSearch:
     """One run's searches. `steps` are the changed names, each from its good version to its bad one."""
 
-    run: Run
-    recipe: Recipe
+    run: BisectRun
+    recipe: EnvironmentRecipe
     root: Path
     command: tuple[str, ...]
     warnings: list[str] = field(default_factory=list)
@@ -136,7 +136,7 @@ class _EnvironmentSearch:
 
     # -- which packages, which releases, which commit ----------------------------------------------------------------
 
-    def investigate(self) -> Outcome:
+    def investigate(self) -> SearchOutcome:
         setting = self.setting()
         self._adopt_ends()
         setting.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
@@ -152,7 +152,7 @@ class _EnvironmentSearch:
                 partner = partner_of(setting, releases)
         if needed and (commits := self._commits(setting, self.searched[-1])):
             self.searched.append(commits)
-        return Outcome(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
+        return SearchOutcome(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
 
     @property
     def _is_cut_short(self) -> bool:
@@ -346,7 +346,7 @@ class _EnvironmentSearch:
 
     # -- what is written ----------------------------------------------------------------------------------------------
 
-    def written(self, outcome: Outcome) -> Findings:
+    def written(self, outcome: SearchOutcome) -> Findings:
         answers = list(self.run.stages.answers.values())
         findings = findings_of(outcome, answers)
         culprits = self._culprits(outcome, findings)
@@ -380,7 +380,7 @@ class _EnvironmentSearch:
                 write_atomically(place / "reproduce.sh", f"{reproduce[side]}\n")
         return findings
 
-    def _keep_files(self, outcome: Outcome, findings: Findings) -> dict[str, Path]:
+    def _keep_files(self, outcome: SearchOutcome, findings: Findings) -> dict[str, Path]:
         files: dict[str, Path] = {}
         for side, versions, what in (
             ("good", findings.good, "passes"),
@@ -393,7 +393,7 @@ class _EnvironmentSearch:
             write_atomically(files[side], text)
         return files
 
-    def _culprits(self, outcome: Outcome, findings: Findings) -> list[Mapping[str, Any]]:
+    def _culprits(self, outcome: SearchOutcome, findings: Findings) -> list[Mapping[str, Any]]:
         """Each with what kind of thing it is; those that a failure takes together, all of them."""
         ends = self.recipe.ends
         said = [{**one, "kind": ends.kind_of(one["package"])} for one in findings.culprits]

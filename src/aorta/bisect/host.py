@@ -21,9 +21,9 @@ from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.git import Repository
 from aorta.bisect.investigation import investigate
 from aorta.bisect.package import Package, Versions, git_package, library, version_variables
-from aorta.bisect.run import Request, Run, shown_of
+from aorta.bisect.run import BisectRun, Request, shown_of
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import Order
+from aorta.bisect.trials import BuildAndTest
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
@@ -37,7 +37,7 @@ def bisect_on_host(request: Request) -> Findings:
         find_fix=spec.find_fix,
         first_parent=spec.first_parent,
     )
-    with Run(request) as run:
+    with BisectRun(request) as run:
         root = run.stages.path / PRIVATE / "trees"
         trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
         command = replace(run.command(), command=_own_command(run, packages))
@@ -56,7 +56,7 @@ def bisect_on_host(request: Request) -> Findings:
         return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
 
 
-def _own_command(run: Run, packages: Sequence[Package]) -> tuple[str, ...]:
+def _own_command(run: BisectRun, packages: Sequence[Package]) -> tuple[str, ...]:
     request = run.request
     given = request.spec.command
     package = next((p for p in packages if p.repository), None)
@@ -211,7 +211,7 @@ class HostTrees:
         """Which version set the trial of this directory is of."""
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         if not self._builds:
             lane = next(n for n in range(10_000) if n not in self._lanes.values())
@@ -225,7 +225,7 @@ class HostTrees:
             mark = self._root / f"{key}.made"
             job = None if mark.exists() else self._job(versions, places, mark)
         build = self._build_trial(job, key, versions) if job else None
-        return Order(key, build, self._at(trial, places, versions))
+        return BuildAndTest(key, build, self._at(trial, places, versions))
 
     def built(self, key: str) -> None:
         """The mark says so."""

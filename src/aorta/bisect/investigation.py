@@ -109,7 +109,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What the searches brought: the main one, then one inside each merge. `partner` is the search for a commit that the
     culprit needs, also where it found that there is none.
     """
@@ -129,7 +129,7 @@ class Outcome:
         return self.searched[-1]
 
 
-def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
+def investigate(setting: Setting, packages: Sequence[Package]) -> SearchOutcome:
     setting.say(_between_words(packages))
     main = search_versions(setting, MAIN, with_merges(packages))
     searched = [main]
@@ -138,7 +138,7 @@ def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
     partner = None
     if setting.checks and not setting.stages.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
-    return Outcome(searched, partner)
+    return SearchOutcome(searched, partner)
 
 
 def with_merges(packages: Sequence[Package]) -> Sequence[Package]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
 from aorta.bisect.findings import Findings, differently, levels_found
-from aorta.bisect.investigation import Outcome, Setting
+from aorta.bisect.investigation import SearchOutcome, Setting
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
@@ -64,7 +64,7 @@ Shown = Mapping[str, tuple[str, str]]
 """The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
 
 
-def shown_of(outcome: Outcome) -> Shown:
+def shown_of(outcome: SearchOutcome) -> Shown:
     """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
     interval = outcome.last.interval
     if interval is None or outcome.main.alike:
@@ -79,7 +79,7 @@ def shown_of(outcome: Outcome) -> Shown:
     return shown
 
 
-class Run:
+class BisectRun:
     """One open run directory with its logs; used by every way in."""
 
     def __init__(self, request: Request) -> None:

@@ -16,7 +16,7 @@ _MOST = 60
 
 
 @dataclass(frozen=True)
-class Reproducer:
+class ReproducerFound:
     """A command that fails, with the rate at which it was seen to."""
 
     command: Command
@@ -33,11 +33,11 @@ class Reproducer:
         return min(_MOST, misses_that_tell(self.seen, _MISSED))
 
 
-def original(state: State) -> Reproducer:
+def original(state: State) -> ReproducerFound:
     known = state.known("reproduce")
     subject = subject_of(state.request)
     rate = known["rate"]
-    return Reproducer(
+    return ReproducerFound(
         subject.command,
         subject.cwd,
         subject.env,
@@ -48,14 +48,14 @@ def original(state: State) -> Reproducer:
     )
 
 
-def smallest(state: State) -> Reproducer:
+def smallest(state: State) -> ReproducerFound:
     """The reduced one as it ships, or the original."""
     reduced = state.known("reduce")
     shipped = reduced.get("shipped_copy") or {}
     if not reduced or shipped.get("self_contained") is not True:
         return original(state)
     confirmed = reduced.get("confirmed") or reduced["original"]
-    return Reproducer(
+    return ReproducerFound(
         "bash run_repro.sh",
         Path(reduced["run_dir"]) / "shrunken",
         {},

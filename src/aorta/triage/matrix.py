@@ -175,7 +175,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class TriedCells:
+class SearchResult:
     """What the search knows when it ends."""
 
     plan: Plan
@@ -186,7 +186,7 @@ class TriedCells:
 
 
 def build_matrix(
-    tried: TriedCells, ending: Ending, created: str, warnings: Sequence[str] = ()
+    tried: SearchResult, ending: Ending, created: str, warnings: Sequence[str] = ()
 ) -> Matrix:
     plan = tried.plan
     cells = [*plan.cells, *tried.controls.cells.values()]
@@ -205,7 +205,7 @@ def build_matrix(
 
 
 def _row(
-    tried: TriedCells,
+    tried: SearchResult,
     cell: PlannedCell,
     measured: Mapping[str, CellStats],
     comparisons: Mapping[str, CellComparison],
@@ -261,7 +261,7 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     return said
 
 
-def _uncontrolled(tried: TriedCells, rows: Sequence[Row]) -> list[str]:
+def _uncontrolled(tried: SearchResult, rows: Sequence[Row]) -> list[str]:
     """A control that was asked for and could not be made is said, because without it `works` is only half an answer."""
     if tried.plan.recipe.content.control is None:
         return []

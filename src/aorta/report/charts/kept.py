@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from aorta.report.charts.drawing import canvas, label, rect
-from aorta.report.charts.scales import Scale
+from aorta.report.charts.scales import PixelScale
 from aorta.report.markup import Markup, el
 
 
 def draw_kept(numbers: Sequence[int], total: int, width: int, says: str) -> Markup:
     """`numbers` count from 1."""
-    across = Scale(0, max(1, total), 0, width)
+    across = PixelScale(0, max(1, total), 0, width)
     least = max(2.0, width / max(1, total) - 1)
     path = "".join(
         f"M{x:.1f} 2h{least:.1f}v20h-{least:.1f}z"

@@ -13,14 +13,14 @@ from aorta.report.charts.drawing import (
     x_axis,
     y_axis,
 )
-from aorta.report.charts.scales import Scale, log_scale, short
+from aorta.report.charts.scales import PixelScale, log_scale, short
 from aorta.report.markup import Markup
 
 _PANEL, _GAP, _TOP = 104, 40, 22
 
 
 @dataclass(frozen=True)
-class Tried:
+class CandidateTried:
     """A candidate: after how many trials it was decided, its size along the axis, whether it was accepted."""
 
     trial: int
@@ -33,7 +33,7 @@ class AxisTrack:
     name: str
     initial: float
     floor: float | None
-    tried: Sequence[Tried]
+    tried: Sequence[CandidateTried]
 
     @property
     def final(self) -> float:
@@ -42,7 +42,7 @@ class AxisTrack:
 
 def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: str) -> Markup:
     left, right = 52, width - 52
-    across = Scale(0, max(1, trials), left, right, whole=True)
+    across = PixelScale(0, max(1, trials), left, right, whole=True)
     parts: list[object] = []
     for number, track in enumerate(tracks):
         top = _TOP + number * (_PANEL + _GAP)
@@ -52,7 +52,9 @@ def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: s
     return canvas(width, foot + 38, says, parts)
 
 
-def _panel(track: AxisTrack, across: Scale, top: float, left: float, right: float) -> list[object]:
+def _panel(
+    track: AxisTrack, across: PixelScale, top: float, left: float, right: float
+) -> list[object]:
     sizes = [track.initial, *(each.size for each in track.tried)]
     if track.floor is not None:
         sizes.append(track.floor)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aorta.report.charts.drawing import canvas, fitted, label, line, marks, rect, x_axis
-from aorta.report.charts.scales import Scale
+from aorta.report.charts.scales import PixelScale
 from aorta.report.markup import Markup, el
 
 _ROW = 40
@@ -29,7 +29,7 @@ def draw_spreads(spreads: Sequence[Spread], unit: str, width: int, says: str) ->
     left, right = 8, width - 10
     most = max((spread.high for spread in spreads), default=1.0)
     least = min((spread.low for spread in spreads), default=0.0)
-    across = Scale(max(0.0, least - 0.06 * (most - least)), most, left, right)
+    across = PixelScale(max(0.0, least - 0.06 * (most - least)), most, left, right)
     foot = 8 + len(spreads) * _ROW
     parts: list[object] = [_band(spreads, across, foot)]
     for number, spread in enumerate(spreads):
@@ -38,7 +38,7 @@ def draw_spreads(spreads: Sequence[Spread], unit: str, width: int, says: str) ->
     return canvas(width, foot + 28, says, parts)
 
 
-def _band(spreads: Sequence[Spread], across: Scale, foot: float) -> Markup | None:
+def _band(spreads: Sequence[Spread], across: PixelScale, foot: float) -> Markup | None:
     base = next((spread for spread in spreads if spread.baseline), None)
     if base is None:
         return None
@@ -47,7 +47,7 @@ def _band(spreads: Sequence[Spread], across: Scale, foot: float) -> Markup | Non
     )
 
 
-def _row(spread: Spread, across: Scale, y: float, width: int) -> list[object]:
+def _row(spread: Spread, across: PixelScale, y: float, width: int) -> list[object]:
     middle = y + 24
     words = f"{spread.name}  {spread.note}".rstrip()
     shown = spread.values if len(spread.values) <= 200 else ()
