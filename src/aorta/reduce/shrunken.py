@@ -14,7 +14,7 @@ from pathlib import Path
 from aorta.core.documents import dump_yaml
 from aorta.core.point import Point
 from aorta.core.trial import RuntimeKind
-from aorta.reduce.disk import writing
+from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.handoff import recipe_document, spec_document
