@@ -23,7 +23,7 @@ from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
 from aorta.engine.snapshots import is_captured, snapshot_of
-from aorta.probe.difference import differences
+from aorta.probe.snapshot import differences
 from aorta.runtimes import sweep
 from aorta.scrub.secrets import safe_value
 

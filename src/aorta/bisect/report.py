@@ -42,11 +42,13 @@ def _environment_headline(findings: Findings) -> str | None:
     said = findings.culprits
     if findings.status not in {"found", "pair"} or not said or any("kind" not in s for s in said):
         return None
-    if any(one.get("commit") for one in said):
-        return None
+    sure = f"({100 * (findings.confidence or 0):.0f} %)"
+    if said[0].get("commit"):
+        between = {**said[0], **said[0]["release"], "commit": None}
+        return f"{release_words(between)} brings the failure {sure}: {culprit_words(said[0])}"
     words = " and ".join(release_words(one) for one in said)
     verb = "brings the failure" if len(said) == 1 else "bring the failure together"
-    return f"{words} {verb} ({100 * (findings.confidence or 0):.0f} %)"
+    return f"{words} {verb} {sure}"
 
 
 def report_lines(

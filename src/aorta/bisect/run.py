@@ -238,7 +238,16 @@ def fingerprint(request: Request) -> dict[str, object]:
         "command": list(spec.command),
         "files of the command": _files(request),
         "spec": content,
+        **_sides_of(request),
     }
+
+
+def _sides_of(request: Request) -> dict[str, object]:
+    """Another content of a file is another environment."""
+    spec = request.spec.environments
+    if spec is None:
+        return {}
+    return {"environments": files_named_in((spec.good, spec.bad), request.directory)}
 
 
 def _question(request: Request) -> dict[str, object]:

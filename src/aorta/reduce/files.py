@@ -10,13 +10,11 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from aorta.core.errors import InfrastructureError
 from aorta.engine.rundir import is_output
 
 MOST_FILES_SEEN = 20_000
@@ -148,12 +146,3 @@ def _text_of(path: Path) -> str:
     except OSError:
         return ""
     return "" if b"\0" in content else content.decode("utf-8", "replace")
-
-
-@contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """A full or failing disk in one line, wherever a reduction writes."""
-    try:
-        yield
-    except OSError as wrong:
-        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(place)) from None

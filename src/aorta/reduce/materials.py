@@ -17,6 +17,7 @@ from aorta.core import axis as axes
 from aorta.core.axis import Axis, AxisKind, SubsetAxis, as_indexes, as_single, as_window
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.point import Point, Value
+from aorta.engine.rundir import writing
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -27,7 +28,6 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
-from aorta.reduce.files import writing
 from aorta.reduce.spec import SpecFile
 
 Placed = Mapping[str, str | Path]

@@ -1,23 +1,21 @@
 """From a spec to everything a reduction needs before its first trial; whatever is wrong is said here."""
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from aorta.core.axis import Axis
 from aorta.core.errors import AortaError, SpecError
-from aorta.core.oracle import Classified, Deciding, Oracle
-from aorta.core.outcome import Outcome, Verdict
+from aorta.core.oracle import Deciding, Oracle
+from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialEnd, Watch, WatchedPattern
 from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
-from aorta.reduce.experiment import ReductionExperiment, patience_with
+from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.portable import secret_variables
-from aorta.reduce.spec import Gate, SpecFile, read_spec
+from aorta.reduce.spec import SpecFile, read_spec
 from aorta.registry.layers import NO_MITIGATION, EnvironmentLayers
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.workloads.discovery import COMMAND, check_workload, load_workload
@@ -53,50 +51,6 @@ class CountingJudges:
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         """A fixed rule has nothing to learn."""
-
-
-@dataclass(frozen=True)
-class GatedOracle:
-    """A failing trial counts only if it was under load."""
-
-    inner: Deciding
-    gate: Gate
-
-    def watch(self) -> Watch:
-        watch = self.inner.watch()
-        if self.gate.min_step_time_ms is None:
-            return watch
-        times = WatchedPattern(self.gate.pattern, self.gate.stream, stop=False, keep_last=True)
-        return replace(watch, patterns=(*watch.patterns, times))
-
-    def judge_end(self, end: TrialEnd) -> Classified | None:
-        found = self.inner.judge_end(end)
-        if found is None or found.outcome is not Outcome.REPRODUCED:
-            return found
-        reason = self._not_under_load(end)
-        return found if reason is None else Classified(Outcome.OTHER, f"not under load: {reason}")
-
-    def _not_under_load(self, end: TrialEnd) -> str | None:
-        least, seconds = self.gate.min_step_time_ms, self.gate.min_duration
-        if seconds is not None and end.duration < seconds:
-            return f"it took {end.duration:.3g} s, the gate asks for {seconds:g} s"
-        if least is None:
-            return None
-        time = self._step_time(end)
-        if time is None:
-            return "no step time was seen"
-        return None if time >= least else f"a step took {time:g} ms, the gate asks for {least:g} ms"
-
-    def _step_time(self, end: TrialEnd) -> float | None:
-        times = (end.result or {}).get("step_times_ms")
-        if isinstance(times, list) and times:
-            return statistics.median(float(time) for time in times)
-        seen = [m for m in end.matches if m.pattern == self.gate.pattern and m.groups]
-        said = max(seen, key=lambda match: match.at, default=None)
-        try:
-            return float(said.groups[0] or "") if said else None
-        except ValueError:
-            return None
 
 
 @dataclass(frozen=True)

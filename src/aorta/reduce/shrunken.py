@@ -16,8 +16,9 @@ from aorta.core.documents import dump_yaml
 from aorta.core.oracle import PythonOracle
 from aorta.core.point import Point
 from aorta.core.trial import RuntimeKind
+from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment
-from aorta.reduce.files import WorkloadFiles, writing
+from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import place_all
 from aorta.reduce.plan import ReducePlan
