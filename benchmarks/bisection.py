@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from aorta.core.outcome import Verdict
-from aorta.search.bisection import Settings, TimelineBisection
+from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.gallop import GallopBack
 from aorta.search.timeline import History, Timeline, Vector
 
@@ -175,7 +175,7 @@ def _run(
     confidence: float = 0.95,
     ideal: int = 1,
 ) -> Ran:
-    search = TimelineBisection(timeline, Settings(confidence=confidence))
+    search = TimelineBisection(timeline, BisectionSettings(confidence=confidence))
     trials = rounds = 0
     while not search.done and trials < 5000:
         rounds += 1

@@ -19,9 +19,9 @@ from aorta.bisect.git import Repository, without_secrets
 from aorta.bisect.host import set_key
 from aorta.bisect.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.bisect.package import Package, Versions, version_variables, version_words
-from aorta.bisect.run import Run
+from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, Order, ProbedCommand
+from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import ENGINES
@@ -66,7 +66,7 @@ class Images:
     def assign(self, trial_dir: Path, versions: Versions) -> None:
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         target, place = self._target(key), self._base.environment
@@ -78,7 +78,7 @@ class Images:
         }
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
         build = self._build_trial(versions, key) if needed else None
-        return Order(key, build, test, version_words(self._packages, versions))
+        return BuildAndTest(key, build, test, version_words(self._packages, versions))
 
     def built(self, key: str) -> None:
         self._made.add(key)
@@ -216,7 +216,7 @@ Ends = Sequence[tuple[PackageSpec, str, str]]
 """Each package with its good and its bad version."""
 
 
-def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
+def at_hand(run: BisectRun, environment: Environment, root: Path) -> Environment:
     """The environment with an image that costs no import: an engine keeps what it pulled, pyxis would import anew."""
     image = str(environment.image)
     if environment.kind in ENGINES:
@@ -229,7 +229,12 @@ def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
 
 
 def base_of(
-    run: Run, environment: Environment, inside: Inside, found: Contents, ends: Ends, root: Path
+    run: BisectRun,
+    environment: Environment,
+    inside: Inside,
+    found: Contents,
+    ends: Ends,
+    root: Path,
 ) -> Base:
     """`environment` names the image as everybody can get it, `inside` asks the one at hand."""
     lines = ["set -e"]
@@ -253,7 +258,7 @@ def base_of(
 
 
 def _made(
-    run: Run, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
+    run: BisectRun, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
 ) -> str:
     """An image by running a script in another, through the executor like every build."""
     key = hashlib.sha256(f"{root}\n{environment.image}\n{script}".encode()).hexdigest()[:16]

@@ -17,19 +17,19 @@ from aorta.bisect.container import (
     environment_of,
 )
 from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
-from aorta.bisect.container_days import AXIS, STAGE, Sides, between_days, family_in
+from aorta.bisect.container_days import AXIS, STAGE, ContainerSides, between_days, family_in
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
 from aorta.bisect.git import Repository
-from aorta.bisect.investigation import Outcome, investigate
+from aorta.bisect.investigation import SearchOutcome, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.run import Request, Run, Shown, shown_of
+from aorta.bisect.run import BisectRun, Request, Shown, shown_of
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
 from aorta.engine.snapshots import is_captured, snapshot_of
-from aorta.probe.difference import differences
+from aorta.probe.snapshot import differences
 from aorta.runtimes import sweep
 from aorta.scrub.secrets import safe_value
 
@@ -40,10 +40,12 @@ def bisect_in_containers(request: Request) -> Findings:
     family = family_in(containers) if containers.family else None
     cache = bazel_cache_of(containers, package_specs(request.spec))
     environment = environment_of(containers, cache=cache)
-    with Run(request) as run:
+    with BisectRun(request) as run:
         sweep(environments=(environment,))
         if family is None:
-            sides: Sides | Findings = Sides(containers.passing, containers.failing)
+            sides: ContainerSides | Findings = ContainerSides(
+                containers.passing, containers.failing
+            )
         else:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
@@ -57,7 +59,7 @@ def bisect_in_containers(request: Request) -> Findings:
         return run.write(findings, shown)
 
 
-def _known_so_far(run: Run, sides: Sides) -> Findings:
+def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
     """Stopped outside any search: the containers are known, the versions in them are not."""
     return Findings(
         status="partial",
@@ -114,9 +116,9 @@ def _is_of_the_preset(package: PackageSpec) -> bool:
 class Between:
     """Two containers, the packages that may differ in them, and what was noticed on the way."""
 
-    run: Run
+    run: BisectRun
     environment: Environment
-    sides: Sides
+    sides: ContainerSides
     specs: Sequence[PackageSpec]
     bazel_cache: str | None = None
     warnings: list[str] = field(default_factory=list)
@@ -177,7 +179,7 @@ class Between:
             build_timeout=spec.build_timeout,
         )
 
-    def _findings(self, outcome: Outcome, base: Base) -> Findings:
+    def _findings(self, outcome: SearchOutcome, base: Base) -> Findings:
         answers = list(self.run.stages.answers.values())
         findings = findings_of(outcome, answers)
         findings = replace(
@@ -271,7 +273,7 @@ def _only_containers(between: Between) -> tuple[Findings, Shown]:
 
 
 def with_hidden_variable(
-    run: Run, findings: Findings, environment: Environment, sides: Sides, root: Path
+    run: BisectRun, findings: Findings, environment: Environment, sides: ContainerSides, root: Path
 ) -> Findings:
     if not sides.passing or not sides.failing:
         return findings
@@ -284,7 +286,7 @@ def with_hidden_variable(
 
 
 def differences_of(
-    run: Run, environment: Environment, sides: Sides, root: Path
+    run: BisectRun, environment: Environment, sides: ContainerSides, root: Path
 ) -> list[dict[str, Any]]:
     """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their variables."""
     snapshots: dict[str, dict[str, Any]] = {}

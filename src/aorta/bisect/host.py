@@ -28,9 +28,9 @@ from aorta.bisect.package import (
     version_variables,
     version_words,
 )
-from aorta.bisect.run import Request, Run, shown_of
+from aorta.bisect.run import BisectRun, Request, shown_of
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import Order
+from aorta.bisect.trials import BuildAndTest
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
@@ -44,7 +44,7 @@ def bisect_on_host(request: Request) -> Findings:
         find_fix=spec.find_fix,
         first_parent=spec.first_parent,
     )
-    with Run(request) as run:
+    with BisectRun(request) as run:
         root = run.stages.path / PRIVATE / "trees"
         trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
         command = replace(run.command(), command=_own_command(run, packages))
@@ -69,7 +69,7 @@ def bisect_on_host(request: Request) -> Findings:
         return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
 
 
-def _own_command(run: Run, packages: Sequence[Package]) -> tuple[str, ...]:
+def _own_command(run: BisectRun, packages: Sequence[Package]) -> tuple[str, ...]:
     request = run.request
     given = request.spec.command
     package = next((p for p in packages if p.repository), None)
@@ -224,7 +224,7 @@ class HostTrees:
         """Which version set the trial of this directory is of."""
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         if not self._builds:
             lane = next(n for n in range(10_000) if n not in self._lanes.values())
@@ -239,7 +239,7 @@ class HostTrees:
             job = None if mark.exists() else self._job(versions, places, mark)
         build = self._build_trial(job, key, versions) if job else None
         what = version_words(self._packages, versions) if self._builds else ""
-        return Order(key, build, self._at(trial, places, versions), what)
+        return BuildAndTest(key, build, self._at(trial, places, versions), what)
 
     def built(self, key: str) -> None:
         """The mark says so."""

@@ -24,7 +24,7 @@ from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisecting import Bisection, Settings
+from aorta.search.bisecting import Bisection, BisectionSettings
 from aorta.search.bisection import TimelineBisection
 from aorta.search.graph_bisection import GraphBisection
 from aorta.search.interval import Candidates, Interval
@@ -110,7 +110,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What the searches brought: the main one, then one inside each merge. `partner` is the search for a commit that the
     culprit needs, also where it found that there is none.
     """
@@ -130,7 +130,7 @@ class Outcome:
         return self.searched[-1]
 
 
-def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
+def investigate(setting: Setting, packages: Sequence[Package]) -> SearchOutcome:
     setting.say(_between_words(packages))
     main = search_versions(setting, MAIN, with_merges(packages))
     searched = [main]
@@ -141,7 +141,7 @@ def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
     partner = None
     if setting.checks and not setting.stages.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
-    return Outcome(searched, partner)
+    return SearchOutcome(searched, partner)
 
 
 def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
@@ -232,7 +232,7 @@ def _bisection(
     if merges or more_follows:  # what is inside a merge takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
     buildless = not any(package.spec.build for package in packages)
-    settings = Settings(
+    settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
         check_ends=check_ends and (setting.check_ends or name != MAIN),
         trust_ends=setting.metric is None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import CommitChange, Graph, Line, Span, inside, span_between
+from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
 from aorta.search.timeline import History
@@ -26,7 +26,7 @@ class Package:
     spec: PackageSpec
     versions: tuple[str, ...]
     repository: Repository | None = None
-    span: Span | None = None
+    span: CommitSpan | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
     steps: tuple[CommitChange, ...] | None = None  # between the versions, where no span tells
@@ -55,7 +55,7 @@ class Package:
             return self.graph.changes
         return self._line(self.span).changes if self.span else None
 
-    def _line(self, span: Span) -> Line:
+    def _line(self, span: CommitSpan) -> CommitPath:
         return span.line.until(len(self.versions) - 1)
 
     @property

@@ -44,11 +44,13 @@ def _environment_headline(findings: Findings) -> str | None:
     said = findings.culprits
     if findings.status not in {"found", "pair"} or not said or any("kind" not in s for s in said):
         return None
-    if any(one.get("commit") for one in said):
-        return None
+    sure = f"({100 * (findings.confidence or 0):.0f} %)"
+    if said[0].get("commit"):
+        between = {**said[0], **said[0]["release"], "commit": None}
+        return f"{release_words(between)} brings the failure {sure}: {culprit_words(said[0])}"
     words = " and ".join(release_words(one) for one in said)
     verb = "brings the failure" if len(said) == 1 else "bring the failure together"
-    return f"{words} {verb} ({100 * (findings.confidence or 0):.0f} %)"
+    return f"{words} {verb} {sure}"
 
 
 def report_lines(
@@ -88,6 +90,12 @@ def _culprits(findings: Findings) -> Iterator[str]:
     if findings.seen:
         yield ""
         yield f"{sides_words(findings.seen)}."
+    if findings.failed_differently:
+        first, *kinds = findings.failed_differently
+        yield ""
+        yield first
+        yield ""
+        yield from (f"- {kind.strip()}" for kind in kinds)
     if findings.counted.cached:
         yield ""
         yield cached_words(findings.counted)
@@ -212,6 +220,7 @@ def summary_lines(findings: Findings) -> Iterator[str]:
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
         yield f"  warning: {warning}"
+    yield from (f"  {line}" for line in findings.failed_differently)
     counted = findings.counted
     if counted.cached:
         yield f"  {cached_words(counted)}"

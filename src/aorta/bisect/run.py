@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
-from aorta.bisect.findings import Findings, levels_found
-from aorta.bisect.investigation import Outcome, Setting
+from aorta.bisect.findings import Findings, differently, levels_found
+from aorta.bisect.investigation import SearchOutcome, Setting
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
@@ -66,7 +66,7 @@ Shown = Mapping[str, tuple[str, str]]
 """The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
 
 
-def shown_of(outcome: Outcome) -> Shown:
+def shown_of(outcome: SearchOutcome) -> Shown:
     """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
     interval = outcome.last.interval
     if interval is None or outcome.main.alike:
@@ -81,7 +81,7 @@ def shown_of(outcome: Outcome) -> Shown:
     return shown
 
 
-class Run:
+class BisectRun:
     """One open run directory with its logs; used by every way in."""
 
     def __init__(self, request: Request) -> None:
@@ -168,7 +168,13 @@ class Run:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
         path, answers = self.stages.path, self.stages.answers
         metric = levels_found(self.metric) if self.metric else None
-        findings = replace(findings, output_dir=str(path), metric=metric)
+        records = [r for answer in answers.values() for r in answer.records]
+        findings = replace(
+            findings,
+            output_dir=str(path),
+            metric=metric,
+            failed_differently=differently(records),
+        )
         for name, answer in answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
         sides = {
@@ -176,7 +182,6 @@ class Run:
             for side, (stage, key) in shown.items()
             if any(record.point.config_key == key for record in answers[stage].records)
         }
-        records = [r for answer in answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
         lines = report_lines(findings, records, sides)
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
@@ -245,7 +250,16 @@ def fingerprint(request: Request) -> dict[str, object]:
         "command": list(spec.command),
         "files of the command": _files(request),
         "spec": content,
+        **_sides_of(request),
     }
+
+
+def _sides_of(request: Request) -> dict[str, object]:
+    """Another content of a file is another environment."""
+    spec = request.spec.environments
+    if spec is None:
+        return {}
+    return {"environments": files_named_in((spec.good, spec.bad), request.directory)}
 
 
 def _question(request: Request) -> dict[str, object]:

@@ -31,7 +31,7 @@ _MOST_LOG = 1 << 20
 
 
 @dataclass(frozen=True)
-class Order:
+class BuildAndTest:
     """`build` makes what `test` needs; None if it is there already. Orders with one key share one build. `what` names it
     for people; empty where nothing is built that takes time.
     """
@@ -43,7 +43,7 @@ class Order:
 
 
 class Workshop(Protocol):
-    def order(self, trial: TrialSpec) -> Order: ...
+    def order(self, trial: TrialSpec) -> BuildAndTest: ...
 
     def built(self, key: str) -> None:
         """The build of this key succeeded."""

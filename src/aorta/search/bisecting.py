@@ -32,7 +32,7 @@ Question = tuple[Vector, Purpose]
 
 
 @dataclass(frozen=True)
-class Settings:
+class BisectionSettings:
     """`trust_ends`: one end that cannot be tested is taken as it was said. `confirm`: run the two sides of a sharp boundary again until the wanted probability is reached. `sentinels`:
     trials inside the side that should fail, and one in the other, once the answer stands. `silent`: trials of a bad end
     that never fails, before that is believed. `close_enough` may end the search before one candidate is left. `prior`:
@@ -55,8 +55,8 @@ class Settings:
 class Bisection(ABC):
     """`answer` is what is known so far; `fixed_before` tells of older breaks that were repaired, as two states each."""
 
-    def __init__(self, timeline: Timeline, settings: Settings | None = None) -> None:
-        self.timeline, self.settings = timeline, settings or Settings()
+    def __init__(self, timeline: Timeline, settings: BisectionSettings | None = None) -> None:
+        self.timeline, self.settings = timeline, settings or BisectionSettings()
         self.trials: dict[Vector, Counts] = {}
         self.fixed_before: list[tuple[Vector, Vector]] = []
         self.taken_on_trust: set[Vector] = set()  # ends that cannot be tested, as they were said

@@ -19,15 +19,15 @@ from aorta.search.bisecting import (
     USUAL_RATES,
     WORTHLESS,
     Bisection,
+    BisectionSettings,
     Question,
-    Settings,
 )
 from aorta.search.contradiction import fixed_in_between
 from aorta.search.ends import EndsVerdict
 from aorta.search.interval import Interval, Rotation, likeliest_group, shortest_interval
 from aorta.search.timeline import Timeline, Vector
 
-__all__ = ["USUAL_RATES", "Settings", "TimelineBisection"]
+__all__ = ["USUAL_RATES", "BisectionSettings", "TimelineBisection"]
 
 _NEARLY = 0.995  # of the information of the best state, from one that needs no build
 
@@ -35,7 +35,7 @@ _NEARLY = 0.995  # of the information of the best state, from one that needs no 
 class TimelineBisection(Bisection):
     """The search. `answer` is the interval known so far; `fixed_before` tells of an older break that was repaired."""
 
-    def __init__(self, timeline: Timeline, settings: Settings | None = None) -> None:
+    def __init__(self, timeline: Timeline, settings: BisectionSettings | None = None) -> None:
         super().__init__(timeline, settings)
         self._floor = 0
         self._rotation = Rotation()

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from aorta.core.point import Point, Purpose
 from aorta.search.belief import Counts
-from aorta.search.bisecting import SIDE_RUNS, WORTHLESS, Bisection, Question, Settings
+from aorta.search.bisecting import SIDE_RUNS, WORTHLESS, Bisection, BisectionSettings, Question
 from aorta.search.contradiction import repaired_among
 from aorta.search.ends import EndsVerdict
 from aorta.search.graph import (
@@ -30,7 +30,7 @@ _MOST_WEIGHED = 1500  # states weighed for one question: a sample of them where 
 class GraphBisection(Bisection):
     timeline: GraphTimeline
 
-    def __init__(self, graph: GraphHistory, settings: Settings | None = None) -> None:
+    def __init__(self, graph: GraphHistory, settings: BisectionSettings | None = None) -> None:
         super().__init__(GraphTimeline(graph), settings)
         self.graph = graph
         self._among = (1 << graph.changes) - 1

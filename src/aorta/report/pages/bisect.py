@@ -9,21 +9,21 @@ from aorta.bisect.report import HEADLINES, compared_logs, sides_words
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
-    Answer,
     Beside,
     Block,
     Command,
-    Facts,
+    FactRows,
     Figure,
-    Line,
+    Headline,
     Listing,
     Page,
     Section,
     Table,
+    TextLine,
     Tone,
     Words,
 )
-from aorta.report.opening import Run, read_json, read_records_of, read_tail
+from aorta.report.opening import OpenedRun, read_json, read_records_of, read_tail
 from aorta.report.pages.common import (
     missing_result,
     seen_outcomes,
@@ -67,7 +67,7 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
     return []
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     timeline = timeline_of(section(run.material, "timeline"))
     sharp = sharpened(timeline, run.trials) if timeline else None
@@ -80,7 +80,7 @@ def page(run: Run) -> Page:
         verb="bisect",
         title=run.name,
         answer=_answer(run, result, sharp),
-        facts=Facts([*usual_facts(run), *_spent(result)]),
+        facts=FactRows([*usual_facts(run), *_spent(result)]),
         picture=_timeline(run, sharp) if sharp else None,
         sections=[
             *warnings_section(result),
@@ -96,35 +96,37 @@ def page(run: Run) -> Page:
     )
 
 
-def _answer(run: Run, result: Document, sharp: Sharpening | None) -> Answer:
+def _answer(run: OpenedRun, result: Document, sharp: Sharpening | None) -> Headline:
     status, culprits = words(result, "status"), rows(result, "culprits")
     confidence = number(result, "confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
     if status in _NO_ANSWERS:
-        return Answer(HEADLINES[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings"))))
+        return Headline(
+            HEADLINES[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings")))
+        )
     if status == "found" and culprits:
-        return Answer(
+        return Headline(
             f"{_culprit(culprits[0])} brings the failure{sure}", Tone.FOUND, _rates(result)
         )
     if status == "pair" and culprits:
         names = listed([_culprit(culprit) for culprit in culprits])
-        return Answer(f"Together, {names} bring the failure{sure}", Tone.FOUND, _rates(result))
+        return Headline(f"Together, {names} bring the failure{sure}", Tone.FOUND, _rates(result))
     if culprits:
         packages = listed(list(dict.fromkeys(words(culprit, "package") for culprit in culprits)))
         sentence = f"The change is one of {len(culprits)} in {packages}{sure}"
-        return Answer(sentence, Tone.UNSURE, _rates(result))
+        return Headline(sentence, Tone.UNSURE, _rates(result))
     more = f"The run is {standing(run)}."
     tone = Tone.RUNNING if run.running else Tone.UNSURE
     if sharp and sharp.strip.culprit and sharp.beliefs:
         start, stop = sharp.strip.culprit
         mass = sum((b - a) * w for a, b, w in sharp.beliefs[-1] if (a, b) == (start, stop))
         left = counted(stop - start, "change")
-        return Answer(
+        return Headline(
             f"So far it is among {left} of {sharp.strip.changes} (probability {percent(mass)})",
             tone,
             more,
         )
-    return Answer("The culprit is not known yet", tone, more)
+    return Headline("The culprit is not known yet", tone, more)
 
 
 def _culprit(culprit: Document) -> str:
@@ -151,7 +153,7 @@ def _spent(result: Document) -> list[tuple[str, object]]:
     return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
 
 
-def _timeline(run: Run, sharp: Sharpening) -> Figure:
+def _timeline(run: OpenedRun, sharp: Sharpening) -> Figure:
     says = f"{counted(len(sharp.probes), 'probe')} on a timeline of {counted(sharp.strip.changes, 'change')}"
     table = Table(["probe"], [[probe.says] for probe in sharp.probes])
     return Figure(
@@ -191,7 +193,7 @@ def _culprits(result: Document) -> list[Section]:
     culprits = rows(result, "culprits")
     if not culprits:
         return []
-    blocks: list[Block] = [Facts(_card(culprit)) for culprit in culprits[:3]]
+    blocks: list[Block] = [FactRows(_card(culprit)) for culprit in culprits[:3]]
     if len(culprits) > 3:
         table = Table(
             ["package", "commit", "title", "author", "date"],
@@ -226,7 +228,7 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
     return [(name, moment(value) if name == "Date" else value) for name, value in said if value]
 
 
-def _logs(run: Run) -> list[Section]:
+def _logs(run: OpenedRun) -> list[Section]:
     logs = section(run.material, "logs")
     good, bad = ([str(line) for line in items(logs, side)] for side in ("good", "bad"))
     if not good and not bad:
@@ -245,16 +247,16 @@ def _logs(run: Run) -> list[Section]:
     ]
 
 
-def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[Line], list[Line]]:
+def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[TextLine], list[TextLine]]:
     """Both logs with what only one of them says marked."""
-    left: list[Line] = []
-    right: list[Line] = []
+    left: list[TextLine] = []
+    right: list[TextLine] = []
     for stretch in compared_logs(good, bad):
         mark = "" if stretch.alike else "only"
-        left += [Line(good[i], i + 1, mark) for i in stretch.good]
-        right += [Line(bad[i], i + 1, mark) for i in stretch.bad]
+        left += [TextLine(good[i], i + 1, mark) for i in stretch.good]
+        right += [TextLine(bad[i], i + 1, mark) for i in stretch.bad]
         more = len(stretch.bad) - len(stretch.good)
-        (left if more > 0 else right).extend([Line("")] * abs(more))
+        (left if more > 0 else right).extend([TextLine("")] * abs(more))
     return left, right
 
 
@@ -280,7 +282,7 @@ def _reproduce(result: Document) -> list[Section]:
     return [Section("See it yourself", blocks)] if blocks else []
 
 
-def _probes(run: Run) -> list[Section]:
+def _probes(run: OpenedRun) -> list[Section]:
     """What was tried at each state, most failing first."""
     states: dict[str, list[Any]] = {}
     for trial in run.trials:
