@@ -247,7 +247,6 @@ class SubsetSearch:
         self._verified = _items(base, axis.name)
         self._answers: dict[Items, bool | None] = {}
         self._all_expected = all_expected
-        self._alone: list[Items] = []
         self._passes = self._program()
         self._pass: _Pass | _Alone | None = next(self._passes)
         self._advance()
