@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from aorta.core.errors import RegistryError
-from aorta.registry.catalogue import Catalogue, Definition
-from aorta.registry.plugins import plugin_definitions
+from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
 
 GROUP = "aorta.workloads"
 _NOUN = "workload"
