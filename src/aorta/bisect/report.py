@@ -88,6 +88,12 @@ def _culprits(findings: Findings) -> Iterator[str]:
     if findings.seen:
         yield ""
         yield f"{sides_words(findings.seen)}."
+    if findings.failed_differently:
+        first, *kinds = findings.failed_differently
+        yield ""
+        yield first
+        yield ""
+        yield from (f"- {kind.strip()}" for kind in kinds)
     if findings.counted.cached:
         yield ""
         yield cached_words(findings.counted)
@@ -191,6 +197,7 @@ def summary_lines(findings: Findings) -> Iterator[str]:
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
         yield f"  warning: {warning}"
+    yield from (f"  {line}" for line in findings.failed_differently)
     counted = findings.counted
     if counted.cached:
         yield f"  {cached_words(counted)}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
-from aorta.bisect.findings import Findings, levels_found
+from aorta.bisect.findings import Findings, differently, levels_found
 from aorta.bisect.investigation import SearchOutcome, Setting
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
@@ -159,7 +159,13 @@ class BisectRun:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
         path, answers = self.stages.path, self.stages.answers
         metric = levels_found(self.metric) if self.metric else None
-        findings = replace(findings, output_dir=str(path), metric=metric)
+        records = [r for answer in answers.values() for r in answer.records]
+        findings = replace(
+            findings,
+            output_dir=str(path),
+            metric=metric,
+            failed_differently=differently(records),
+        )
         for name, answer in answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
         sides = {
@@ -167,7 +173,6 @@ class BisectRun:
             for side, (stage, key) in shown.items()
             if any(record.point.config_key == key for record in answers[stage].records)
         }
-        records = [r for answer in answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
         lines = report_lines(findings, records, sides)
         write_atomically(path / "report.md", "\n".join(lines) + "\n")

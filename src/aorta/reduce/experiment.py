@@ -19,7 +19,7 @@ from aorta.reduce.launcher import (
     with_world_size,
     world_size_variables,
 )
-from aorta.reduce.materials import Material, place_all, settings_of
+from aorta.reduce.materials import Material, place_all
 from aorta.reduce.spec import Gate
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
@@ -27,12 +27,10 @@ from aorta.workloads.trial import WorkloadExperiment
 DATA = "data"
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
-IGNORED = "ignored"
-_NONSENSE = "aorta-checks-whether-this-is-read"
 
 
 @dataclass
-class Patience:
+class TimeLimits:
     """How long a candidate may take, learned from the original alone, so that a resumed run learns the same.
 
     A clean candidate may well run longer than the original took to fail: hence ten times, and never under ten seconds.
@@ -66,10 +64,10 @@ class Patience:
         return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
 
 
-def patience_with(given: float | None, oracle: Deciding) -> Patience:
+def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:
     """A hang must have the time to be seen as one."""
     hang = oracle if isinstance(oracle, HangOracle) else None
-    return Patience(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
+    return TimeLimits(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class ImpatientJudges:
     """The judges of a reduction, who do not try a candidate again that hangs where the original ends: it cannot be told."""
 
     inner: Judges
-    patience: Patience
+    patience: TimeLimits
 
     def judge_for(self, point: Point) -> Judge:
         return _ImpatientJudge(self.inner.judge_for(point), point, self.patience)
@@ -90,7 +88,7 @@ class ImpatientJudges:
 class _ImpatientJudge:
     inner: Judge
     point: Point
-    patience: Patience
+    patience: TimeLimits
 
     def verdict(self, tally: Tally) -> Verdict | None:
         seconds = self.patience.hung_for(self.point)
@@ -113,7 +111,7 @@ class ReductionExperiment:
     base: WorkloadExperiment
     materials: Sequence[Material]
     oracle: Deciding
-    patience: Patience
+    patience: TimeLimits
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         variables = self.variables(point, (trial_dir / DATA).absolute())
@@ -157,27 +155,6 @@ class ReductionExperiment:
     def _original_argv(self) -> tuple[str, ...]:
         command = self.base.request.config.get("command", ())
         return (command,) if isinstance(command, str) else tuple(command)
-
-
-@dataclass(frozen=True)
-class IgnoredExperiment:
-    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
-
-    A command that reads the axis cannot go on as before: the file it is told of is not there, and the number is none.
-    """
-
-    inner: ReductionExperiment
-    at: Point
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(self.at, index, trial_dir)
-        material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
-        names = settings_of([material], self.at) or [material.axis.name]
-        return replace(trial, env={**trial.env, **dict.fromkeys(names, _NONSENSE)})
 
 
 def clear_data(trial_dir: Path) -> None:
