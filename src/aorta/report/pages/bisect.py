@@ -6,6 +6,7 @@ from typing import Any
 
 from aorta.bisect.findings import release_words
 from aorta.bisect.report import HEADLINES, compared_logs, sides_words
+from aorta.report.belief_replay import BeliefReplay, replayed_beliefs, timeline_of
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
@@ -34,7 +35,6 @@ from aorta.report.pages.common import (
     values_of,
     warnings_section,
 )
-from aorta.report.sharpening import Sharpening, sharpened, timeline_of
 from aorta.report.words import counted, listed, moment, percent, seconds
 
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
@@ -70,7 +70,7 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
 def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     timeline = timeline_of(section(run.material, "timeline"))
-    sharp = sharpened(timeline, run.trials) if timeline else None
+    sharp = replayed_beliefs(timeline, run.trials) if timeline else None
     missing = missing_result(result)
     if sharp is None:
         missing.append(
@@ -96,7 +96,7 @@ def page(run: OpenedRun) -> Page:
     )
 
 
-def _answer(run: OpenedRun, result: Document, sharp: Sharpening | None) -> Headline:
+def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Headline:
     status, culprits = words(result, "status"), rows(result, "culprits")
     confidence = number(result, "confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
@@ -153,7 +153,7 @@ def _spent(result: Document) -> list[tuple[str, object]]:
     return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
 
 
-def _timeline(run: OpenedRun, sharp: Sharpening) -> Figure:
+def _timeline(run: OpenedRun, sharp: BeliefReplay) -> Figure:
     says = f"{counted(len(sharp.probes), 'probe')} on a timeline of {counted(sharp.strip.changes, 'change')}"
     table = Table(["probe"], [[probe.says] for probe in sharp.probes])
     return Figure(
@@ -165,7 +165,7 @@ def _timeline(run: OpenedRun, sharp: Sharpening) -> Figure:
     )
 
 
-def _posterior(sharp: Sharpening | None) -> list[Section]:
+def _posterior(sharp: BeliefReplay | None) -> list[Section]:
     if sharp is None or not sharp.beliefs:
         return []
     last = sharp.beliefs[-1]
