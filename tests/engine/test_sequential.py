@@ -111,11 +111,11 @@ def test_over_all_rates_a_candidate_like_the_original_is_missed_no_more_often_th
     Where some failures are certain, which are never missed, the others may be missed as often as makes up for it.
     """
     missed, rates = 0.0, [(i + 0.5) / 200 for i in range(200)]
-    for rate in rates:
-        for hits in range(9):
+    for hits in range(9):
+        test = PresenceTest(HitCount(hits, 8), 0.0, 0.002, beta, certain)
+        most = next(m for m in range(1, 10**4) if test.decide(HitCount(0, m)) is False)
+        for rate in rates:
             chance = comb(8, hits) * rate**hits * (1 - rate) ** (8 - hits)
-            test = PresenceTest(HitCount(hits, 8), 0.0, 0.002, beta, certain)
-            most = next(m for m in range(1, 10**4) if test.decide(HitCount(0, m)) is False)
             missed += chance * (1 - rate) ** most / len(rates)
     assert missed * (1 - certain) <= beta
 

@@ -1,7 +1,7 @@
 """What was found, as the document that scripts read: statuses, culprits, versions, rates, counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from aorta.core.exits import Exit
 from aorta.core.outcome import Outcome
 from aorta.core.point import Purpose
 from aorta.engine.events import Reason
+from aorta.engine.journal import TrialRecord, failed_differently
 from aorta.engine.question import Answer
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
@@ -66,6 +67,7 @@ class Findings:
     counted: Counted = field(default_factory=Counted)
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    failed_differently: Sequence[str] = ()  # how many trials did, and with which messages
     output_dir: str = ""
     reproduce: Mapping[str, str] = field(default_factory=dict)
     differences: Sequence[Mapping[str, Any]] = ()  # of two environments
@@ -87,7 +89,7 @@ def findings_of(outcome: SearchOutcome, answers: Sequence[Answer]) -> Findings:
     return Findings(
         status=status,
         culprits=culprits,
-        confidence=round(last.mass, 4) if candidates else None,
+        confidence=round(last.mass, 4) if candidates and status not in _NO_ANSWER else None,
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=good,
@@ -378,6 +380,16 @@ def counted_records(answers: Sequence[Answer], cached: int = 0) -> Counted:
         cached=cached,
         resumed_trials=sum(answer.ending.resumed_trials for answer in answers),
         other_failures=len(_failing_otherwise(answers)),
+    )
+
+
+def differently(records: Sequence[TrialRecord]) -> list[str]:
+    """How many trials failed unlike the first that failed, whether that counted as bad or not, and what those said."""
+    failing = [r for r in records if r.outcome is Outcome.REPRODUCED and r.signature]
+    first = failing[0].signature if failing else None
+    unlike = {id(r) for r in failing if first and r.signature and not first.covers(r.signature)}
+    return failed_differently(
+        [replace(r, outcome=Outcome.OTHER) if id(r) in unlike else r for r in records]
     )
 
 

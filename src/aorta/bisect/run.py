@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
-from aorta.bisect.findings import Findings, levels_found
+from aorta.bisect.findings import Findings, differently, levels_found
 from aorta.bisect.investigation import SearchOutcome, Setting
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
@@ -22,9 +22,11 @@ from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
     MISTAKES,
     MISTAKES_IN_ENVIRONMENTS,
+    Builds,
     FirstFailure,
     LogFiles,
     Say,
+    StatusFile,
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
@@ -86,7 +88,11 @@ class BisectRun:
         self.request = request
         self.session = open_session(request.prefix, request.resume)
         self.logs = LogFiles(self.session.path)
+        self.builds = Builds(self.say)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())
+        self.status = StatusFile(
+            self.session.path, lambda: self.stages.stage, self.builds, self.logs.debug_path
+        )
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
 
@@ -95,6 +101,7 @@ class BisectRun:
         try:
             self.stages.check_question()
             keep_request(self.request, self.session.run)
+            self.say(f"whole outputs are written to {self.logs.debug_path}")
         except BaseException as wrong:
             self.__exit__(type(wrong))
             raise
@@ -153,13 +160,21 @@ class BisectRun:
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
         self.request.on_belief(search.atoms)
-        return [StepsLeft(search, self.say)]
+        left = StepsLeft(search, self.say, self.builds)
+        self.status.follow(left)
+        return [left]
 
     def write(self, findings: Findings, shown: Shown) -> Findings:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
         path, answers = self.stages.path, self.stages.answers
         metric = levels_found(self.metric) if self.metric else None
-        findings = replace(findings, output_dir=str(path), metric=metric)
+        records = [r for answer in answers.values() for r in answer.records]
+        findings = replace(
+            findings,
+            output_dir=str(path),
+            metric=metric,
+            failed_differently=differently(records),
+        )
         for name, answer in answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
         sides = {
@@ -167,12 +182,12 @@ class BisectRun:
             for side, (stage, key) in shown.items()
             if any(record.point.config_key == key for record in answers[stage].records)
         }
-        records = [r for answer in answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
         lines = report_lines(findings, records, sides)
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings))
         self.session.run.describe(status=findings.status)
+        self.status.close(findings.status)
         return findings
 
     def _workplace(self) -> Workplace:
@@ -182,11 +197,13 @@ class BisectRun:
 
         def listeners() -> list[Listener]:
             kept = self.logs.listeners(lambda: self.stages.current)
-            return [*self.request.listeners(), *kept, first_failure]
+            return [*self.request.listeners(), *kept, first_failure, self.status.listen]
 
         request = self.request
         same = request.spec.same_failure
-        return Workplace(request.executor, listeners, request.budget, same_failure=same)
+        return Workplace(
+            request.executor, listeners, request.budget, same_failure=same, builds=self.builds
+        )
 
 
 def keep_request(request: Request, run: RunDir) -> None:

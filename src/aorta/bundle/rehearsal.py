@@ -33,6 +33,7 @@ from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"
+_OF_A_WORKLOAD = "workload | "
 _STRANGER = "stranger"
 _MOST_TRIALS = 40
 _MISSED = 0.01
@@ -146,8 +147,10 @@ def _expected(result: Mapping[str, Any]) -> re.Pattern[str] | None:
     text = result.get("signature")
     if not isinstance(text, str):
         return None
-    parts = PLACEHOLDER.split(text)[::3]
-    return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
+    registered = text.startswith(_OF_A_WORKLOAD)  # whose script says the same in a line of its own
+    parts = PLACEHOLDER.split(text.removeprefix(_OF_A_WORKLOAD))[::3]
+    before = ".*" if registered else ""
+    return re.compile(before + ".*".join(map(re.escape, parts)), re.DOTALL)
 
 
 def _enough(result: Mapping[str, Any]) -> int:

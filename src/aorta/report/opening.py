@@ -15,6 +15,7 @@ from aorta.bundle.identity import this_site
 from aorta.bundle.layouts import LAYOUTS
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Outcome, Tally
+from aorta.core.point import Window
 from aorta.engine.journal import TrialRecord, read_records
 from aorta.engine.rundir import RunDir
 from aorta.report.documents import Document, words
@@ -245,6 +246,8 @@ def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
             if isinstance(value, str)
             else len(value)
             if isinstance(value, tuple)
+            else value.length
+            if isinstance(value, Window)
             else value
             for name, value in point.values
         },

@@ -12,7 +12,7 @@ from aorta.core.errors import AortaError
 from aorta.core.outcome import Outcome, Tally
 from aorta.core.stats import fisher_exact
 from aorta.engine.rundir import PRIVATE, RunDir
-from aorta.probe.difference import differences
+from aorta.probe.snapshot import differences
 from aorta.report.building import page_of, reader_of
 from aorta.report.documents import Document, section, words
 from aorta.report.opening import OpenedRun, read_json

@@ -1,5 +1,6 @@
 """The matrix as data: every cell with its counts, its comparison and its speed; `to_json` is matrix.json."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -122,6 +123,11 @@ class Matrix:
         return sum(row.resumed for row in self.rows)
 
     @property
+    def other_failures(self) -> Counter[str]:
+        """What the trials of all cells said that failed, and not with the baseline's failure."""
+        return sum((row.stats.others for row in self.rows), Counter[str]())
+
+    @property
     def trials_saved(self) -> int:
         """Trials that were allowed and not run, because the answer of their cell was settled without them."""
         if self.ending.reason is not Reason.DONE:
@@ -158,6 +164,7 @@ class Matrix:
                 "statement": STATEMENT,
             },
             "warnings": list(self.warnings),
+            "other_failures": [list(kind) for kind in self.other_failures.most_common()],
             "recipe_source": {
                 "path": str(recipe.source) if recipe.source else None,
                 "sha256": recipe.sha256,

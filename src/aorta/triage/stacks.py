@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from aorta.core.axis import as_indexes
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
@@ -53,10 +54,7 @@ class StackPlan:
         }
 
     def stack(self, point: Point) -> tuple[Mitigation, ...]:
-        value = point[AXIS]
-        if not isinstance(value, tuple):
-            raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
-        return tuple(self.candidates[index] for index in value)
+        return tuple(self.candidates[index] for index in as_indexes(point[AXIS]))
 
     def stack_name(self, point: Point) -> str:
         """`a+b`, or how many of how many where that would be too long."""
@@ -122,7 +120,7 @@ def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> 
 
 _ALPHA = 0.01  # the chance to call a stack failing that is good enough
 _BETA = 0.01  # the chance to call a stack good that fails like the original
-_CONFIRM_BETA = 0.005
+_CONFIRM_BETA = 0.004  # five clean trials in a row where the original failed five times of five
 _CERTAIN = 0.5  # of failures, before anything was seen, always happen
 _MOST_RATE = 0.99
 _LEARN_ALPHA = 0.2  # the rate of the original is its 80 % lower bound

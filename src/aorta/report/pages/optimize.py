@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from aorta.core.stats import wilson
-from aorta.report.charts.heat import HeatCell, Standing, draw_heat
+from aorta.report.charts.matrix import HeatCell, Standing, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import Command, FactRows, Figure, Headline, Page, Section, Tone, Words
 from aorta.report.opening import OpenedRun

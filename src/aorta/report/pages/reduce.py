@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import wilson
-from aorta.report.charts.bars import draw_bars
-from aorta.report.charts.kept import draw_kept
-from aorta.report.charts.shrinking import AxisTrack, CandidateTried, draw_shrinking
+from aorta.report.charts.reduction import (
+    AxisTrack,
+    CandidateTried,
+    draw_bars,
+    draw_kept,
+    draw_shrinking,
+)
 from aorta.report.charts.trials import draw_rate
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (

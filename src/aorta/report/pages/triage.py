@@ -6,8 +6,7 @@ from typing import Any
 
 from aorta.core.outcome import Tally
 from aorta.core.stats import wilson
-from aorta.report.charts.heat import HeatCell, Standing, draw_heat
-from aorta.report.charts.spread import Spread, draw_spreads
+from aorta.report.charts.matrix import HeatCell, Spread, Standing, draw_heat, draw_spreads
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
 from aorta.report.opening import OpenedRun, read_json
