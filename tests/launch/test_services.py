@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from aorta.attribution.http_client import JsonClient
-from aorta.launch.records import Action, Evidence, FailedCycle, Start
+from aorta.launch.records import Action, CycleEvidence, FailedCycle, Start
 from aorta.launch.sources.http import HttpSource
 from support.launching import Site, answer, environment, script
 from support.waiting import wait_until
@@ -89,9 +89,10 @@ def test_an_mcp_server_that_is_named_or_what_ours_would_answer_stops_the_job(
 
 
 SHOUTS_AND_GOES_ON = """
+print("step 1 loss 3.0", flush=True)
 print("n1:7:8 [0] ibvwrap.c:123 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out", flush=True)
 if os.environ["AORTA_CYCLE"] == "0":
-    for step in range(1, 4):
+    for step in range(2, 6):
         print("step", step, "loss", 1.0 / step, flush=True)
     sys.exit(3)
 os.kill(os.getpid(), 9)
@@ -110,16 +111,7 @@ def test_what_the_cycle_before_outlived_is_noise_in_this_one(site: Site, by_serv
 def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(site: Site) -> None:
     """Under static rendezvous outside Slurm every job is called `none`."""
     fails = script(site.folder, IMPORTS_NOTHING_THERE)
-    static = (
-        "--nnodes",
-        "1",
-        "--node-rank",
-        "0",
-        "--master-addr",
-        "127.0.0.1",
-        "--max-restarts",
-        "1",
-    )
+    static = ("--nnodes", "1", "--node-rank", "0", "--rdzv-id", "none", "--max-restarts", "1")
     with attrsvc(site.folder, site.folder) as url:
         first = site.run(*static, "--ft-attrsvc-url", url, str(fails))
         dies = script(site.folder, "os.kill(os.getpid(), 9)", "dies.py")
@@ -219,7 +211,7 @@ def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
     """The trigger and the leader's question run side by side; each may be the first to be told 404."""
     log = tmp_path / "rank_0.err"
     log.touch()
-    evidence = Evidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))
+    evidence = CycleEvidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))
     failed = FailedCycle(Start("job", 0, ("here",)), (evidence,))
     with backend(Peer(slow_refusal=0.2).answer) as url:
         source = HttpSource(JsonClient(url), "http", 30.0)

@@ -15,7 +15,7 @@ from aorta.attribution.decision import Standing
 from aorta.core.exits import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
-from aorta.launch.records import Action, Ending, Evidence, FailedCycle, Start, Verdict
+from aorta.launch.records import Action, CycleEvidence, FailedCycle, JobEnding, SourceVerdict, Start
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import JobStore
 
@@ -28,16 +28,16 @@ _REMEMBERED = 50  # failed cycles
 class LastWords:
     """What the deciding agent knows about the end of the job; the case is made of it."""
 
-    ending: Ending
+    ending: JobEnding
     failed: FailedCycle
     ruling: Ruling
 
 
 @dataclass(frozen=True)
 class _Judged:
-    ending: Ending | None
+    ending: JobEnding | None
     standing: Standing
-    verdict: Verdict
+    verdict: SourceVerdict
 
     @property
     def memory(self) -> tuple[Mapping[str, Any], ...]:
@@ -66,7 +66,9 @@ class LeaderDecides:
         self._log_dir = log_dir
         self.last_words: LastWords | None = None
 
-    def outcome(self, store: JobStore, round_number: int, nodes: tuple[str, ...]) -> Start | Ending:
+    def outcome(
+        self, store: JobStore, round_number: int, nodes: tuple[str, ...]
+    ) -> Start | JobEnding:
         previous = store.last_start(round_number)
         if previous is None:
             return self._first(store, nodes)
@@ -93,7 +95,7 @@ class LeaderDecides:
             started=time.time(),
         )
 
-    def final(self, store: JobStore, start: Start) -> Ending:
+    def final(self, store: JobStore, start: Start) -> JobEnding:
         judged = self._judge(store, start)
         assert judged.ending is not None, "a cycle without restarts left always ends the job"
         return judged.ending
@@ -130,28 +132,28 @@ class LeaderDecides:
         return _Judged(ending, standing, verdict)
 
     def _ending(
-        self, start: Start, verdict: Verdict, standing: Standing, failure: str
-    ) -> Ending | None:
+        self, start: Start, verdict: SourceVerdict, standing: Standing, failure: str
+    ) -> JobEnding | None:
         if verdict.action is Action.STOP:
             reason = f"attribution decided STOP after cycle {start.cycle_id}: {verdict.reason}"
             if not self._settings.attribution.dry_run:
-                return Ending(Exit.STOP, reason, start.cycle_id)
+                return JobEnding(Exit.STOP, reason, start.cycle_id)
             log.warning("dry run, the job goes on: %s", reason)
         limit = self._settings.max_no_progress_cycles
         if limit and standing.in_a_row >= limit and start.restarts_left > 0:
             best = standing.best_step
             at = "" if best is None else f"; the best step stays {best}"
             reason = f"{standing.in_a_row} cycles in a row made no progress{at}: {verdict.reason}"
-            return Ending(Exit.STOP, reason, start.cycle_id)
+            return JobEnding(Exit.STOP, reason, start.cycle_id)
         if start.restarts_left <= 0:
             spent = f", {start.restarts} of {start.max_restarts} restarts used"
             reason = f"the job failed ({failure}){spent}: {verdict.reason}"
-            return Ending(Exit.FAILED, reason, start.cycle_id)
+            return JobEnding(Exit.FAILED, reason, start.cycle_id)
         return None
 
 
 def progress(
-    start: Start, evidence: Sequence[Evidence], verdict: Verdict, lived: float
+    start: Start, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
 ) -> Standing:
     """Where the job stands after a failed cycle, with what a launcher knows besides its logs: heartbeats, and for how long it lived."""
     told = [piece.step for piece in evidence if piece.step is not None]

@@ -88,7 +88,10 @@ def create_app(settings: Settings) -> Guard:
     jail = PathJail(settings.allowed_roots)
     looks = Looks(jail)
     lanes = Lanes(
-        jail, worker.Rules(settings.no_progress_limit, with_question=settings.adviser is not None)
+        jail,
+        worker.AnalysisRules(
+            settings.no_progress_limit, with_question=settings.adviser is not None
+        ),
     )
     analyses = Analyses(
         store, lanes, looks, metrics, adviser=settings.adviser, keep_days=settings.keep_days

@@ -25,7 +25,7 @@ class AnalysisLostError(Exception):
 
 
 class Lanes:
-    def __init__(self, jail: PathJail, rules: worker.Rules) -> None:
+    def __init__(self, jail: PathJail, rules: worker.AnalysisRules) -> None:
         self._jail, self._rules = jail, rules
         self._lanes = (_Lane(_QUICK), _Lane(_PATIENT))
 
@@ -70,7 +70,9 @@ class _Lane:
             self._pid = self._pool.submit(os.getpid)
         return self._pool
 
-    async def run(self, told: worker.Told, jail: PathJail, rules: worker.Rules) -> worker.Analysed:
+    async def run(
+        self, told: worker.Told, jail: PathJail, rules: worker.AnalysisRules
+    ) -> worker.Analysed:
         async with self._turn:
             pool = self.start()
             try:

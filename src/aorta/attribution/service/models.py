@@ -1,5 +1,6 @@
 """The bodies of the service's own wire, strict at the door."""
 
+import signal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -29,19 +30,16 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+_NUMBER = Annotated[int, Field(ge=1, le=64)]
+_NAMES = "|".join(sorted(name.removeprefix("SIG") for name in signal.Signals.__members__))
+_NAME = Annotated[str, Field(pattern=rf"^(?:(?:SIG)?(?:{_NAMES})|[1-9]|[1-5][0-9]|6[0-4])$")]
+_Signal = Annotated[_NUMBER, BeforeValidator(_signal, json_schema_input_type=_NUMBER | _NAME)]
+
+
 class FailureReport(_Body):
     rank: Rank
     exit_code: Annotated[int, Field(ge=-255, le=255), _WHOLE] | None = None
-    signal: (
-        Annotated[
-            int,
-            Field(ge=1, le=64),
-            BeforeValidator(
-                _signal, json_schema_input_type=Annotated[int, Field(ge=1, le=64)] | str
-            ),
-        ]
-        | None
-    ) = None
+    signal: _Signal | None = None
     error_file: LogPath | None = None
     time: Annotated[float, Field(ge=0, le=1e12)] | None = None
     node: Annotated[str, Field(max_length=200)] | None = None

@@ -32,7 +32,7 @@ def prepare(parent: int) -> None:
 
 
 @dataclass(frozen=True)
-class Rules:
+class AnalysisRules:
     """What an analysis is told besides the evidence."""
 
     no_progress_limit: int = 3
@@ -57,7 +57,7 @@ class Analysed:
     question: str | None = None
 
 
-def analyse(told: Told, jail: PathJail, rules: Rules) -> Analysed:
+def analyse(told: Told, jail: PathJail, rules: AnalysisRules) -> Analysed:
     result = attribute(gather(told, jail), no_progress_limit=rules.no_progress_limit)
     if told.silent:
         result = _with_storage_advice(result, len(told.silent))
