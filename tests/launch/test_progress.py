@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.attribution import FailureClass, Finding, PastCycle, Root
-from aorta.attribution.decision import LONG_CYCLE, Standing, decide, without_progress
+from aorta.attribution.decision import LONG_CYCLE, JobStanding, decide, without_progress
 from aorta.launch.decision import progress
 from aorta.launch.records import Action, SourceVerdict, Start
 
@@ -49,7 +49,7 @@ def test_where_no_step_is_ever_told_a_long_life_counts_as_progress() -> None:
 def test_a_preempted_cycle_is_not_held_against_the_job() -> None:
     start = Start("job", 0, ("node",), best_step=7, idle_cycles=1)
     taken = SourceVerdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
-    assert progress(start, (), taken, 1.0) == Standing(7, 1)
+    assert progress(start, (), taken, 1.0) == JobStanding(7, 1)
 
 
 @given(STEPS)
@@ -72,4 +72,4 @@ def test_attribution_and_the_launcher_count_the_same_cycles_without_progress(
     finding = Finding(FailureClass.KILLED, 0.9, Root(), (), "x", "killed", last_step=last)
     told_at = walk([*before, last])
     stopped = decide(finding, history, no_progress_limit=limit).rule == "no_progress"
-    assert stopped == (Standing(told_at.best_step, told_at.idle_cycles).in_a_row >= limit)
+    assert stopped == (JobStanding(told_at.best_step, told_at.idle_cycles).in_a_row >= limit)

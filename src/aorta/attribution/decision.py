@@ -88,7 +88,7 @@ _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
 
 
 @dataclass(frozen=True)
-class Standing:
+class JobStanding:
     """How far a job has come, and how many failed cycles since then brought it no further: the one rule of progress.
 
     Preempted cycles are not held against it: they say nothing about the program.
@@ -99,17 +99,17 @@ class Standing:
 
     def after(
         self, reached: int | None, failure_class: str | None, lived: float | None = None
-    ) -> "Standing":
+    ) -> "JobStanding":
         """With one more failed cycle, which came to step `reached` and lived so many seconds, as far as that is known."""
         if reached is None and self.best_step is None:
             moved = lived is not None and lived >= LONG_CYCLE
         else:
             moved = reached is not None and (self.best_step is None or reached > self.best_step)
         if moved:
-            return Standing(reached, 0)
+            return JobStanding(reached, 0)
         if failure_class == FailureClass.PREEMPTED:
             return self
-        return Standing(self.best_step, self.idle + 1)
+        return JobStanding(self.best_step, self.idle + 1)
 
     @property
     def in_a_row(self) -> int:
@@ -216,7 +216,7 @@ def _repeats(
 
 def without_progress(finding: Finding, history: Sequence[PastCycle]) -> list[PastCycle]:
     """The latest cycles, oldest first, since the job last came further than ever before, if this one brought it no further."""
-    standing = Standing()
+    standing = JobStanding()
     since: list[PastCycle] = []
     for cycle in history:
         after = standing.after(cycle.last_step, cycle.failure_class)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aorta.attribution.decision import Standing
+from aorta.attribution.decision import JobStanding
 from aorta.core.exits import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
@@ -36,7 +36,7 @@ class LastWords:
 @dataclass(frozen=True)
 class _Judged:
     ending: JobEnding | None
-    standing: Standing
+    standing: JobStanding
     verdict: SourceVerdict
 
     @property
@@ -132,7 +132,7 @@ class LeaderDecides:
         return _Judged(ending, standing, verdict)
 
     def _ending(
-        self, start: Start, verdict: SourceVerdict, standing: Standing, failure: str
+        self, start: Start, verdict: SourceVerdict, standing: JobStanding, failure: str
     ) -> JobEnding | None:
         if verdict.action is Action.STOP:
             reason = f"attribution decided STOP after cycle {start.cycle_id}: {verdict.reason}"
@@ -154,9 +154,9 @@ class LeaderDecides:
 
 def progress(
     start: Start, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
-) -> Standing:
+) -> JobStanding:
     """Where the job stands after a failed cycle, with what a launcher knows besides its logs: heartbeats, and for how long it lived."""
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
-    before = Standing(start.best_step, start.idle_cycles)
+    before = JobStanding(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)

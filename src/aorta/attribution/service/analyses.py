@@ -85,7 +85,7 @@ class _Cycle:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CycleAnswer:
     """What a reader gets: the answer, once there is one, and what a language model said about it, once it has."""
 
     document: dict[str, Any] | None
@@ -193,7 +193,7 @@ class Analyses:
                 else:
                     kept.set_exception(wrong)
 
-    async def answer(self, key: CycleKey, wait: float = 0.0) -> Answer:
+    async def answer(self, key: CycleKey, wait: float = 0.0) -> CycleAnswer:
         """The answer, the moment it is known; without one when `wait` seconds were not enough.
 
         A cycle that nobody has reported yet is waited for like any other: a leader may ask before its agents tell.
@@ -209,7 +209,7 @@ class Analyses:
             with suppress(TimeoutError):
                 pause = left if cycle.task else min(left, _LOOK_AGAIN)
                 await asyncio.wait_for(cycle.answered.wait(), pause)
-        return Answer(cycle.answer, cycle.opinion)
+        return CycleAnswer(cycle.answer, cycle.opinion)
 
     async def _look_for_others(self, key: CycleKey, cycle: _Cycle, waited: float) -> None:
         """A cycle that was not reported here may be another service's: its decision, or its remains."""

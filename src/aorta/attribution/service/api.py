@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.opinion import Adviser
 from aorta.attribution.service import worker
-from aorta.attribution.service.analyses import Analyses, Answer, Metrics
+from aorta.attribution.service.analyses import Analyses, CycleAnswer, Metrics
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.lanes import Lanes
 from aorta.attribution.service.looking import Looks
@@ -157,7 +157,7 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
                 cycle_id=row.key.cycle_id,
                 created=row.created,
                 decided_at=row.decided,
-                **_answer(Answer(row.answer, row.opinion)).model_dump(),
+                **_answer(CycleAnswer(row.answer, row.opinion)).model_dump(),
             )
             for row in rows
         ]
@@ -176,7 +176,7 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
     return routes
 
 
-def _answer(answer: Answer) -> DecisionAnswer:
+def _answer(answer: CycleAnswer) -> DecisionAnswer:
     if answer.document is None:
         return DecisionAnswer(status="pending", decision=None, finding=None)
     return DecisionAnswer(
