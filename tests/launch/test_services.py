@@ -109,13 +109,14 @@ def test_what_the_cycle_before_outlived_is_noise_in_this_one(site: Site, by_serv
 
 
 def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(site: Site) -> None:
-    """Under static rendezvous outside Slurm every job is called `none`."""
+    """Outside Slurm every job without a name of its own is called `none`."""
     fails = script(site.folder, IMPORTS_NOTHING_THERE)
-    static = ("--nnodes", "1", "--node-rank", "0", "--rdzv-id", "none", "--max-restarts", "1")
+    where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{site.port}")
+    same = ("--nnodes", "1", *where, "--rdzv-id", "none", "--max-restarts", "1")
     with attrsvc(site.folder, site.folder) as url:
-        first = site.run(*static, "--ft-attrsvc-url", url, str(fails))
+        first = site.run(*same, "--ft-attrsvc-url", url, str(fails))
         dies = script(site.folder, "os.kill(os.getpid(), 9)", "dies.py")
-        second = site.run(*static, "--ft-attrsvc-url", url, str(dies))
+        second = site.run(*same, "--ft-attrsvc-url", url, str(dies))
         with urllib.request.urlopen(f"{url}/v1/jobs") as told:
             jobs = [job["job_id"] for job in json.load(told)["jobs"]]
     assert (first.code, second.code) == (93, 1)
