@@ -126,6 +126,7 @@ LAYOUTS: tuple[Layout, ...] = (
         schemas=("aorta.diverge/",),
         documents=("result.json",),
         files=("curve.json", "reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
+        ours=("result.json", "curve.json"),
         reads=("result.json",),
     ),
     Layout(
