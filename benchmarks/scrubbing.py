@@ -105,7 +105,7 @@ LOGS = {
 
 def _reading(lines: Iterator[str], engine: str) -> float:
     """Megabytes a second of CPU for learning and scrubbing; the expressions are compiled before."""
-    pieces = []
+    pieces: list[bytes] = []
     while sum(map(len, pieces)) < READ_MEGABYTES * 1e6:
         pieces.append("".join(islice(lines, 10_000)).encode())
     stream = TextStream(Scrubber(), engine=engine)

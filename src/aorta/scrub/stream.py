@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+from aorta.scrub.placeholders import with_quoted_placeholders
 from aorta.scrub.scrubber import Scrubber, Span
 from aorta.scrub.secrets.findings import GROUPS, Kind
-from aorta.scrub.shell import with_quoted_placeholders
 from aorta.scrub.signs import KnownLines, Literal, Region, Signs, goes_on, merged
 
 PIECE = 1 << 20

@@ -11,6 +11,7 @@ from aorta.core.errors import AortaError
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
 from aorta.scrub.fields import KEPT_TREES, NAMES, PATHS, SEARCHED_TREES
+from aorta.scrub.placeholders import with_quoted_placeholders
 from aorta.scrub.scrubber import Scrubber, Span
 from aorta.scrub.secrets.findings import PLACEHOLDER, Kind
 from aorta.scrub.secrets.keywords import (
@@ -20,7 +21,6 @@ from aorta.scrub.secrets.keywords import (
     may_announce_secret,
 )
 from aorta.scrub.secrets.vocabulary import HOST_NAMES, USER_NAMES
-from aorta.scrub.shell import with_quoted_placeholders
 
 Path = tuple[int | str, ...]
 
