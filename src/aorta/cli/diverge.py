@@ -75,6 +75,7 @@ def command(**given: Any) -> None:
         return
     from aorta.diverge.output import SCHEMA
     from aorta.diverge.running import run_diverge
+    from aorta.engine.events import Reason
 
     report = run_diverge(
         plan,
@@ -82,6 +83,11 @@ def command(**given: Any) -> None:
         lambda: options.views(given),
         resume=options.resume_from(given),
     )
+    if report.ended is not Reason.DONE:
+        say(
+            f"aorta: {report.ended.value}; go on with: aorta diverge --resume {report.run_dir} ... "
+            "and the same options"
+        )
     if given["as_json"]:
         print_json(SCHEMA, report.to_json())
     else:
