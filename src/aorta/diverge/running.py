@@ -52,6 +52,8 @@ class DivergePlan:
     timeout: float | None = None
     max_records: int = 1_000_000
     seed: int = 0
+    budget: Budget = field(default_factory=Budget)
+    name: str | None = None  # of the run directory in `output`; None: the time
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def run_diverge(
     if resume is not None:
         session = Session.resuming(plan.output, "diverge", resume)
     else:
-        session = Session.fresh(plan.output, "diverge")
+        session = Session.fresh(plan.output, "diverge", name=plan.name)
     with session:
         work = _Work(session, plan, plan.sides(session.run.private), open_executor, listeners)
         report = work.report()
@@ -177,7 +179,7 @@ class _Work:
             judges=SameJudge(EveryTrial(runs)),
             experiment=experiment,
             fingerprint={**self.plan.about, "stage": stage},
-            budget=Budget(),
+            budget=self.plan.budget,
         )
         with closing(self.open_executor()) as executor:
             if stage == _MAIN:

@@ -18,7 +18,7 @@ from aorta.core.stats import wilson
 from aorta.core.trial import TrialEnd
 from aorta.engine.events import Ending, Listener
 from aorta.engine.journal import TrialRecord
-from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.judge import EveryTrial, Judge, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
@@ -39,7 +39,9 @@ class RunPlan:
     request: WorkloadRequest
     trials: int
     results_dir: Path
-    retries: int = 2
+    budget: Budget = field(default_factory=Budget)
+    judge: Judge | None = None  # stops as soon as it is sure; without one every trial is run
+    run_dir: Path | None = None  # exactly there, and not in a new one below results_dir
 
     @property
     def fingerprint(self) -> Mapping[str, object]:
@@ -49,7 +51,7 @@ class RunPlan:
             "environment": repr(request.environment),
             "variables": sorted(request.resolved_env().items()),
             "oracle": repr(request.oracle),
-            "number of trials": self.trials,
+            "number of trials": self.trials if self.judge is None else repr(self.judge),
         }
 
 
@@ -121,7 +123,8 @@ def _session(plan: RunPlan, resume: Resume | None) -> Session:
     if resume is not None:
         return Session.resuming(plan.results_dir, "run", resume)
     workload = plan.request.workload
-    return Session.fresh(plan.results_dir, "run", name=slug(workload), workload=workload)
+    place = plan.run_dir or plan.results_dir / slug(workload)
+    return Session.fresh(place.parent, "run", name=place.name, workload=workload)
 
 
 def _run_in(
@@ -143,10 +146,10 @@ def _run_in(
         point = Point.of({})
         question = Question(
             search=EveryPoint([point]),
-            judges=SameJudge(EveryTrial(plan.trials)),
+            judges=SameJudge(plan.judge or EveryTrial(plan.trials)),
             experiment=experiment,
             fingerprint=plan.fingerprint,
-            budget=Budget(retries=plan.retries),
+            budget=plan.budget,
             keep=_keeper(session.path, plan.request, env),
         )
         answer = session.answer(question, executor, listeners)
@@ -156,7 +159,7 @@ def _run_in(
             records=answer.records,
             ending=answer.ending,
             signature=answer.expected,
-            asked=plan.trials,
+            asked=plan.trials if plan.judge is None else 0,
             step_times_ms=_all_step_times(session.path, answer.records),
         )
         write_json(session.path / "result.json", SCHEMA, report.to_json())

@@ -17,7 +17,7 @@ from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
 from aorta.engine.journal import TrialRecord
-from aorta.engine.question import Budget, Keep, Question
+from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, Cure, CureSearch
@@ -30,7 +30,6 @@ from aorta.triage.stacks import (
     Goal,
     GoneJudges,
     StackPlan,
-    chance_of_luck,
     failures,
     plan_stacks,
     stack_plan,
@@ -68,7 +67,7 @@ def optimize(
             judges=run.judges,
             experiment=run,
             fingerprint=plan.fingerprint,
-            budget=Budget(),
+            budget=settings.budget,
             keep=_keeper(run, snapshots),
         )
         words = [_in_words(listener, plan) for listener in listeners]
@@ -287,7 +286,7 @@ def _stack(cure: Cure, search: CureSearch, judges: GoneJudges, measured: CellSta
     return Stack(
         mitigations=tuple(search.names[item] for item in cure.items),
         tally=cure.confirmed.tally,
-        luck=chance_of_luck(judges.rate, cure.confirmed.tally),
+        luck=judges.chance_of_luck(cure.confirmed.tally),
         step_time_ms=round(times.mean, 6) if times.source == "per_step" else None,
         seconds=measured.mean_wall_clock_sec,
         needed={search.names[item]: _without(search, cure.items, item) for item in cure.items},

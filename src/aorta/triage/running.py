@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError, UsageError
@@ -49,6 +49,8 @@ class RunSettings:
     output_dir: Path
     timeout: float | None = None
     resume: Resume | None = None
+    budget: Budget = field(default_factory=Budget)
+    run_dir: Path | None = None  # exactly there, and not in a new one below output_dir
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ def run_recipe(
             judges=SameJudge(EveryTrial(1)),
             experiment=run,
             fingerprint=plan.fingerprint,
-            budget=Budget(retries=0),  # a trial that could not be told is another trial of its cell
+            budget=replace(
+                settings.budget, retries=0
+            ),  # a trial that could not be told is another trial of its cell
             keep=_keeper(run, snapshots),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
         )
@@ -110,6 +114,15 @@ def open_session(plan: Plan, settings: RunSettings) -> Session:
     if settings.resume is not None:
         return Session.resuming(parent, VERB, settings.resume)
     content = plan.recipe.content
+    if settings.run_dir is not None:
+        place = settings.run_dir
+        return Session.fresh(
+            place.parent,
+            VERB,
+            name=place.name,
+            ticket=content.ticket,
+            workload=content.workload,
+        )
     session = Session.fresh(parent, VERB, ticket=content.ticket, workload=content.workload)
     write_atomically(parent.parent / ".ticket", content.ticket or "")
     return session

@@ -1,0 +1,130 @@
+"""`aorta solve`: all of the above, unattended."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aorta.cli import options
+from aorta.cli.printing import print_json, say
+
+if TYPE_CHECKING:
+    from aorta.solve.request import Means, SolveRequest
+    from aorta.solve.solution import Solution
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--spec", type=click.Path(path_type=Path), help="A reduction spec, if there is one.")
+@click.option(
+    "--good",
+    metavar="REV|FILE|IMAGE",
+    help="What worked: a revision, a requirements file or env.json, a container or its date.",
+)
+@click.option("--budget", type=options.Duration(), help="Of everything: 30m, 8h ...")
+@click.option("--max-trials", type=click.IntRange(1), help="Stop after so many trials.")
+@click.option("--stages", default="", metavar="A,B", help="Only these (reproduce is always one).")
+@click.option("--skip", default="", metavar="A,B", help="All but these.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
+@click.option("--ticket", help="Names the bundle.")
+@click.option(
+    "--mitigations-file",
+    "mitigations_files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="A sidecar file of further mitigations to try; repeatable.",
+)
+@options.oracle_options
+@options.running_trials
+@options.resumable
+@options.watchable
+@click.option("--dry-run", is_flag=True, help="Say the plan and what it should cost; run nothing.")
+@options.talking
+@click.argument(
+    "command_line", nargs=-1, type=click.UNPROCESSED, metavar="[RUN_DIR|CASE] [-- COMMAND...]"
+)
+def command(**given: Any) -> None:
+    """From a failing job to its cause and a reproducer that works elsewhere, in one go.
+
+    \b
+    aorta solve -- python train.py --steps 5000
+    aorta solve logs/case
+    aorta solve --good v2.3 -- python train.py
+    aorta solve --budget 8h --executor slurm -- python train.py
+
+    \b
+    Exit codes: 0 a reproducer, a cure or a culprit was found; 2 the command line is wrong; 3 it did
+    not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
+    5 infrastructure; 130/143 interrupted (go on with --resume).
+    """
+    from aorta.solve.running import dry_run, go_on, solve
+
+    if given["resume"] is not None:
+        solution = go_on(
+            given["output"], Path(given["resume"]) if given["resume"] else None, _means(given)
+        )
+        _show(solution, given)
+        return
+    request = _request(given)
+    if given["dry_run"]:
+        plan = dry_run(request)
+        if given["as_json"]:
+            print_json("aorta.solve.plan/1", plan.to_json())
+        for line in plan.lines():
+            say(line)
+        say("nothing was run")
+        return
+    _show(solve(request, _means(given)), given)
+
+
+def _request(given: dict[str, Any]) -> "SolveRequest":
+    from aorta.solve.request import SolveRequest, stages_from
+
+    oracle = options.oracle_from(given)
+    words = tuple(given["command_line"])
+    is_directory = len(words) == 1 and Path(words[0]).is_dir()
+    return SolveRequest(
+        command=() if is_directory else words,
+        source=Path(words[0]) if is_directory else None,
+        spec=given["spec"],
+        directory=Path.cwd(),
+        output=given["output"],
+        good=given["good"],
+        budget=given["budget"],
+        max_trials=given["max_trials"],
+        stages=stages_from(_names(given["stages"]), _names(given["skip"])),
+        ticket=given["ticket"],
+        timeout=given["timeout"],
+        oracle=None
+        if oracle is None
+        else {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)},
+        mitigations_files=given["mitigations_files"],
+        jobs=given["jobs"] or 1,
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _means(given: dict[str, Any]) -> "Means":
+    from aorta.solve.request import Means
+
+    return Means(
+        executor=lambda: options.executor_from(given),
+        listeners=lambda _stage: options.views(given),
+        say=(lambda _text: None) if given["quiet"] else say,
+    )
+
+
+def _show(solution: "Solution", given: dict[str, Any]) -> None:
+    from aorta.solve.solution import SCHEMA
+    from aorta.solve.summary import summary_lines
+
+    if given["as_json"]:
+        print_json(SCHEMA, solution.to_json())
+    else:
+        for line in summary_lines(solution):
+            click.echo(line)
+    if solution.stopped is not None:
+        say(f"aorta: go on with: aorta solve --resume {solution.state.path}")
+    raise click.exceptions.Exit(int(solution.exit_code))
