@@ -23,7 +23,7 @@ from typing import Any, TextIO
 SAMPLES = 16
 SMALL = 32  # elements: such a tensor is written down whole
 _PENDING = 256  # records between two fetches from the device
-_HELD_BYTES = 256 * 2**20  # of copies that wait for the next fetch
+_HELD_BYTES = 128 * 2**20  # of copies that wait for the next fetch, as the doubles they become
 _SEGMENT = 50_000  # records in a file of the ring
 
 
@@ -238,18 +238,20 @@ def _summed_up(torch: Any, copies: list[Any], sizes: list[int]) -> list[list[flo
     flat = torch.cat(copies).to(torch.float64)
     lengths = torch.tensor(sizes, device=flat.device)
     starts = lengths.cumsum(0) - lengths
-    owners = torch.repeat_interleave(lengths, output_size=flat.numel())
-    places = torch.arange(flat.numel(), device=flat.device) - starts[owners]
+    begins = torch.repeat_interleave(starts, lengths, output_size=flat.numel())
+    weights = (torch.arange(flat.numel(), device=flat.device) - begins).remainder_(_WEIGHTS).add_(1)
 
     def of_each(values: Any, how: str) -> Any:
         return torch.segment_reduce(values, how, lengths=lengths, unsafe=True)
 
-    has_nan = of_each(flat.isnan().to(torch.float64), "sum") > 0
-    low, high = (of_each(flat, how).masked_fill(has_nan, math.nan) for how in ("min", "max"))
-    statistics = [of_each(flat * flat, "sum").sqrt(), of_each(flat, "sum"), low, high]
-    strides = lengths // SAMPLES
-    at = starts[:, None] + strides[:, None] * torch.arange(SAMPLES, device=flat.device)
-    weighed = of_each(flat * (places % _WEIGHTS + 1), "sum")
+    statistics = [
+        of_each(flat * flat, "sum").sqrt(),
+        of_each(flat, "sum"),
+        of_each(flat, "min"),
+        of_each(flat, "max"),
+    ]
+    at = starts[:, None] + (lengths // SAMPLES)[:, None] * torch.arange(SAMPLES, device=flat.device)
+    weighed = of_each(flat * weights, "sum")
     rows = torch.cat([torch.stack(statistics, 1), flat[at], weighed[:, None]], 1)
     found: list[list[float]] = rows.tolist()
     return found
