@@ -32,7 +32,8 @@ SPOKEN = [
 ]  # some tests look for that word
 PLANTED = "".join(f"{planted.line}\n" for planted in SPOKEN)
 TRAIN = f"""import os, sys
-sys.stdout.write({LOG + PLANTED!r})
+sys.stdout.write({LOG!r})
+sys.stderr.write({PLANTED!r})
 if int(os.environ.get("N", "9")) >= 5:
     raise RuntimeError("loss is nan at step 137")
 """
