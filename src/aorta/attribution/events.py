@@ -41,7 +41,6 @@ class Event:
     file: str | None = None
     sequence: int | None = None  # of a collective, where the event tells
     is_exception: bool = False
-    headless: bool = False  # an exception whose traceback is not in the log
     survived: bool = False  # the program reported it and went on
     place: str = ""  # the program's own innermost frame, where its libraries failed
     stack: str = ""  # all frames of an exception, outermost first

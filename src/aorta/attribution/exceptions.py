@@ -125,7 +125,7 @@ def _headless(
             )
             event = _exception_event(traceback, source, registry)
             if event is not None:
-                yield replace(event, headless=True)
+                yield event
 
 
 def whole_text(piece: Piece, line: LogLine, source: ReadableLog) -> str:

@@ -127,7 +127,7 @@ def _unfinished(
         words += f": {answer.records[-1].why}"
     code = exit_code(status, [answer])
     if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
-        code = int(Exit.INFRASTRUCTURE)
+        status, code = "partial", int(Exit.INFRASTRUCTURE)
     findings = Findings(
         status=status,
         warnings=[words],

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.container import Contents, Inside, command_inside, environment_of
+from aorta.bisect.container import (
+    Contents,
+    Inside,
+    bazel_cache_of,
+    command_inside,
+    environment_of,
+)
 from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
 from aorta.bisect.container_days import AXIS, STAGE, ContainerSides, between_days, family_in
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
@@ -32,7 +38,8 @@ def bisect_in_containers(request: Request) -> Findings:
     containers = request.spec.containers
     assert containers is not None
     family = family_in(containers) if containers.family else None
-    environment = environment_of(containers)
+    cache = bazel_cache_of(containers, package_specs(request.spec))
+    environment = environment_of(containers, cache=cache)
     with BisectRun(request) as run:
         sweep(environments=(environment,))
         if family is None:
@@ -43,7 +50,7 @@ def bisect_in_containers(request: Request) -> Findings:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
             return run.write(sides, {})
-        between = Between(run, environment, sides, package_specs(request.spec))
+        between = Between(run, environment, sides, package_specs(request.spec), cache)
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
@@ -85,7 +92,7 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     """Those of the spec, or the preset: with ends given for its packages on the command line."""
     containers = spec.containers
     preset = containers is not None and not (containers.url_template or containers.passing)
-    if spec.packages and not (preset and all(p.path == f"/opt/{p.name}" for p in spec.packages)):
+    if spec.packages and not (preset and all(_is_of_the_preset(p) for p in spec.packages)):
         return spec.packages
     given = {package.name: package for package in spec.packages}
     return [
@@ -98,6 +105,13 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     ]
 
 
+def _is_of_the_preset(package: PackageSpec) -> bool:
+    """One of its packages, of which nothing is said but the two ends."""
+    names = {known.name for known in JAX_PACKAGES}
+    said = {name for name in package.model_fields_set if getattr(package, name)}
+    return package.name in names and said <= {"name", "path", "good", "bad"}
+
+
 @dataclass(frozen=True)
 class Between:
     """Two containers, the packages that may differ in them, and what was noticed on the way."""
@@ -106,6 +120,7 @@ class Between:
     environment: Environment
     sides: ContainerSides
     specs: Sequence[PackageSpec]
+    bazel_cache: str | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -118,15 +133,15 @@ class Between:
             raise UsageError("name the passing or the failing container")
         environment = replace(self.environment, image=image)
         try:
-            inside = Inside(at_hand(self.run, environment, self.root), self.root / "questions")
-            found = inside.contents(self.specs)
-            ends = list(self._ends(inside, found))
-            if not any(good != bad for _, good, bad in ends):
-                return _only_containers(self)
-            base = base_of(self.run, environment, inside, found, ends, self.root)
-            if base.image != inside.environment.image:
-                inside = inside.with_image(base.image)
-            return self._in_base(base, ends, found, inside)
+            at = at_hand(self.run, environment, self.root)
+            with Inside(at, self.root / "questions") as inside:
+                found = inside.contents(self.specs)
+                ends = list(self._ends(inside, found))
+                if not any(good != bad for _, good, bad in ends):
+                    return _only_containers(self)
+                base = base_of(self.run, environment, inside, found, ends, self.root)
+            with inside.with_image(base.image) as inside:
+                return self._in_base(base, ends, found, inside)
         finally:
             Images(self.root, Base(environment, image, "", {}), []).remove()
 
@@ -137,6 +152,8 @@ class Between:
         packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
         first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
         command = command_inside(run.command(), base.environment, first)
+
+        inside.close()  # a search takes hours
 
         def images(those: Sequence[Package]) -> Images:
             return self._images(base, those)
@@ -158,7 +175,7 @@ class Between:
             packages,
             mounts=base.environment.mounts,
             env=spec.env,
-            bazel_cache=spec.containers.bazel_cache if spec.containers else None,
+            bazel_cache=self.bazel_cache,
             build_timeout=spec.build_timeout,
         )
 
@@ -202,7 +219,8 @@ class Between:
     def _contents(self, inside: Inside, found: Contents, image: str | None) -> Contents | None:
         if image is None or image == (self.sides.failing or self.sides.passing):
             return found if image else None
-        return inside.with_image(image).contents(self.specs)
+        with inside.with_image(image) as other:
+            return other.contents(self.specs)
 
 
 def _package(
@@ -281,7 +299,10 @@ def differences_of(
             taken = snapshot_of(place, {}, executor, scratch, scratch)
         finally:
             executor.close()
-        snapshots[side] = taken if is_captured(taken) else _variables_in(Inside(place, scratch))
+        if not is_captured(taken):
+            with Inside(place, scratch) as inside:
+                taken = _variables_in(inside)
+        snapshots[side] = taken
     return [
         {"field": difference.path, "good": difference.before, "bad": difference.after}
         for difference in differences(snapshots["good"], snapshots["bad"])

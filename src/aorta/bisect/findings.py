@@ -89,7 +89,7 @@ def findings_of(outcome: SearchOutcome, answers: Sequence[Answer]) -> Findings:
     return Findings(
         status=status,
         culprits=culprits,
-        confidence=round(last.mass, 4) if candidates else None,
+        confidence=round(last.mass, 4) if candidates and status not in _NO_ANSWER else None,
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=good,

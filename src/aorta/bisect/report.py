@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ HEADLINES = {
     "partial": "Stopped before the answer was sure",
 }
 _LOG_LINES = 60
+_SHARED = 5  # lines that both logs have, before their middle is left out
 
 
 def headline(findings: Findings) -> str:
@@ -169,21 +171,42 @@ def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
     yield ""
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """A part of two logs: lines that both have, or what stands in place of each other."""
+
+    alike: bool
+    good: range
+    bad: range
+
+
+def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[Stretch]:
+    """What differs from run to run, such as addresses and times, is no difference."""
+    folded = [[normalise(line) for line in side] for side in (good, bad)]
+    matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        yield Stretch(tag == "equal", range(a, b), range(c, d))
+
+
 def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
-    """What the bad side said and the good side did not; what differs from run to run is folded away."""
+    """What the bad side said and the good side did not."""
     if sides.keys() != {"good", "bad"}:
         return
-    good, bad = (
-        [normalise(line) for line in last_words(sides[side]).splitlines()]
-        for side in ("good", "bad")
-    )
-    lines = list(difflib.unified_diff(good, bad, "last-known-good", "first-known-bad", lineterm=""))
-    if lines:
-        yield "## Difference of the logs"
-        yield ""
-        yield "```diff"
-        yield from lines[:_LOG_LINES]
-        yield "```"
+    good, bad = (last_words(sides[side]).splitlines() for side in ("good", "bad"))
+    stretches = list(compared_logs(good, bad))
+    if all(stretch.alike for stretch in stretches):
+        return
+    lines = ["--- last-known-good", "+++ first-known-bad"]
+    for stretch in stretches:
+        shared = [f" {bad[i]}" for i in stretch.bad] if stretch.alike else []
+        lines += shared if len(shared) <= _SHARED else [*shared[:2], " ...", *shared[-2:]]
+        if not stretch.alike:
+            lines += [*(f"-{good[i]}" for i in stretch.good), *(f"+{bad[i]}" for i in stretch.bad)]
+    yield "## Difference of the logs"
+    yield ""
+    yield "```diff"
+    yield from lines[:_LOG_LINES]
+    yield "```"
 
 
 def summary_lines(findings: Findings) -> Iterator[str]:

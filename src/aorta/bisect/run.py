@@ -22,9 +22,11 @@ from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
     MISTAKES,
     MISTAKES_IN_ENVIRONMENTS,
+    Builds,
     FirstFailure,
     LogFiles,
     Say,
+    StatusFile,
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
@@ -86,7 +88,11 @@ class BisectRun:
         self.request = request
         self.session = open_session(request.prefix, request.resume)
         self.logs = LogFiles(self.session.path)
+        self.builds = Builds(self.say)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())
+        self.status = StatusFile(
+            self.session.path, lambda: self.stages.stage, self.builds, self.logs.debug_path
+        )
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
 
@@ -95,6 +101,7 @@ class BisectRun:
         try:
             self.stages.check_question()
             keep_request(self.request, self.session.run)
+            self.say(f"whole outputs are written to {self.logs.debug_path}")
         except BaseException as wrong:
             self.__exit__(type(wrong))
             raise
@@ -153,7 +160,9 @@ class BisectRun:
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
         self.request.on_belief(search.atoms)
-        return [StepsLeft(search, self.say)]
+        left = StepsLeft(search, self.say, self.builds)
+        self.status.follow(left)
+        return [left]
 
     def write(self, findings: Findings, shown: Shown) -> Findings:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
@@ -178,6 +187,7 @@ class BisectRun:
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings))
         self.session.run.describe(status=findings.status)
+        self.status.close(findings.status)
         return findings
 
     def _workplace(self) -> Workplace:
@@ -187,11 +197,13 @@ class BisectRun:
 
         def listeners() -> list[Listener]:
             kept = self.logs.listeners(lambda: self.stages.current)
-            return [*self.request.listeners(), *kept, first_failure]
+            return [*self.request.listeners(), *kept, first_failure, self.status.listen]
 
         request = self.request
         same = request.spec.same_failure
-        return Workplace(request.executor, listeners, request.budget, same_failure=same)
+        return Workplace(
+            request.executor, listeners, request.budget, same_failure=same, builds=self.builds
+        )
 
 
 def keep_request(request: Request, run: RunDir) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say_plan
 
 if TYPE_CHECKING:
     from aorta.engine.session import Resume
@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--between-ranks", is_flag=True, help="Compare the ranks of one run instead.")
 @click.option("--steps", metavar="A:B", help="Record these steps only.")
-@click.option(
-    "--mitigations-file",
-    "mitigations_files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A sidecar file of further mitigations; repeatable.",
-)
+@options.mitigations_files
 @click.option("--seed", type=int, default=0, show_default=True, help="Of both sides.")
 @click.option(
     "--output",
@@ -107,9 +101,7 @@ def command(
         resume=resume,
     )
     if dry_run:
-        for line in plan_lines(request):
-            say(line)
-        say("nothing was run")
+        say_plan(plan_lines(request))
         return
     report = diverge(request, display.listeners)
     if display.as_json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
     from aorta.core.oracle import Oracle
@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 @click.option("--skip", default="", metavar="A,B", help="All but these.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
 @click.option("--ticket", help="Names the bundle.")
-@click.option(
-    "--mitigations-file",
-    "mitigations_files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A sidecar file of further mitigations to try; repeatable.",
-)
+@options.mitigations_files
 @options.oracle_options
 @options.running_trials
 @options.resumable
@@ -108,9 +102,7 @@ def command(
     plan = running.dry_run(request)
     if display.as_json:
         print_json("aorta.solve.plan/1", plan.to_json())
-    for line in plan.lines():
-        say(line)
-    say("nothing was run")
+    say_plan(plan.lines())
 
 
 def _show(solution: "Solution", *, as_json: bool) -> NoReturn:

@@ -6,8 +6,7 @@ from functools import partial
 from importlib.metadata import entry_points
 
 from aorta.core.errors import RegistryError
-from aorta.registry.catalogue import Catalogue, Definition
-from aorta.registry.plugins import plugin_definitions
+from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
 
 GROUP = "aorta.workloads"
 _NOUN = "workload"

@@ -232,6 +232,21 @@ class Bisection(ABC):
             self._testability.untestable.discard(end)
             self._ends_verdict = self._ends.verdict(self.trials, self.untestable)
 
+    def _in_place_of_the_bad_end(self, nearest: Callable[[], Sequence[Vector]]) -> Vector | None:
+        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps: if that passes,
+        little is left to look at, and nobody builds half of a history that shows no failure.
+        """
+        end = self.timeline.bad_end
+        if end not in self.taken_on_trust or not self.settings.check_ends:
+            return None
+        if any(hits for vector, (hits, _) in self.trials.items() if vector != end):
+            return None
+        states, step = nearest(), 1
+        while step <= len(states) and states[step - 1] in self.untestable:
+            step *= 2
+        vector = states[step - 1] if step <= len(states) else None
+        return None if vector in self.trials else vector
+
     def _trust(self, vector: Vector, *, hit: bool) -> None:
         self.taken_on_trust.add(vector)
         self.trials[vector] = (int(hit), int(not hit))

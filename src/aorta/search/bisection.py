@@ -99,10 +99,17 @@ class TimelineBisection(Bisection):
             return None
         if self._is_spent or self._is_close_enough:
             return None
+        stand_in = self._in_place_of_the_bad_end(lambda: self.timeline.every_state()[-2::-1])
+        if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
+            return stand_in, Purpose.PROBE
         if self._group.mass < self.settings.confidence:
             position, purpose = self._next_position(waiting)
             return None if position is None else (self.timeline.state(position), purpose)
         return self._confirmation(self._group, waiting) if self.settings.confirm else None
+
+    def _is_open(self, vector: Vector) -> bool:
+        window, position = self._sharp_window(), self.timeline.position(vector)
+        return window is None or position is None or window[0] < position < window[1]
 
     @property
     def _is_close_enough(self) -> bool:

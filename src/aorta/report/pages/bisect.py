@@ -1,13 +1,12 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from aorta.bisect.findings import release_words
-from aorta.bisect.report import HEADLINES, sides_words
-from aorta.core.signature import normalise
+from aorta.bisect.report import HEADLINES, compared_logs, sides_words
+from aorta.report.belief_replay import BeliefReplay, replayed_beliefs, timeline_of
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
@@ -36,7 +35,6 @@ from aorta.report.pages.common import (
     values_of,
     warnings_section,
 )
-from aorta.report.sharpening import Sharpening, sharpened, timeline_of
 from aorta.report.words import counted, listed, moment, percent, seconds
 
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
@@ -72,7 +70,7 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
 def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     timeline = timeline_of(section(run.material, "timeline"))
-    sharp = sharpened(timeline, run.trials) if timeline else None
+    sharp = replayed_beliefs(timeline, run.trials) if timeline else None
     missing = missing_result(result)
     if sharp is None:
         missing.append(
@@ -98,7 +96,7 @@ def page(run: OpenedRun) -> Page:
     )
 
 
-def _answer(run: OpenedRun, result: Document, sharp: Sharpening | None) -> Headline:
+def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Headline:
     status, culprits = words(result, "status"), rows(result, "culprits")
     confidence = number(result, "confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
@@ -155,7 +153,7 @@ def _spent(result: Document) -> list[tuple[str, object]]:
     return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
 
 
-def _timeline(run: OpenedRun, sharp: Sharpening) -> Figure:
+def _timeline(run: OpenedRun, sharp: BeliefReplay) -> Figure:
     says = f"{counted(len(sharp.probes), 'probe')} on a timeline of {counted(sharp.strip.changes, 'change')}"
     table = Table(["probe"], [[probe.says] for probe in sharp.probes])
     return Figure(
@@ -167,7 +165,7 @@ def _timeline(run: OpenedRun, sharp: Sharpening) -> Figure:
     )
 
 
-def _posterior(sharp: Sharpening | None) -> list[Section]:
+def _posterior(sharp: BeliefReplay | None) -> list[Section]:
     if sharp is None or not sharp.beliefs:
         return []
     last = sharp.beliefs[-1]
@@ -250,17 +248,15 @@ def _logs(run: OpenedRun) -> list[Section]:
 
 
 def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[TextLine], list[TextLine]]:
-    """Both logs with what only one of them says marked; what differs from run to run is no difference."""
-    folded = [[normalise(line) for line in side] for side in (good, bad)]
-    matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
+    """Both logs with what only one of them says marked."""
     left: list[TextLine] = []
     right: list[TextLine] = []
-    for tag, a, b, c, d in matcher.get_opcodes():
-        mark = "" if tag == "equal" else "only"
-        left += [TextLine(line, number_, mark) for number_, line in enumerate(good[a:b], a + 1)]
-        right += [TextLine(line, number_, mark) for number_, line in enumerate(bad[c:d], c + 1)]
-        short, missing = (left, (d - c) - (b - a)) if b - a < d - c else (right, (b - a) - (d - c))
-        short += [TextLine("")] * missing
+    for stretch in compared_logs(good, bad):
+        mark = "" if stretch.alike else "only"
+        left += [TextLine(good[i], i + 1, mark) for i in stretch.good]
+        right += [TextLine(bad[i], i + 1, mark) for i in stretch.bad]
+        more = len(stretch.bad) - len(stretch.good)
+        (left if more > 0 else right).extend([TextLine("")] * abs(more))
     return left, right
 
 
