@@ -67,6 +67,7 @@ class _MountsOrVerbose(click.Command):
 @click.option("--failing-metric", type=float, multiple=True, help="A bad sample; repeatable.")
 @options.oracle_options
 @options.running_trials
+@options.warmable
 @click.option("--build-timeout", type=options.Duration(), help="Of one build.")
 @click.option("--max-trials", type=click.IntRange(1), help="Stop after this many.")
 @click.option("--max-time", type=options.Duration(), help="Stop after this long.")

@@ -78,6 +78,14 @@ def running_trials(command: Command) -> Command:
     )(command)
 
 
+def warmable(command: Command) -> Command:
+    return click.option(
+        "--cold",
+        is_flag=True,
+        help="Start every trial from nothing, also where its imports could be kept warm.",
+    )(command)
+
+
 def watchable(command: Command) -> Command:
     return click.option(
         "--watch", is_flag=True, help="Serve this run's page live to this machine; says where."
@@ -243,7 +251,8 @@ def executor_from(given: dict[str, Any]) -> "Executor":
     )
     here = given["executor"] == "local"  # elsewhere the scheduler knows and hands out the devices
     devices = visible_devices(_devices_found()) if resources.gpus and here else []
-    options = ExecutorOptions(given["jobs"], resources, devices, given["ray_address"])
+    cold = given.get("cold", True)  # a verb without the option has no warm trials
+    options = ExecutorOptions(given["jobs"], resources, devices, given["ray_address"], cold)
     return open_executor(given["executor"], options)
 
 

@@ -31,6 +31,7 @@ _DEFAULT_OUTPUT = Path("reduce")
 @click.option("--max-wall-clock", type=options.Duration(), help="Stop after 30m, 4h ...")
 @options.environment_layers
 @options.running_trials
+@options.warmable
 @options.resumable
 @options.watchable
 @click.option("--dry-run", is_flag=True, help="Search, and leave nothing on disk.")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @options.environment_layers
 @options.oracle_options
 @options.running_trials
+@options.warmable
 @click.option(
     "--results-dir", type=click.Path(path_type=Path), default=Path("results"), show_default=True
 )
@@ -137,6 +138,8 @@ def _show(report: "RunReport") -> None:
         click.echo(
             f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over {steps['count']} steps"
         )
+    for words in report.ending.warm_words:
+        click.echo(f"  {words}")
     click.echo(f"  results    {report.run_dir}")
 
 

@@ -77,6 +77,7 @@ def command() -> None:
 )
 @options.oracle_options
 @options.running_trials
+@options.warmable
 @click.option("--output-dir", type=click.Path(path_type=Path), default=Path("triage_results"))
 @options.resumable
 @options.watchable
@@ -203,6 +204,8 @@ def _show(finished: "Finished", given: dict[str, Any]) -> None:
         print_json(SCHEMA, {**matrix.to_json(), "run_dir": str(run_dir)})
     else:
         click.echo((run_dir / "matrix.md").read_text(encoding="utf-8"))
+        for words in matrix.ending.warm_words:
+            click.echo(words)
         click.echo(f"results: {run_dir}")
     if matrix.plan.recipe.sidecars:
         files = " ".join(

@@ -22,6 +22,7 @@ class ExecutorOptions:
     resources: Resources = field(default_factory=Resources)
     devices: Sequence[str] = ()  # the GPUs of this machine
     address: str | None = None  # of a cluster
+    cold: bool = False  # no trial is forked from a process that has imported its libraries
 
 
 def open_executor(name: str, options: ExecutorOptions) -> Executor:
@@ -41,7 +42,10 @@ def _local(options: ExecutorOptions) -> Executor:
 
     _refuse_what_one_machine_cannot_give(options.resources)
     return LocalExecutor(
-        options.jobs or 1, gpus_per_trial=options.resources.gpus, devices=options.devices
+        options.jobs or 1,
+        gpus_per_trial=options.resources.gpus,
+        devices=options.devices,
+        warm=not options.cold,
     )
 
 

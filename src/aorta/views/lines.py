@@ -9,6 +9,7 @@ from aorta.core.durations import show_duration
 from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
+from aorta.engine.journal import TrialRecord
 from aorta.views.pictures import Picture
 
 Describe = Callable[[Point], str]
@@ -21,6 +22,12 @@ def describe_values(point: Point) -> str:
         for name, value in point.values
     ]
     return " ".join(words)
+
+
+def shown_time(record: TrialRecord) -> str:
+    """How long it was waited for."""
+    seconds = show_duration(record.duration - record.spared)
+    return f"{seconds} (warm)" if record.spared else seconds
 
 
 class PlainProgress:
@@ -48,7 +55,7 @@ class PlainProgress:
                 if not replayed:
                     self._line(
                         f"trial {self._trials}: {record.outcome.value} in "
-                        f"{show_duration(record.duration)}{self._of(record.point)}: {record.why}"
+                        f"{shown_time(record)}{self._of(record.point)}: {record.why}"
                     )
             case events.PointSettled(point, verdict, _) if point.values:
                 words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
