@@ -142,6 +142,8 @@ class LocalExecutor:
             while self._slots:
                 self._close_slot(self._slots[-1])
             self._selector.close()
+            if self._warm is not None:
+                self._warm.close()
 
     def _open_slot(self) -> _Slot:
         ours, theirs = socket.socketpair()

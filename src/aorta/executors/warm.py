@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.trial import RuntimeKind, Start, TrialEnd, TrialSpec
-from aorta.executors.warm_hosts import worth_seconds
+from aorta.executors.warm_hosts import read_rows, worth_seconds
 from aorta.runtimes import Launch
 
-IMPORTS_FILE = "imports.tsv"  # in the directory of the trial that is watched, until it has ended
 _ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
 _SHELLS = frozenset({"bash", "sh", "dash"})
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
@@ -144,13 +143,14 @@ def _is_python_script(program: Path) -> bool:
 class _Seen:
     """What the watched trial of a command imported; nothing if it could not be watched."""
 
-    candidates: list[list[str]]  # name, file, variables that the program had changed
+    candidates: Path  # rows of name, file, variables that the program had changed
+    any_candidate: bool
     importing: float  # seconds of it, at least
     seconds: float  # of the whole trial
 
     @property
     def is_worth_it(self) -> bool:
-        return bool(self.candidates) and self.importing >= worth_seconds(self.seconds)
+        return self.any_candidate and self.importing >= worth_seconds(self.seconds)
 
 
 @dataclass
@@ -159,6 +159,7 @@ class WarmStarts:
 
     _seen: dict[tuple[str, ...], _Seen] = field(default_factory=dict)
     _watched: dict[str, tuple[tuple[str, ...], Path]] = field(default_factory=dict)  # by trial
+    _files: list[int] = field(default_factory=list)
 
     def instructions(
         self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]
@@ -182,7 +183,7 @@ class WarmStarts:
                 "arguments": list(command.arguments),
                 "env": dict(command.variables),
                 "front": list(command.front),
-                "candidates": seen.candidates,
+                "candidates": str(seen.candidates),
                 "seconds": seen.seconds,
                 "of_few": trial.start is Start.WARM_OF_FEW,
             }
@@ -197,8 +198,9 @@ class WarmStarts:
     def _watch(self, trial: TrialSpec, key: tuple[str, ...]) -> dict[str, Any]:
         if any(key == one for one, _ in self._watched.values()):
             return {}
-        file = trial.trial_dir.absolute() / IMPORTS_FILE
-        file.unlink(missing_ok=True)
+        # In memory: whatever ends this process, no file is left of it.
+        self._files.append(os.memfd_create("aorta-imports"))
+        file = Path(f"/proc/{os.getpid()}/fd/{self._files[-1]}")
         self._watched[trial.id] = key, file
         return {"observe": str(file)}
 
@@ -206,16 +208,15 @@ class WarmStarts:
         key, file = self._watched.pop(end.trial_id, (None, None))
         if key is None or file is None:
             return
-        try:
-            lines = os.fsdecode(file.read_bytes()).splitlines()
-            file.unlink()
-        except OSError:
-            lines = None
-        if lines is None and (end.cancelled or end.lost):
+        rows = read_rows(file)
+        if not rows and (end.cancelled or end.lost):
             return  # it says nothing about the command
-        rows = [row for line in lines or () if len(row := line.split("\t")) == 3]
         importing = max((float(row[2]) for row in rows if not row[0]), default=0.0)
-        self._seen[key] = _Seen([row for row in rows if row[0]], importing, end.duration)
+        self._seen[key] = _Seen(file, any(row[0] for row in rows), importing, end.duration)
+
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.pop())
 
 
 def _key(command: PythonCommand, cwd: Path) -> tuple[str, ...]:

@@ -132,8 +132,14 @@ class WarmHosts:
                 return None
             try:
                 warm = order["warm"]
-                about = {name: warm[name] for name in ("candidates", "env", "arguments")}
-                _send(host.line, {**about, "excluded": excluded, "own": list(OWN_VARIABLES)})
+                about = {
+                    "candidates": [row for row in read_rows(Path(warm["candidates"])) if row[0]],
+                    "env": warm["env"],
+                    "arguments": warm["arguments"],
+                    "excluded": excluded,
+                    "own": list(OWN_VARIABLES),
+                }
+                _send(host.line, about)
                 answer = _answer(host.line, max(_LEAST_PATIENCE, 10 * warm["seconds"]))
             except (OSError, EOFError, ValueError):
                 self.hosts.append(host)
@@ -183,6 +189,15 @@ class WarmHosts:
             len(self.hosts) >= _MOST_HOSTS or sum(_memory_of(h.pid) for h in self.hosts) > allowed
         ):
             self._end(min(self.hosts, key=lambda one: one.used_at))
+
+
+def read_rows(file: Path) -> list[list[str]]:
+    """What the hook saw of a program's imports: name, file and variables, or seconds where there is no name."""
+    try:
+        lines = os.fsdecode(file.read_bytes()).splitlines()
+    except OSError:
+        return []
+    return [row for line in lines if len(row := line.split("\t")) == 3]
 
 
 def hooked(env: Mapping[str, str], word: str) -> dict[str, str]:
