@@ -138,8 +138,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _tests_end(place: Path, room: str, seconds: float | None) -> str:
     tests = [str(place / "tests" / name) for name in ROOMS[room]]
-    words = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
-    environ = {**os.environ, "PYTHONPATH": str(place / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0")
+    search_path = os.pathsep.join((str(place / "src"), os.environ.get("PYTHONPATH", "")))
+    environ = {**os.environ, "PYTHONPATH": search_path, "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
         (*words, *tests),
         cwd=place,

@@ -30,6 +30,14 @@ def ft_launcher() -> None:
     run(["launch", *sys.argv[1:]])
 
 
+def jax_toolbox_triage() -> None:
+    """`jax-toolbox-triage`: `aorta bisect` under the name of NVIDIA's tool, whose arguments it takes."""
+    _open_standard_streams()
+    from aorta.cli.app import run
+
+    run(["bisect", *sys.argv[1:]])
+
+
 def _open_standard_streams() -> None:
     """`aorta ... >&-`: what we open must not take the place of a stream, and writing to it must not fail.
 

@@ -44,11 +44,29 @@ def test_a_step_that_srun_ends_after_a_crash_was_cancelled_by_nobody(
     assert result.decision.action == "RESTART"
 
 
+IMPORTS_WHAT_IS_NOT_THERE = """
+import os, sys, time, traceback
+try:
+    import no_such_module_here
+except ImportError:
+    traceback.print_exc()
+    open(os.environ["SLURM_PROCID"], "w").close()
+    while not (os.path.exists("0") and os.path.exists("1")):  # or srun ends the other before it has said so
+        time.sleep(0.01)
+    sys.exit(1)
+"""
+
+
 def test_an_import_error_under_srun_stops_the_job_for_what_it_is(
-    slurm_cluster: SlurmCluster,
+    slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     text = written_by(
-        slurm_cluster, "--kill-on-bad-exit=1", sys.executable, "-c", "import no_such_module_here"
+        slurm_cluster,
+        "--kill-on-bad-exit=1",
+        f"--chdir={tmp_path}",
+        sys.executable,
+        "-c",
+        IMPORTS_WHAT_IS_NOT_THERE,
     )
     result = told(text)
     assert result.finding.failure_class == "import_error", text

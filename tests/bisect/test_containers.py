@@ -271,10 +271,11 @@ def test_containers_that_differ_in_no_listed_package_are_themselves_the_answer(
 def test_the_gpus_of_the_machine_are_let_in_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").touch()
     assert "--gpus=all" in environment_of(ContainersSpec(), tmp_path).options
-    assert environment_of(ContainersSpec(gpus=False), tmp_path).options == ()
+    unasked = environment_of(ContainersSpec(gpus=False), tmp_path).options
+    assert unasked == ("--user=", "--shm-size=1g")
     chosen = ContainersSpec(options=("--gpus=device=1",))
-    assert environment_of(chosen, tmp_path).options == ("--gpus=device=1",)
-    assert environment_of(ContainersSpec(), tmp_path / "none").options == ()
+    assert environment_of(chosen, tmp_path).options == (*unasked, "--gpus=device=1")
+    assert environment_of(ContainersSpec(), tmp_path / "none").options == unasked
     assert "--gpus=all" not in environment_of(ContainersSpec(runtime="pyxis"), tmp_path).options
 
 

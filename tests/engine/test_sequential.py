@@ -18,6 +18,7 @@ from aorta.engine.judge import (
     SequentialJudge,
     SequentialJudges,
 )
+from aorta.search.descent import DescentRules
 
 ORIGINAL = Point.of({"n": 100})
 CALIBRATE = ORIGINAL.asked_for(Purpose.CALIBRATE)
@@ -82,11 +83,8 @@ def test_without_false_alarms_one_hit_is_proof() -> None:
     assert Sprt(0.3, 0.0, 0.002, 0.02).decide(Evidence(1, 40)) is True
 
 
-def test_five_hits_of_five_are_no_certainty_and_eight_of_eight_cost_one_trial_a_candidate() -> None:
+def test_what_never_missed_costs_one_trial_a_candidate_and_one_miss_ends_that() -> None:
     judges = calibrated(5, 0)
-    assert judges.judge_for(Point.of({"n": 50})).verdict(tally(0, 1)) is None
-    for n in range(3):
-        judges.learn(Point.of({"n": n}), Verdict(True, tally(1, 0)))
     judge = judges.judge_for(Point.of({"n": 50}))
     assert judge.needs(Tally()) == 1
     accepted, rejected = judge.verdict(tally(1, 0)), judge.verdict(tally(0, 1))
@@ -94,21 +92,32 @@ def test_five_hits_of_five_are_no_certainty_and_eight_of_eight_cost_one_trial_a_
     assert accepted.reproduces is True
     assert rejected is not None
     assert rejected.reproduces is False
+    assert calibrated(5, 1).judge_for(Point.of({"n": 50})).verdict(tally(0, 1)) is None
 
 
+def test_what_throws_accepted_work_away_is_never_rejected_by_one_miss() -> None:
+    judges = calibrated(9, 0)
+    for purpose in (Purpose.REPLAY, Purpose.CONFIRM):
+        assert judges.judge_for(ORIGINAL.asked_for(purpose)).verdict(tally(0, 1)) is None
+
+
+@pytest.mark.parametrize("certain", [0.0, 0.2])
 @pytest.mark.parametrize("beta", [0.1, 0.002])
 def test_over_all_rates_a_candidate_like_the_original_is_missed_no_more_often_than_promised(
-    beta: float,
+    beta: float, certain: float
 ) -> None:
-    """Each rate is as likely as any other; the original is tried eight times, then a candidate of the same rate."""
+    """Each rate is as likely as any other; the original is tried eight times, then a candidate of the same rate.
+
+    Where some failures are certain, which are never missed, the others may be missed as often as makes up for it.
+    """
     missed, rates = 0.0, [(i + 0.5) / 200 for i in range(200)]
     for rate in rates:
         for hits in range(9):
             chance = comb(8, hits) * rate**hits * (1 - rate) ** (8 - hits)
-            test = PresenceTest(Evidence(hits, 8), 0.0, 0.002, beta)
+            test = PresenceTest(Evidence(hits, 8), 0.0, 0.002, beta, certain)
             most = next(m for m in range(1, 10**4) if test.decide(Evidence(0, m)) is False)
             missed += chance * (1 - rate) ** most / len(rates)
-    assert missed <= beta
+    assert missed * (1 - certain) <= beta
 
 
 def test_one_miss_of_an_accepted_point_ends_the_belief_in_certainty() -> None:
@@ -153,21 +162,26 @@ def test_the_rate_is_learned_from_the_original_and_from_what_was_accepted() -> N
 @pytest.mark.parametrize("rate", [0.3, 0.5])
 def test_the_learned_rate_does_not_run_away_from_the_true_one(rate: float) -> None:
     rng, learned = random.Random(1), []
-    for _ in range(20):
+    for _ in range(100):
         judges = SequentialJudges()
         _judge_once(judges, CALIBRATE, rate, rng)
+        rejected = 0
         for n in range(60):
-            _judge_once(judges, Point.of({"n": n}), rate, rng)
+            rejected += not _judge_once(judges, Point.of({"n": n}), rate, rng)
+            if rejected == DescentRules().replay_after_rejections:  # as every descent does
+                _judge_once(judges, ORIGINAL.asked_for(Purpose.REPLAY, n), rate, rng)
+                rejected = 0
         learned.append(judges.rate)
-    assert max(learned) < rate * 1.25
+    assert sum(found >= rate * 1.25 for found in learned) <= 5
     assert sum(learned) / len(learned) < rate
 
 
-def _judge_once(judges: SequentialJudges, point: Point, rate: float, rng: random.Random) -> None:
+def _judge_once(judges: SequentialJudges, point: Point, rate: float, rng: random.Random) -> bool:
     judge, seen = judges.judge_for(point), Tally()
     while (verdict := judge.verdict(seen)) is None:
         seen += tally(1, 0) if rng.random() < rate else tally(0, 1)
     judges.learn(point, verdict)
+    return verdict.reproduces is True
 
 
 def test_a_candidate_that_fails_far_less_often_than_the_original_is_not_accepted() -> None:

@@ -4,7 +4,7 @@ import random
 from statistics import mean
 
 import pytest
-from benchmarks.reduction import FLAKY, flaky_number, flaky_reduction, is_within
+from benchmarks.reduction import CERTAIN, FLAKY, flaky_number, flaky_reduction, is_within
 from benchmarks.simulate import Cost, Rate, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -272,6 +272,12 @@ def test_flaky_reductions_stay_within_the_figures(rate: float) -> None:
         mean(run.minimal for run in runs) >= 0.93
     )  # 28 of 30; the benchmark holds 100 runs to 95 %
     assert all(run.kept for run in runs)
+
+
+def test_a_certain_failure_costs_hardly_more_than_one_trial_a_candidate() -> None:
+    runs = [flaky_reduction(1.0, 0.0, seed) for seed in range(20)]
+    assert all(run.minimal for run in runs)
+    assert mean(run.trials for run in runs) <= CERTAIN
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.7, 0.9])

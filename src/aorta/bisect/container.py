@@ -14,7 +14,7 @@ from aorta.bisect.trials import ProbedCommand
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes import launch_for
-from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.containers import ENGINES, IMAGES_USER
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
 from aorta.runtimes.engine import Image, client_of, present_image
 from aorta.runtimes.pyxis import ONCE
@@ -39,13 +39,19 @@ def environment_of(containers: ContainersSpec, dev: Path = Path("/dev")) -> Envi
 
 
 def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
-    """The GPUs of this machine; under pyxis, as in the other engines' containers, root and a writable file system."""
+    """The image's own user, who may write where its builds write; shared memory, and the GPUs of this machine. Under
+    pyxis, as in the other engines' containers, root and a writable file system.
+    """
     kind = RUNTIME_KINDS[containers.runtime]
+    named = {option.partition("=")[0] for option in containers.options}
     chosen = not containers.gpus or names_devices(containers.options)
+    if kind in ENGINES and named.isdisjoint({"--user", "-u"}):
+        yield IMAGES_USER
+    if kind in ENGINES and named.isdisjoint({"--shm-size", "--ipc"}):
+        yield f"--shm-size={containers.shm_size}"
     if kind in ENGINES and has_gpus(dev) and not chosen:
         yield from gpu_options(1, ENGINES[kind], dev)
     if kind is RuntimeKind.PYXIS:
-        named = {option.partition("=")[0] for option in containers.options}
         yield from (default for default, opposite in _OF_PYXIS if not {default, opposite} & named)
 
 

@@ -19,6 +19,7 @@ from aorta.core.errors import AortaError, UsageError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
+from aorta.core.sprt import Evidence, misses_that_tell
 from aorta.core.trial import TrialEnd, TrialSpec, Watch
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
@@ -33,7 +34,8 @@ from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_
 
 SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"
 _STRANGER = "stranger"
-_MOST_TRIALS = 20
+_MOST_TRIALS = 40
+_MISSED = 0.01
 
 
 def rehearse(
@@ -151,13 +153,8 @@ def _expected(result: Mapping[str, Any]) -> re.Pattern[str] | None:
 def _enough(result: Mapping[str, Any]) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
     rate = result.get("confirmed") or result.get("original") or {}
-    of = rate.get("of") or 0
-    chance = min(rate.get("reproduced", 0) / of if of else 0.5, 0.95)
-    missed, trials = 1.0, 0
-    while missed > 0.01 and trials < _MOST_TRIALS:
-        missed *= 1 - chance
-        trials += 1
-    return trials
+    seen = Evidence(rate.get("reproduced") or 0, rate.get("of") or 0)
+    return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
 
 
 def _result(folder: Path) -> dict[str, Any]:

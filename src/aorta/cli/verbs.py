@@ -11,6 +11,7 @@ class Verb:
 
 
 VERBS: tuple[Verb, ...] = (
+    Verb("solve", "aorta.cli.solve", "All of this, unattended, from a failing command."),
     Verb("env", "aorta.cli.env", "What exactly is this machine?"),
     Verb("run", "aorta.cli.run", "Does it fail, how often, how fast?"),
     Verb("triage", "aorta.cli.triage", "Which mitigation, in which environment, makes it stop?"),

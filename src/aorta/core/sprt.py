@@ -48,14 +48,20 @@ class Evidence:
 NOTHING = Evidence()
 
 
-def log_chance(evidence: Evidence, seen: Evidence) -> float:
+def log_chance(evidence: Evidence, seen: Evidence, certain: float = 0.0) -> float:
     """The log of how likely these hits and misses are, in their order, where the rate is only known by what was `seen`.
 
     The rate is not taken to be what was seen: five hits of five leave a rate of .7 possible, and one miss in seven likely.
-    Every rate that could have shown it has its weight (a uniform prior, so Laplace's rule of succession).
+    Every rate that could have shown it has its weight (a uniform prior, so Laplace's rule of succession); `certain` is the
+    weight, before anything was seen, that it always fails.
     """
-    hits, misses = seen.hits + 1, seen.misses + 1
-    return _log_beta(hits + evidence.hits, misses + evidence.misses) - _log_beta(hits, misses)
+    return _log_evidence(seen + evidence, certain) - _log_evidence(seen, certain)
+
+
+def _log_evidence(seen: Evidence, certain: float) -> float:
+    """The log of how likely all of this is under the prior."""
+    uniform = math.log1p(-certain) + _log_beta(seen.hits + 1, seen.misses + 1)
+    return uniform if seen.misses else math.log(certain + math.exp(uniform))
 
 
 def misses_that_tell(seen: Evidence, chance: float) -> int:
@@ -74,6 +80,7 @@ class PresenceTest:
     absent: float  # the rate of false alarms where it is not there
     alpha: float
     beta: float
+    certain: float = 0.0  # how likely it was, before anything was seen, that it always fails
 
     @property
     def reject_at(self) -> float:
@@ -83,7 +90,7 @@ class PresenceTest:
         """The log of how much likelier the evidence is where the failure is present."""
         alarms = _times(evidence.hits, _log_ratio(self.absent, 1.0))
         silence = _times(evidence.misses, math.log1p(-self.absent))
-        return log_chance(evidence, self.seen) - alarms - silence
+        return log_chance(evidence, self.seen, self.certain) - alarms - silence
 
     def decide(self, evidence: Evidence) -> bool | None:
         """True or False once a line is crossed. Where `absent` is 0 one hit is proof, and no number of misses outweighs it."""

@@ -86,7 +86,7 @@ class GoodSide:
     def of(self, bad: Side, scratch: Path) -> Side:
         """`scratch`: where a revision is laid out, outside of the user's checkout."""
         env = {**bad.env, **self.mitigations, **self.env}
-        base = bad.base if self.revision is None else _laid_out(self.revision, bad.base, scratch)
+        base = bad.base if self.revision is None else laid_out(self.revision, bad.base, scratch)
         return replace(bad, env=env, base=base, orders=self.orders, words=self.words)
 
 
@@ -95,7 +95,7 @@ def with_env(side: Side, env: Mapping[str, str]) -> Side:
     return replace(side, env={**side.env, **env}, words=words)
 
 
-def _laid_out(revision: str, cwd: Path, scratch: Path) -> Path:
+def laid_out(revision: str, cwd: Path, scratch: Path) -> Path:
     """The files of a revision in a directory of their own: the user's checkout is not moved, nothing is registered."""
     top = Path(_git(cwd, "rev-parse", "--show-toplevel").decode().strip())
     commit = (

@@ -113,6 +113,7 @@ class SequentialRules:
 _LEAST_FALSE_RATE = 0.005  # no oracle is trusted further than this when the answer is confirmed
 _MOST_RATE = 0.99  # of the drift tests: no failure is taken to be certain
 _LEAST_RATE = 0.03  # rarer failures would need more trials than the cap allows
+_CERTAIN = 0.2  # of failures, before anything was seen, are taken to show every time: 35 trials where 0 costs 43
 _LEARN_ALPHA = 0.2  # the learned rate is the 80 % lower bound
 _DRIFT = 0.8  # a candidate must be able to fail this often, relative to the original
 _DRIFT_ALPHA = 0.05
@@ -257,7 +258,7 @@ class SequentialJudges:
     def _candidate_tests(self, beta: float) -> tuple[Sprt | PresenceTest, ...]:
         """Stricter after every setback; from the first one on, rarer failures no longer pass for the same one."""
         alpha = self.rules.alpha / 10**self._setbacks
-        tests = self._tests(alpha, beta)
+        tests = (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
         return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests
 
     def _tests(self, alpha: float, beta: float, absent: float = 0.0) -> tuple[PresenceTest, ...]:

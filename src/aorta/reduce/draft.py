@@ -66,12 +66,12 @@ def draft_spec(
         trial = TrialSpec(words, Path(scratch), cwd, id="init", timeout=timeout)
         executor.start(trial)
         end = next(iter(executor.wait()))
-        said, oracle = _oracle_from(end)
+        said, oracle = oracle_from(end)
     text = _text(proposal, oracle, said, file)
     return Draft(text, oracle, end.failed or end.timed_out, said, len(proposal.axes))
 
 
-def _oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
+def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
     if end.lost is not None:
         raise NoAnswerError(f"the command could not be run: {end.lost}")
     if end.timed_out:

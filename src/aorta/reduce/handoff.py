@@ -9,8 +9,9 @@ from aorta.core.axis import Axis, AxisKind, Shape
 from aorta.core.oracle import ExitCodeOracle, Oracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
-from aorta.reduce.plan import NO_MITIGATION, ReducePlan
+from aorta.reduce.plan import ReducePlan
 from aorta.reduce.portable import secret_variables
+from aorta.registry.layers import NO_MITIGATION
 from aorta.workloads.ranks import ANY_RANK
 
 RECIPE_TRIALS = 3

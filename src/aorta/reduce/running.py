@@ -60,6 +60,7 @@ class Place:
     output: Path
     jobs: int = 1  # how many trials side by side, for a later resume to do the same
     resume: Resume | None = None
+    name: str | None = None  # of the run directory in `output`; None: the time
 
 
 def reduce_workload(
@@ -100,6 +101,7 @@ def _session(plan: ReducePlan, place: Place) -> Iterator[Session]:
         else Session.fresh(
             place.output,
             VERB,
+            name=place.name,
             private_beside=True,
             ticket=plan.ticket,
             spec=_absolute(plan),

@@ -15,6 +15,46 @@ GPU: tuple[Platform, ...] = ("rocm", "cuda")
 ROCM: tuple[Platform, ...] = ("rocm",)
 CUDA: tuple[Platform, ...] = ("cuda",)
 
+# Names of failure classes (see `aorta attribute`), by what a variable can change.
+PRECISION = ("nan",)  # how exact a number is
+TIMING = (  # what runs beside what, and in which order: races show as anything
+    "nan",
+    "segfault",
+    "abort",
+    "illegal_access",
+    "device_assert",
+    "assertion",
+    "user_exception",
+    "data_error",
+    "hang",
+    "collective_timeout",
+    "killed",
+    "unknown",
+)
+KERNELS = (  # which code does the arithmetic
+    "nan",
+    "segfault",
+    "abort",
+    "illegal_access",
+    "device_assert",
+    "assertion",
+    "user_exception",
+    "unknown",
+)
+COLLECTIVES = (
+    "nan",
+    "hang",
+    "collective_timeout",
+    "network_loss",
+    "link_fault",
+    "rendezvous_error",
+    "illegal_access",
+    "segfault",
+    "abort",
+)
+MEMORY = ("device_oom", "host_oom", "illegal_access", "segfault", "nan")
+NO_FAILURE: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -34,6 +74,11 @@ class Mitigation:
     source: str = "aorta"
     readers: Mapping[str, Reader] = field(default_factory=dict)
     what: str = ""
+    # Failure classes that it may cure; None: nothing is known about it, so any.
+    cures: tuple[str, ...] | None = None
+
+    def may_cure(self, failure_class: str) -> bool:
+        return self.cures is None or failure_class in self.cures
 
     @property
     def platforms(self) -> tuple[Platform, ...]:

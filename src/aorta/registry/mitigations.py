@@ -1,11 +1,12 @@
 """Mitigations by name, from the built-in table, from entry points and from sidecar files."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
 from aorta.registry.catalogue import Catalogue, Definition
-from aorta.registry.mitigation import Mitigation
+from aorta.registry.mitigation import Mitigation, Platform, why_inert
 from aorta.registry.plugins import plugin_definitions
 from aorta.registry.shapes import mitigation_from
 from aorta.registry.sidecars import read_sidecars, sidecar_definitions
@@ -29,6 +30,21 @@ def mitigation_catalogue(sidecars: Sequence[Path] = ()) -> Catalogue[Mitigation]
 def load_mitigations(sidecars: Sequence[Path] = ()) -> dict[str, Mitigation]:
     """Every mitigation by name, sorted."""
     return mitigation_catalogue(sidecars).everything()
+
+
+def plausible_mitigations(
+    failure_class: str,
+    platform: Platform,
+    sidecars: Sequence[Path] = (),
+    current_env: Mapping[str, str] | None = None,
+) -> list[Mitigation]:
+    """Those that may cure a failure of this class and can act on this platform at all, by name."""
+    around = os.environ if current_env is None else current_env
+    return [
+        entry
+        for entry in load_mitigations(sidecars).values()
+        if entry.may_cure(failure_class) and why_inert(entry, platform, around) is None
+    ]
 
 
 def get_mitigation(name: str, sidecars: Sequence[Path] = ()) -> Mitigation:

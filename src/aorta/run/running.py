@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Tally
@@ -16,9 +17,9 @@ from aorta.core.point import Point
 from aorta.core.signature import Signature
 from aorta.core.stats import wilson
 from aorta.core.trial import TrialEnd
-from aorta.engine.events import Ending, Listener
+from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.journal import TrialRecord
-from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.judge import EveryTrial, Judge, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
@@ -40,7 +41,9 @@ class RunPlan:
     request: WorkloadRequest
     trials: int
     results_dir: Path
-    retries: int = 2
+    budget: Budget = field(default_factory=Budget)
+    judge: Judge | None = None  # stops as soon as it is sure; without one every trial is run
+    run_dir: Path | None = None  # exactly there, and not in a new one below results_dir
 
     @property
     def fingerprint(self) -> Mapping[str, object]:
@@ -50,7 +53,7 @@ class RunPlan:
             "environment": repr(request.environment),
             "variables": sorted(request.resolved_env().items()),
             "oracle": repr(request.oracle),
-            "number of trials": self.trials,
+            "number of trials": self.trials if self.judge is None else repr(self.judge),
         }
 
 
@@ -76,8 +79,11 @@ class RunReport:
         return max(0, len(self.records) - self.asked) if self.asked else 0
 
     @property
-    def all_clean(self) -> bool:
-        return bool(self.records) and self.tally.clean == len(self.records)
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        clean = bool(self.records) and self.tally.clean == len(self.records)
+        return Exit.OK if clean else Exit.FAILED
 
     def to_json(self) -> dict[str, Any]:
         tally = self.tally
@@ -123,7 +129,8 @@ def _session(plan: RunPlan, resume: Resume | None) -> Session:
     if resume is not None:
         return Session.resuming(plan.results_dir, "run", resume)
     workload = plan.request.workload
-    return Session.fresh(plan.results_dir, "run", name=slug(workload), workload=workload)
+    place = plan.run_dir or plan.results_dir / slug(workload)
+    return Session.fresh(place.parent, "run", name=place.name, workload=workload)
 
 
 def _run_in(
@@ -145,10 +152,10 @@ def _run_in(
         point = Point.of({})
         question = Question(
             search=EveryPoint([point]),
-            judges=SameJudge(EveryTrial(plan.trials)),
+            judges=SameJudge(plan.judge or EveryTrial(plan.trials)),
             experiment=experiment,
             fingerprint=plan.fingerprint,
-            budget=Budget(retries=plan.retries),
+            budget=plan.budget,
             keep=_keeper(session.path, plan.request, env),
             warm=WarmRules(),
         )
@@ -159,7 +166,7 @@ def _run_in(
             records=answer.records,
             ending=answer.ending,
             signature=answer.expected,
-            asked=plan.trials,
+            asked=plan.trials if plan.judge is None else 0,
             step_times_ms=_all_step_times(session.path, answer.records),
         )
         write_json(session.path / "result.json", SCHEMA, report.to_json())

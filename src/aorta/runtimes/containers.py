@@ -24,6 +24,7 @@ from aorta.runtimes.devices import gpu_options, names_devices
 from aorta.runtimes.engine import (
     DOCKER,
     PODMAN,
+    ROOT,
     Client,
     ContainerEngine,
     Image,
@@ -36,6 +37,9 @@ from aorta.runtimes.launch import Launch, variables_of
 from aorta.runtimes.owner import OWNER_LABEL, Owner
 
 ENGINES = {RuntimeKind.DOCKER: DOCKER, RuntimeKind.PODMAN: PODMAN}
+
+IMAGES_USER = "--user="
+"""The option by which a container runs as the user that its image names, not as the caller."""
 
 # Each stands unless the environment's options name it, or its other spelling.
 _DEFAULTS = (
@@ -60,6 +64,10 @@ for again in 1 2 3 4 5 6 7 8 9 10; do
 done
 rm -f "$made"
 """
+_IF_SOMEBODY_ELSES = """
+place=$1; shift
+if [ -n "$(find "$place" ! -user "$(id -u)" 2>/dev/null | head -n 1)" ]; then "$@"; fi
+"""
 
 
 def container_launch(trial: TrialSpec) -> Launch:
@@ -74,6 +82,7 @@ def container_launch(trial: TrialSpec) -> Launch:
     id_file = private / f"{name}.id"
     variables = {**variables_of(trial), **_image_variables(reference, image)}
     passed = passed_variables(engine, variables, private)
+    _let_write(options, image, trial.trial_dir)
     return Launch(
         argv=client.command(
             "run",
@@ -97,6 +106,7 @@ def container_launch(trial: TrialSpec) -> Launch:
         cleanup=(
             ("sh", "-c", _REMOVE, "remove", str(id_file), *client.remove(name)),
             *passed.cleanup,
+            *_handed_over(client, options, image, trial.trial_dir.absolute()),
         ),
         container=name,
         image_digest=image.digest,
@@ -160,6 +170,40 @@ def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
         return
     if not is_rootless(client):
         yield f"--user={os.geteuid()}:{os.getegid()}"
+
+
+def _let_write(options: Sequence[str], image: Image, trial_dir: Path) -> None:
+    """A user of the image's own may write into the trial's directory; root may anyway."""
+    if IMAGES_USER in options and image.user not in ROOT:
+        trial_dir.chmod(0o1777)
+
+
+def _handed_over(
+    client: Client, options: Sequence[str], image: Image, trial_dir: Path
+) -> Iterator[tuple[str, ...]]:
+    """What somebody else wrote into the trial's directory is the caller's afterwards: given by root in a container, as
+    only root gives files away.
+    """
+    if IMAGES_USER not in options or os.geteuid() == 0:
+        return
+    inside_is_caller = client.engine.root_is_caller or is_rootless(client)
+    caller = "0:0" if inside_is_caller else f"{os.geteuid()}:{os.getegid()}"
+    mount = _mount_option(Mount(trial_dir, "/handed-over"))
+    run = client.command(
+        "run",
+        "--rm",
+        "--user=0",
+        "--network=none",
+        "--entrypoint=chown",
+        f"--mount={mount}",
+        "--security-opt=label=disable",
+        f"--label={OWNER_LABEL}={Owner.of_this_process().label}",
+        image.id,
+        "-R",
+        caller,
+        "/handed-over",
+    )
+    yield ("sh", "-c", _IF_SOMEBODY_ELSES, "hand-over", str(trial_dir), *run)
 
 
 def _mount_option(mount: "Mount") -> str:

@@ -51,10 +51,15 @@ class Client:
 
 @dataclass(frozen=True)
 class Image:
-    """`digest` is the registry's, or the id of an image that no registry has seen."""
+    """`digest` is the registry's, or the id of an image that no registry has seen. `user` is whom it runs as."""
 
     id: str
     digest: str
+    user: str = ""
+
+
+ROOT = ("", "0", "root", "0:0", "root:root")
+"""The ways in which an image says that it runs as root."""
 
 
 def client_of(engine: ContainerEngine, options: Sequence[str]) -> tuple[Client, tuple[str, ...]]:
@@ -137,7 +142,8 @@ def _image(facts: dict[str, Any], reference: str) -> Image:
     digests: list[str] = facts.get("RepoDigests") or []
     own = [text for text in digests if f"/{text}".rpartition("@")[0].endswith(f"/{repository}")]
     digest = (own or digests or [facts["Id"]])[0].rpartition("@")[2]
-    return Image(facts["Id"], digest if ":" in digest else f"sha256:{digest}")
+    user = str((facts.get("Config") or {}).get("User") or "")
+    return Image(facts["Id"], digest if ":" in digest else f"sha256:{digest}", user)
 
 
 def _repository(reference: str) -> str:

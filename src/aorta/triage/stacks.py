@@ -1,19 +1,21 @@
 """What may be stacked: the mitigations that a recipe names, or all, less those that cannot act or contradict others."""
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.sprt import Calibration, Evidence, Sprt
+from aorta.core.sprt import Calibration, Evidence, PresenceTest, Sprt, log_chance
 from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
+from aorta.registry.layers import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
-from aorta.registry.mitigations import load_mitigations
+from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS
-from aorta.triage.plan import NONE, Plan, PlannedCell
+from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import Recipe
 from aorta.triage.running import RunSettings, check_recipe
 
@@ -61,7 +63,7 @@ class StackPlan:
         stack = self.stack(point)
         joined = "+".join(entry.name for entry in stack)
         if len(joined) <= _LONGEST_NAME:
-            return joined or NONE
+            return joined or NO_MITIGATION
         return f"{len(stack)}_of_{len(self.candidates)}_{point.config_key[:8]}"
 
 
@@ -71,6 +73,16 @@ def plan_stacks(recipe: Recipe, settings: RunSettings, goal: Goal) -> StackPlan:
         raise UsageError(f"--max-rate: found {goal.max_rate}, expected a rate from 0 to below 1")
     plan = check_recipe(recipe, settings)
     return stack_plan(plan, goal)
+
+
+def describe_stacks(plan: StackPlan) -> Iterator[str]:
+    """Line by line, before anything runs."""
+    yield f"the smallest of {len(plan.candidates)} mitigations that makes the failure go away"
+    for entry in plan.candidates:
+        yield f"  {entry.name}: {shown_env(entry.env)}"
+    for name, reason in plan.left_out.items():
+        yield f"  left out {name}: {reason}"
+    yield f"at most {plan.original.trials} trials a stack"
 
 
 def stack_plan(plan: Plan, goal: Goal) -> StackPlan:
@@ -111,9 +123,9 @@ def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> 
 _ALPHA = 0.01  # the chance to call a stack failing that is good enough
 _BETA = 0.01  # the chance to call a stack good that fails like the original
 _CONFIRM_BETA = 0.005
-_CERTAIN = 0.99
+_CERTAIN = 0.5  # of failures, before anything was seen, always happen
+_MOST_RATE = 0.99
 _LEARN_ALPHA = 0.2  # the rate of the original is its 80 % lower bound
-_LIKELY_ALPHA = 0.5
 _LEAST_RATE = 0.02
 
 
@@ -121,7 +133,7 @@ _LEAST_RATE = 0.02
 class GoneJudge:
     """`reproduces` of its verdicts means: gone. None where the cap comes before the answer."""
 
-    test: Sprt
+    test: Sprt | PresenceTest
     cap: int
 
     def verdict(self, tally: Tally) -> Verdict | None:
@@ -158,11 +170,18 @@ class GoneJudges:
     def judge_for(self, point: Point) -> Judge:
         if point.purpose is Purpose.CALIBRATE:
             return CalibrationJudge(self._calibration)
-        strict = point.purpose is Purpose.CONFIRM
-        rate = self.rate if strict else self.likely_rate
-        present = max(rate, min(0.99, 2 * self.max_rate))
-        test = Sprt(present, self.max_rate, _ALPHA, _CONFIRM_BETA if strict else _BETA)
-        return GoneJudge(test, 2 * self.cap if strict else self.cap)
+        if point.purpose is Purpose.CONFIRM:
+            return GoneJudge(self._test(_CONFIRM_BETA), 2 * self.cap)
+        return GoneJudge(self._test(_BETA, _CERTAIN), self.cap)
+
+    def _test(self, beta: float, certain: float = 0.0) -> Sprt | PresenceTest:
+        """Fails as what was seen of the original does, or no more than it may? Rates too close to be told apart are drawn apart.
+
+        A candidate's good luck is found out by its confirmation, so that what always failed is first taken to be `certain`.
+        """
+        if self.rate > 2 * self.max_rate:
+            return PresenceTest(self.original, self.max_rate, _ALPHA, beta, certain)
+        return Sprt(min(_MOST_RATE, 2 * self.max_rate), self.max_rate, _ALPHA, beta)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         if point.purpose is Purpose.CALIBRATE:
@@ -171,24 +190,16 @@ class GoneJudges:
     @property
     def rate(self) -> float:
         """What the original is known to fail at least."""
-        return min(_CERTAIN, max(_LEAST_RATE, self.original.low(_LEARN_ALPHA)))
+        return max(_LEAST_RATE, self.original.low(_LEARN_ALPHA))
 
-    @property
-    def likely_rate(self) -> float:
-        """For candidates, whose luck a confirmation would find out: the rate as it looks, not the least it can be."""
-        if not self.original.misses and self.original.hits >= self._calibration.straight:
-            return _CERTAIN
-        return min(_CERTAIN, max(_LEAST_RATE, self.original.low(_LIKELY_ALPHA)))
+    def chance_of_luck(self, tally: Tally) -> float:
+        """How likely so many trials would be clean if nothing had changed."""
+        clean = tally.evidence - failures(tally).hits
+        return math.exp(log_chance(Evidence(0, clean), self.original))
 
 
 def failures(tally: Tally) -> Evidence:
     return Evidence(tally.reproduced + tally.other, tally.evidence)
-
-
-def chance_of_luck(rate: float, tally: Tally) -> float:
-    """How likely so many trials in a row would be clean if nothing had changed."""
-    clean = tally.evidence - failures(tally).hits
-    return float((1 - rate) ** clean)
 
 
 def _said(tally: Tally) -> str:

@@ -1,0 +1,210 @@
+"""Failing jobs with a known truth, for `aorta solve`: each is laid out in a directory, and says what is true of it."""
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+NAN = '''\
+"""A loss that overflows once three rows have met in at least three layers for 438 steps."""
+import argparse
+import math
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", default="rows.txt")
+parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--layers", type=int, default=2)
+parser.add_argument("--width", type=int, default=8)
+given = parser.parse_args()
+rows = [line.split() for line in open(given.data)]
+gain = {name: float(value) for name, value in rows}
+poison = [gain.get(name, 1.0) for name in ("row_071", "row_203", "row_388")]
+depth = min(given.layers, 3)
+scale = math.prod(poison) if depth == 3 else 1.0
+loss = 1.0
+for step in range(1, given.steps + 1):
+    loss = loss * scale if loss * scale < 1e300 else math.inf
+    if math.isinf(loss):
+        print(f"step {step} loss {loss - loss}", flush=True)
+        raise FloatingPointError(f"loss is nan at step {step}")
+print(f"done, loss {loss}")
+'''
+
+RACE = '''\
+"""Two writers of one total. They meet in every second run, unless there is only one of them."""
+import argparse
+import os
+import random
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rounds", type=int, default=100)
+given = parser.parse_args()
+threads = int(os.environ.get("OMP_NUM_THREADS", "4"))
+if threads > 1 and given.rounds >= 7 and random.SystemRandom().random() < 0.5:
+    raise RuntimeError("lost update: the total is 41, expected 42")
+print("total 42")
+'''
+
+FLAKY_COMMIT = '''\
+"""A model whose blend went wrong in one commit; it shows in every second run."""
+import argparse
+import random
+
+import model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=10)
+given = parser.parse_args()
+if model.BLEND > 1 and given.steps >= 5 and random.SystemRandom().random() < 0.5:
+    raise ValueError("blend weights do not add up")
+print("trained")
+'''
+
+HOG = '''\
+"""A batch that is kept in memory as a whole."""
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch", type=int)
+parser.add_argument("--epochs", type=int)
+given = parser.parse_args()
+held = []
+for _ in range(given.batch):
+    held.append(bytearray(b"x") * (8 << 20))
+print("fits")
+'''
+
+MISTAKE = "import modul_that_nobody_has\n"
+HEALTHY = "print('loss 0.25')\n"
+
+
+@dataclass(frozen=True)
+class Story:
+    """What to type, and what must come out of it."""
+
+    name: str
+    directory: Path
+    command: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    truth: dict[str, Any] = field(default_factory=dict)
+
+
+def nan_of_three_rows(directory: Path) -> Story:
+    """(a) A NaN that needs 3 data rows of 400, 3 layers and 438 steps."""
+    poison = {"row_071", "row_203", "row_388"}
+    factor = 10 ** (300 / 437.5 / 3)
+    names = [f"row_{number:03d}" for number in range(400)]
+    rows = [f"{name} {factor if name in poison else 1.0:.12g}" for name in names]
+    (directory / "rows.txt").write_text("\n".join(rows) + "\n")
+    (directory / "train.py").write_text(NAN)
+    return Story(
+        "nan",
+        directory,
+        ("python", "train.py", "--data", "rows.txt", "--steps", "5000", "--layers", "12"),
+        truth={
+            "class": "nan",
+            "axes": {"DATA": 3, "STEPS": 438, "LAYERS": 3},
+            "rows": sorted(poison),
+        },
+    )
+
+
+def race_of_threads(directory: Path) -> Story:
+    """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
+    (directory / "train.py").write_text(RACE)
+    lines = ["version: 1", "mitigations:"]
+    for number in range(8):
+        lines += [f"  useless_{number}:", f"    USELESS_{number}: '1'"]
+    (directory / "useless.yaml").write_text("\n".join(lines) + "\n")
+    return Story(
+        "race",
+        directory,
+        ("python", "train.py", "--rounds", "900"),
+        ("--mitigations-file", "useless.yaml"),
+        {"cure": ["omp_one_thread"], "axes": {"ROUNDS": 7}, "rate": 0.5},
+    )
+
+
+def missing_module(directory: Path) -> Story:
+    """(g) A mistake of its user's."""
+    (directory / "train.py").write_text(MISTAKE)
+    return Story("mistake", directory, ("python", "train.py"), truth={"class": "import_error"})
+
+
+def never_fails(directory: Path) -> Story:
+    """(h) A failure that does not show here."""
+    (directory / "train.py").write_text(HEALTHY)
+    return Story("healthy", directory, ("python", "train.py"))
+
+
+def commit_of_the_users_own(directory: Path, behind: int = 300, before: int = 30) -> Story:
+    """(d) A commit of the user's own repository so far behind, failing every second time; nobody knows a good one."""
+    stream = [b"feature done\n"]
+    total = before + behind
+    for number in range(total):
+        blend = 1 + (number >= before)
+        stream.append(
+            _commit(number, {"train.py": FLAKY_COMMIT, "model.py": _model(blend, number)})
+        )
+    stream.append(b"done\n")
+    git = ("git", "-C", str(directory))
+    subprocess.run((*git, "init", "-q", "--initial-branch=main"), check=True)
+    subprocess.run((*git, "fast-import", "--quiet"), input=b"".join(stream), check=True)
+    subprocess.run((*git, "reset", "-q", "--hard", "main"), check=True)
+    culprit = subprocess.run(
+        (*git, "rev-parse", f"main~{behind - 1}"), check=True, capture_output=True, text=True
+    )
+    return Story(
+        "commit",
+        directory,
+        ("python", "train.py", "--steps", "400"),
+        truth={"culprit": culprit.stdout.strip(), "axes": {"STEPS": 5}},
+    )
+
+
+def _model(blend: int, number: int) -> str:
+    return f"BLEND = {blend}\nTOUCHED = {number}\n"
+
+
+def _commit(number: int, files: dict[str, str]) -> bytes:
+    title = f"change {number}"
+    lines = [
+        "commit refs/heads/main",
+        f"committer Ann <ann@example.com> {1_700_000_000 + 60 * number} +0000",
+        f"data {len(title)}",
+        title,
+    ]
+    for name, content in files.items():
+        lines += [f"M 644 inline {name}", f"data {len(content)}", content]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def batch_too_large(directory: Path) -> Story:
+    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB."""
+    (directory / "train.py").write_text(HOG)
+    return Story(
+        "memory",
+        directory,
+        ("python", "train.py", "--batch", "64", "--epochs", "9"),
+        truth={"class": "host_oom", "batch": (20, 36)},
+    )
+
+
+@contextmanager
+def limited_memory(mebibytes: int = 300) -> Iterator[Path]:
+    """A control group of the kernel's whose processes may use so much together."""
+    rows = [row.split(":", 2) for row in Path("/proc/self/cgroup").read_text().splitlines()]
+    older = [group for _, controllers, group in rows if "memory" in controllers.split(",")]
+    root = Path("/sys/fs/cgroup/memory" if older else "/sys/fs/cgroup")
+    ours = (older or [group for _, controllers, group in rows if not controllers])[0].lstrip("/")
+    group = root / ours / f"aorta-{uuid.uuid4().hex[:8]}"
+    group.mkdir()
+    limit = "memory.limit_in_bytes" if older else "memory.max"
+    (group / limit).write_text(str(mebibytes << 20))
+    try:
+        yield group
+    finally:
+        group.rmdir()

@@ -1,0 +1,127 @@
+"""`aorta solve`: all of the above, unattended."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from aorta.cli import options
+from aorta.cli.printing import print_json, say
+
+if TYPE_CHECKING:
+    from aorta.core.oracle import Oracle
+    from aorta.engine.session import Resume
+    from aorta.executors.choosing import ExecutorChoice
+    from aorta.solve.solution import Solution
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--spec", type=click.Path(path_type=Path), help="A reduction spec, if there is one.")
+@click.option(
+    "--good",
+    metavar="REV|FILE|IMAGE",
+    help="What worked: a revision, a requirements file or env.json, a container or its date.",
+)
+@click.option("--budget", type=options.Duration(), help="Of everything: 30m, 8h ...")
+@click.option("--max-trials", type=click.IntRange(1), help="Stop after so many trials.")
+@click.option("--stages", default="", metavar="A,B", help="Only these (reproduce is always one).")
+@click.option("--skip", default="", metavar="A,B", help="All but these.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
+@click.option("--ticket", help="Names the bundle.")
+@click.option(
+    "--mitigations-file",
+    "mitigations_files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="A sidecar file of further mitigations to try; repeatable.",
+)
+@options.oracle_options
+@options.running_trials
+@options.resumable
+@click.option("--dry-run", is_flag=True, help="Say the plan and what it should cost; run nothing.")
+@options.displaying
+@click.argument(
+    "command_line", nargs=-1, type=click.UNPROCESSED, metavar="[RUN_DIR|CASE] [-- COMMAND...]"
+)
+def command(
+    spec: Path | None,
+    good: str | None,
+    budget: float | None,
+    max_trials: int | None,
+    stages: str,
+    skip: str,
+    output: Path,
+    ticket: str | None,
+    mitigations_files: tuple[Path, ...],
+    oracle: "Oracle | None",
+    timeout: float | None,
+    executor: "ExecutorChoice",
+    resume: "Resume | None",
+    dry_run: bool,
+    display: options.Display,
+    command_line: tuple[str, ...],
+) -> None:
+    """From a failing job to its cause and a reproducer that works elsewhere, in one go.
+
+    \b
+    aorta solve -- python train.py --steps 5000
+    aorta solve logs/case
+    aorta solve --good v2.3 -- python train.py
+    aorta solve --budget 8h --executor slurm -- python train.py
+
+    \b
+    Exit codes: 0 a reproducer, a cure or a culprit was found; 2 the command line is wrong; 3 it did
+    not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
+    5 infrastructure; 130/143 interrupted (go on with --resume).
+    """
+    from aorta.solve import running
+    from aorta.solve.request import Means, SolveRequest, stages_from
+
+    means = Means(
+        executor=executor.open,
+        listeners=lambda _stage: display.listeners(),
+        say=(lambda _text: None) if display.quiet else say,
+    )
+    if resume is not None:
+        _show(running.go_on(output, resume.run, means), as_json=display.as_json)
+    is_directory = len(command_line) == 1 and Path(command_line[0]).is_dir()
+    request = SolveRequest(
+        command=() if is_directory else command_line,
+        source=Path(command_line[0]) if is_directory else None,
+        spec=spec,
+        directory=Path.cwd(),
+        output=output,
+        good=good,
+        budget=budget,
+        max_trials=max_trials,
+        stages=stages_from(options.names_from(stages), options.names_from(skip)),
+        ticket=ticket,
+        timeout=timeout,
+        oracle=None
+        if oracle is None
+        else {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)},
+        mitigations_files=mitigations_files,
+        jobs=executor.jobs or 1,
+    )
+    if not dry_run:
+        _show(running.solve(request, means), as_json=display.as_json)
+    plan = running.dry_run(request)
+    if display.as_json:
+        print_json("aorta.solve.plan/1", plan.to_json())
+    for line in plan.lines():
+        say(line)
+    say("nothing was run")
+
+
+def _show(solution: "Solution", *, as_json: bool) -> NoReturn:
+    from aorta.solve.solution import SCHEMA
+    from aorta.solve.summary import summary_lines
+
+    if as_json:
+        print_json(SCHEMA, solution.to_json())
+    else:
+        for line in summary_lines(solution):
+            click.echo(line)
+    if solution.stopped is not None:
+        say(f"aorta: go on with: aorta solve --resume {solution.state.path}")
+    raise click.exceptions.Exit(int(solution.exit_code))

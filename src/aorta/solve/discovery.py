@@ -1,0 +1,44 @@
+"""What may shrink, found without being told: what the command line, its scripts and one run of it give away."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aorta.core.documents import dump_yaml
+from aorta.engine.rundir import write_atomically
+from aorta.reduce.proposals import proposal_for
+from aorta.solve.state import State
+from aorta.solve.subject import Subject
+
+SPEC = "aorta.yaml"
+
+
+def draft(state: State, subject: Subject, oracle: Mapping[str, Any]) -> Path:
+    """The reduction spec of this failure: the one that was given, or one with every axis that could be found."""
+    if subject.spec is not None:
+        return subject.spec
+    place = state.path / SPEC
+    if place.is_file():
+        return place
+    document: dict[str, Any]
+    if isinstance(subject.command, str):
+        document = {"workload": {"command": subject.command}, "axes": []}
+    else:
+        proposal = proposal_for(subject.command, subject.cwd)
+        axes = [dict(axis) for axis in proposal.axes]
+        document = {"workload": {"command": proposal.command}, "axes": axes}
+    document["workload"]["cwd"] = os.path.relpath(subject.cwd, state.path)
+    if state.request.timeout is not None:
+        document["workload"]["timeout"] = state.request.timeout
+    document["oracle"] = dict(oracle)
+    if state.request.ticket:
+        document["ticket"] = state.request.ticket
+    write_atomically(place, _HEADER + dump_yaml(document))
+    return place
+
+
+_HEADER = """\
+# What aorta solve found that may shrink, and what counts as the failure. By hand:
+#   aorta reduce --spec THIS_FILE --output reduce/MY-TICKET
+"""

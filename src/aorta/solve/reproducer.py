@@ -1,0 +1,85 @@
+"""What later stages run: the reduced reproducer where there is one that fails by itself, else the original."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aorta.core.sprt import Evidence, misses_that_tell
+from aorta.reduce.spec import load_spec
+from aorta.solve.state import State
+from aorta.solve.subject import Command, initial_variables, subject_of
+
+_MISSED = 0.01
+_MOST = 60
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """A command that fails, with the rate at which it was seen to."""
+
+    command: Command
+    cwd: Path
+    env: Mapping[str, str]
+    oracle: Mapping[str, Any]
+    seen: Evidence
+    seconds: float | None
+    is_reduced: bool
+
+    @property
+    def enough_clean(self) -> int:
+        """So many clean trials in a row are luck in less than one case of a hundred."""
+        return min(_MOST, misses_that_tell(self.seen, _MISSED))
+
+
+def original(state: State) -> Reproducer:
+    known = state.known("reproduce")
+    subject = subject_of(state.request)
+    rate = known["rate"]
+    return Reproducer(
+        subject.command,
+        subject.cwd,
+        subject.env,
+        known["oracle"],
+        Evidence(rate["reproduced"], rate["of"]),
+        known.get("median_sec"),
+        is_reduced=False,
+    )
+
+
+def smallest(state: State) -> Reproducer:
+    """The reduced one as it ships, or the original."""
+    reduced = state.known("reduce")
+    shipped = reduced.get("shipped_copy") or {}
+    if not reduced or shipped.get("self_contained") is not True:
+        return original(state)
+    confirmed = reduced.get("confirmed") or reduced["original"]
+    return Reproducer(
+        "bash run_repro.sh",
+        Path(reduced["run_dir"]) / "shrunken",
+        {},
+        state.known("reproduce")["oracle"],
+        Evidence(confirmed["reproduced"], confirmed["of"]),
+        (reduced.get("final") or {}).get("median_sec"),
+        is_reduced=True,
+    )
+
+
+def reduced_command(state: State) -> tuple[str, dict[str, str]]:
+    """The command with its reduced values as variables, for other checkouts of the same program; else the original."""
+    reduced = state.known("reduce")
+    place = Path(str(reduced.get("run_dir", ""))) / "shrunken" / "aorta.yaml"
+    if not reduced.get("confirmed") or not place.is_file():
+        first = original(state)
+        command = first.command
+        return command if isinstance(command, str) else shlex.join(command), dict(first.env)
+    spec = load_spec(place)
+    env = {name: str(value) for name, value in spec.content.extra_env.items()}
+    for axis in spec.document.get("axes", []):
+        for name, value in initial_variables(axis):
+            laid_out = axis["kind"] in {"file_subset", "dir_subset"}
+            env[name] = str(place.parent / value) if laid_out else value
+    words = spec.content.workload.command
+    assert words is not None
+    return words if isinstance(words, str) else shlex.join(words), env

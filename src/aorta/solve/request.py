@@ -1,0 +1,115 @@
+"""What is asked of `aorta solve`, and what is kept of it so that a resumed run needs no more than its directory."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aorta.core.errors import ResumeError, UsageError
+from aorta.engine.events import Listener
+from aorta.engine.rundir import RunDir, write_atomically
+from aorta.executors import Executor
+from aorta.registry.mitigations import load_mitigations
+
+STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "bundle")
+_ASKED = "request.json"
+
+
+@dataclass(frozen=True)
+class SolveRequest:
+    """A command that fails, or a directory of another verb that knows of one, and what may be spent on it."""
+
+    command: tuple[str, ...] = ()
+    source: Path | None = None  # a case, or the run directory of another verb
+    spec: Path | None = None
+    directory: Path = Path()
+    output: Path = Path("solve")
+    good: str | None = None
+    budget: float | None = None  # seconds
+    max_trials: int | None = None
+    stages: tuple[str, ...] = STAGES
+    ticket: str | None = None
+    timeout: float | None = None  # of one trial
+    oracle: dict[str, Any] | None = (
+        None  # what counts as the failure; None: what the first one shows
+    )
+    mitigations_files: tuple[Path, ...] = ()
+    jobs: int = 1
+
+    def checked(self) -> "SolveRequest":
+        given = [bool(self.command), self.source is not None, self.spec is not None]
+        if sum(given) != 1:
+            raise UsageError(
+                "give one thing to solve: a command behind --, a directory of a case or a run, or --spec"
+            )
+        if self.source is not None and not self.source.is_dir():
+            raise UsageError(
+                "there is no such directory; expected a case or a run, or a command behind --",
+                where=str(self.source),
+            )
+        if "reproduce" not in self.stages:
+            raise UsageError(
+                "the stage reproduce cannot be left out: all others need what it finds"
+            )
+        absolute = [p if p is None else p.absolute() for p in (self.source, self.spec)]
+        files = tuple(path.absolute() for path in self.mitigations_files)
+        load_mitigations(files)  # what is wrong with them is said before anything runs
+        return replace(
+            self,
+            source=absolute[0],
+            spec=absolute[1],
+            directory=self.directory.absolute(),
+            output=self.output.absolute(),
+            mitigations_files=files,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: [str(v) for v in value]
+            if isinstance(value, tuple)
+            else str(value)
+            if isinstance(value, Path)
+            else value
+            for name, value in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class Means:
+    """Where trials run, and who looks on. Fresh ones for each stage."""
+
+    executor: Callable[[], Executor]
+    listeners: Callable[[str], Sequence[Listener]] = lambda _stage: ()
+    say: Callable[[str], None] = lambda _text: None
+
+
+def stages_from(wanted: Sequence[str], left_out: Sequence[str]) -> tuple[str, ...]:
+    """The stages that `--stages` and `--skip` leave, in their order."""
+    for name in (*wanted, *left_out):
+        if name not in STAGES:
+            raise UsageError(f"{name!r} is no stage; expected some of {', '.join(STAGES)}")
+    chosen = wanted or STAGES
+    return tuple(name for name in STAGES if name in chosen and name not in left_out)
+
+
+def keep_request(run: RunDir, request: SolveRequest) -> None:
+    place = run.private / _ASKED
+    if not place.exists():
+        write_atomically(place, json.dumps(request.to_json(), indent=2) + "\n")
+        place.chmod(0o600)  # a command line may hold a secret
+
+
+def kept_request(run: RunDir) -> SolveRequest:
+    try:
+        asked = json.loads((run.private / _ASKED).read_bytes())
+    except (OSError, ValueError):
+        raise ResumeError(
+            "it does not say what was asked; expected a directory that solve wrote",
+            where=str(run.path),
+        ) from None
+    paths = ("source", "spec", "directory", "output")
+    asked |= {name: Path(asked[name]) for name in paths if asked[name] is not None}
+    asked |= {name: tuple(asked[name]) for name in ("command", "stages")}
+    asked["mitigations_files"] = tuple(map(Path, asked["mitigations_files"]))
+    return SolveRequest(**asked)

@@ -1,0 +1,129 @@
+"""`solve`: the stages one after the other, each written down before the next begins."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aorta.core.errors import AortaError, InfrastructureError, Terminated
+from aorta.core.exits import Exit
+from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
+from aorta.executors.local import LocalExecutor
+from aorta.solve.plan import Plan, plan_of
+from aorta.solve.request import STAGES, Means, SolveRequest, keep_request, kept_request
+from aorta.solve.solution import Solution
+from aorta.solve.stages.bisect import Bisect
+from aorta.solve.stages.bundle import Bundle
+from aorta.solve.stages.diverge import Diverge
+from aorta.solve.stages.reduce import Reduce
+from aorta.solve.stages.reproduce import Reproduce
+from aorta.solve.stages.triage import Triage
+from aorta.solve.state import Stage, StageResult, State, Stopped
+from aorta.solve.subject import subject_of
+from aorta.solve.summary import write_summary
+
+VERB = "solve"
+
+
+def all_stages() -> Sequence[Stage]:
+    return (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
+
+
+def solve(request: SolveRequest, means: Means) -> Solution:
+    """From a failing command to all that can be found out about it within the budget."""
+    request = request.checked()
+    subject_of(request)  # whatever is wrong with it is said before anything is written
+    run = claim_run_dir(request.output, VERB, ticket=request.ticket)
+    keep_request(run, request)
+    return _solve(run, request, means)
+
+
+def dry_run(request: SolveRequest) -> Plan:
+    """What would be done, and what it should cost as far as that can be told before anything has run."""
+    request = request.checked()
+    subject_of(request)
+    with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
+        (Path(scratch) / ".aorta").mkdir()
+        return plan_of(State(RunDir(Path(scratch)), request, Means(LocalExecutor)))
+
+
+def go_on(output: Path, run_dir: Path | None, means: Means) -> Solution:
+    """Take up a solve that was stopped; the newest unfinished one where none is named."""
+    run = find_resumable(output, VERB, run_dir)
+    return _solve(run, kept_request(run), means)
+
+
+def _solve(run: RunDir, request: SolveRequest, means: Means) -> Solution:
+    lock = RunLock(run.lock).take()
+    try:
+        state = State(run, request, means)
+        code = _stages(state)
+        solution = Solution(state, code)
+        write_summary(solution)
+        run.describe(state="done" if code is None else _word(code), status=solution.status)
+        return solution
+    finally:
+        lock.release()
+
+
+def _stages(state: State) -> Exit | None:
+    """Every stage that is not written down yet. The exit code of whoever stopped it; None where it came to its end."""
+    stages = {stage.name: stage for stage in all_stages()}
+    try:
+        for name in STAGES:
+            if name in state.results:
+                continue
+            if name not in stages or name not in state.request.stages:
+                state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
+                continue
+            state.add(_one(stages[name], state))
+            if _is_over(state):
+                break
+    except Stopped as stopped:
+        return stopped.exit_code
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Terminated:
+        return Exit.TERMINATED
+    return None
+
+
+def _one(stage: Stage, state: State) -> StageResult:
+    why = stage.why_not(state)
+    if why:
+        return StageResult(stage.name, "skipped", why)
+    if stage.name != "reproduce" and stage.name != "bundle":
+        why = state.is_spent or _plan(state).left_out.get(stage.name, "")
+        if why:
+            return StageResult(stage.name, "budget", why)
+    state.means.say(f"{stage.name} ...")
+    before, began = state.shared.trials, time.monotonic()
+    try:
+        result = stage(state)
+    except InfrastructureError as wrong:
+        result = StageResult(stage.name, "failed", str(wrong))
+        if stage.name == "reproduce":
+            raise
+    except AortaError as wrong:
+        if stage.name == "reproduce":
+            raise
+        result = StageResult(stage.name, "failed", str(wrong))
+    spent = state.shared.trials - before
+    return replace(result, trials=result.trials + spent, seconds=time.monotonic() - began)
+
+
+def _plan(state: State) -> Plan:
+    return plan_of(state)
+
+
+def _is_over(state: State) -> bool:
+    """Whether nothing is left worth a trial: it does not fail, or its user can mend it at once."""
+    first = state.results.get("reproduce")
+    if first is None or first.status != "done":
+        return True
+    return bool(first.answer.get("mistake")) and state.request.good is None
+
+
+def _word(code: Exit) -> str:
+    return {Exit.INTERRUPTED: "interrupted", Exit.TERMINATED: "terminated"}.get(code, "stopped")

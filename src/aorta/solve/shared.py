@@ -1,0 +1,348 @@
+"""Nothing is run twice: a trial that one stage ran is handed to a later stage that asks for the same.
+
+Two trials are the same when they run the same command with the same variables on the same files in the same image. What
+a stage ran to choose among candidates is not handed on: the chosen one was chosen for how its trials ended.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.executors import Executor, WarmExecutor
+
+_SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
+_NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
+_TRIAL = re.compile(r"(calibrate|probe|replay|confirm)\d+-\d+\Z")
+_VARIABLE = re.compile(r"\"?\$(?:\{(\w+)\}|(\w+))\"?")
+_MOST_HASHED = 1 << 30
+_OURS = frozenset({"AORTA_RANK_LOGS", "AORTA_STEP_TIMES"})
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished trial of some stage."""
+
+    key: str
+    stage: str
+    group: str  # the configuration within its stage
+    fair: bool  # not one that decided which candidate was chosen
+    watched: str
+    elapsed: float
+    end: Mapping[str, Any]
+
+
+class SharedTrials:
+    """The trials of a whole solve, on disk as they end; also the clock and the counter of what was spent."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "trials.jsonl"
+        self._ran: list[Ran] = []
+        self._given: dict[tuple[str, str], int] = {}  # (stage, trial) -> which
+        self.counts: dict[str, int] = {}
+        self.shared: dict[str, int] = {}
+        self._before = 0.0
+        self._began = time.monotonic()
+        self._read()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of solving over every resume, up to the last trial of each."""
+        return self._before + time.monotonic() - self._began
+
+    @property
+    def trials(self) -> int:
+        return sum(self.counts.values())
+
+    def executor(self, stage: str, open_executor: Callable[[], Executor]) -> Callable[[], Executor]:
+        return lambda: _SharingExecutor(open_executor(), self, stage)
+
+    def end_in(self, trial_dir: Path) -> TrialEnd | None:
+        """How the trial ended that was run in this directory."""
+        ends = (_end_from(ran.end) for ran in self._ran)
+        return next((end for end in ends if end.stdout.path.parent == trial_dir), None)
+
+    def offer(self, stage: str, trial: TrialSpec, key: str) -> TrialEnd | None:
+        """An end for this trial that another stage has seen, each only once a stage."""
+        place = (stage, _name(trial))
+        known = self._given.get(place)
+        if known is None:
+            taken = {which for (by, _), which in self._given.items() if by == stage}
+            known = next((i for i in self._fitting(stage, trial, key) if i not in taken), None)
+        if known is None:
+            return None
+        if place not in self._given:
+            self._given[place] = known
+            self.shared[stage] = self.shared.get(stage, 0) + 1
+            self._append({"given": known, "stage": stage, "trial": place[1]})
+        return _moved(_end_from(self._ran[known].end), trial)
+
+    def _fitting(self, stage: str, trial: TrialSpec, key: str) -> Sequence[int]:
+        """Trials of the same thing; and those of the answer that what ships was made from."""
+        alike = {(r.stage, r.group) for r in self._ran if r.key == key and r.fair and r.group}
+        return [
+            index
+            for index, ran in enumerate(self._ran)
+            if ran.stage != stage and ran.fair and _can_be_reread(ran, trial.watch)
+            if ran.key == key or (ran.stage, ran.group) in alike
+        ]
+
+    def note(self, stage: str, trial: TrialSpec, key: str, end: TrialEnd) -> None:
+        """A trial that ended; one that could not tell, or was cancelled, is nobody's evidence."""
+        self.counts[stage] = self.counts.get(stage, 0) + 1
+        told = end.lost is None and not end.cancelled
+        purpose = _TRIAL.search(trial.trial_dir.name)
+        chosen = stage == "reduce" and purpose is not None and purpose[1] in {"probe", "replay"}
+        ran = Ran(
+            key=key if told else "",
+            stage=stage,
+            group=trial.trial_dir.parent.name if stage == "reduce" else "",
+            fair=told and not chosen and not end.spared,  # another stage may want a cold one
+            watched=_watched(trial.watch),
+            elapsed=round(self.elapsed, 3),
+            end=asdict(end),
+        )
+        self._ran.append(ran)
+        self._append(asdict(ran))
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        data = (json.dumps(line, default=str) + "\n").encode()
+        with self._file.open("ab") as file:
+            file.write(data)
+
+    def _read(self) -> None:
+        """What earlier processes wrote; a torn last line is no trial."""
+        content = self._file.read_bytes() if self._file.is_file() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            os.truncate(self._file, len(whole))
+        for line in map(json.loads, whole.splitlines()):
+            if "given" in line:
+                self._given[line["stage"], line["trial"]] = line["given"]
+                self.shared[line["stage"]] = self.shared.get(line["stage"], 0) + 1
+            else:
+                ran = Ran(**line)
+                self._ran.append(ran)
+                self._before = max(self._before, ran.elapsed)
+                self.counts[ran.stage] = self.counts.get(ran.stage, 0) + 1
+
+
+class _SharingExecutor:
+    """Implements `Executor`: what another stage ran ends at once, everything else is really run."""
+
+    def __init__(self, inner: Executor, store: SharedTrials, stage: str) -> None:
+        self._inner = inner
+        self._store = store
+        self._stage = stage
+        self._running: dict[str, tuple[TrialSpec, str]] = {}
+        self._given: list[TrialEnd] = []
+
+    @property
+    def slots(self) -> int:
+        return self._inner.slots
+
+    def start(self, trial: TrialSpec) -> None:
+        key = what_is_run(trial)
+        # Where warm trials are compared with cold ones, one that another stage ran is no warm one.
+        warm = trial.start is Start.WARM
+        end = None if warm else self._store.offer(self._stage, trial, key)
+        if end is not None:
+            self._given.append(end)
+            return
+        self._inner.start(trial)
+        self._running[trial.id] = (trial, key)
+
+    def keeps_warm(self, trial: TrialSpec) -> bool:
+        return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        if self._given:
+            ended, self._given = self._given, []
+            return ended
+        ended_now = self._inner.wait(timeout)
+        for end in ended_now:
+            trial, key = self._running.pop(end.trial_id)
+            if not end.cancelled:
+                self._store.note(self._stage, trial, key, end)
+        return ended_now
+
+    def cancel(self, trial_id: str) -> None:
+        if trial_id in self._running:
+            self._inner.cancel(trial_id)
+            return
+        self._given = [
+            replace(end, cancelled=True) if end.trial_id == trial_id else end for end in self._given
+        ]
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def what_is_run(trial: TrialSpec) -> str:
+    """Names the command, its variables, the content of files it is given, and where it runs."""
+    words, env = _plain_command(trial)
+    content = {
+        "command": [_word(word, trial) for word in words],
+        "env": {name: _word(value, trial) for name, value in env.items()},
+        "cwd": None if _ships(words) else str(trial.cwd),
+        "environment": _place(trial.environment),
+        "resources": [trial.resources.nodes, trial.resources.tasks_per_node, trial.resources.gpus],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _plain_command(trial: TrialSpec) -> tuple[list[str], dict[str, str]]:
+    """A shell text whose variables are all the trial's own is the command line with their values in it."""
+    env = {name: value for name, value in trial.env.items() if name not in _OURS}
+    argv = list(trial.argv)
+    if len(argv) != 3 or argv[1] != "-c":
+        return argv, env
+    text, used = argv[2], set()
+
+    def filled(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in env:
+            return found[0]
+        used.add(name)
+        return shlex.quote(env[name])
+
+    try:
+        words = shlex.split(_VARIABLE.sub(filled, text))
+    except ValueError:
+        return argv, env
+    if any(set(word) & set("$`;|&<>()*?~") for word in words):
+        return argv, env
+    return words, {name: value for name, value in env.items() if name not in used}
+
+
+def _word(word: str, trial: TrialSpec) -> str:
+    """A file by its content: anywhere by that alone where it was laid out for this trial, else by its place too."""
+    path = trial.cwd / word
+    with suppress(OSError, ValueError):
+        if "/" in word or "." in word:
+            laid_out = path.resolve().is_relative_to(trial.trial_dir.resolve())
+            if path.name == _SCRIPT and path.is_file():
+                return f"shipped:{_digest(path.parent, _NOT_RUN)}"
+            if path.is_file() or (path.is_dir() and laid_out):
+                return f"{'' if laid_out else word}:{_digest(path)}"
+    return word
+
+
+def _ships(words: Sequence[str]) -> bool:
+    return any(Path(word).name == _SCRIPT for word in words)
+
+
+def _place(environment: Environment) -> list[Any]:
+    return [environment.kind.value, environment.image, environment.venv, sorted(environment.mounts)]
+
+
+def _digest(path: Path, without: frozenset[str] = frozenset()) -> str:
+    """Of a file, or of everything in a folder."""
+    found = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    for file in files:
+        if file.name in without and file.parent == path:
+            continue
+        if file != path:
+            found.update(f"\0{file.relative_to(path)}\0".encode("utf-8", "surrogateescape"))
+        if file.stat().st_size > _MOST_HASHED:
+            found.update(f"{file.stat().st_size} {file.stat().st_mtime_ns}".encode())
+        else:
+            found.update(file.read_bytes())
+    return found.hexdigest()[:24]
+
+
+# -- an end as another stage sees it ---------------------------------------------------------------
+
+
+def _name(trial: TrialSpec) -> str:
+    return f"{trial.trial_dir.parent.name}/{trial.trial_dir.name}"
+
+
+def _watched(watch: Watch) -> str:
+    """What could have ended the trial early; empty where it ran to its own end."""
+    stops = [pattern.pattern for pattern in watch.patterns if pattern.stop]
+    hang = [watch.silent_for, watch.longer_than]
+    return repr((stops, hang)) if stops or any(hang) else ""
+
+
+def _can_be_reread(ran: Ran, watch: Watch) -> bool:
+    if watch.json_file is not None:
+        return False
+    return ran.watched in {"", _watched(watch)}
+
+
+def _end_from(content: Mapping[str, Any]) -> TrialEnd:
+    plain = dict(content)
+    for stream in ("stdout", "stderr"):
+        plain[stream] = StreamEnd(**{**plain[stream], "path": Path(plain[stream]["path"])})
+    plain["matches"] = tuple(
+        Match(**{**match, "groups": tuple(match["groups"])}) for match in plain["matches"]
+    )
+    return TrialEnd(**plain)
+
+
+def _moved(end: TrialEnd, trial: TrialSpec) -> TrialEnd:
+    """The same end as the trial's own: its logs beside it, and what this trial watches for found in them."""
+    streams = {
+        name: replace(stream, path=_linked(stream.path, trial.trial_dir / stream.path.name))
+        for name, stream in (("stdout", end.stdout), ("stderr", end.stderr))
+    }
+    return replace(
+        end,
+        trial_id=trial.id,
+        matches=tuple(_matches(trial.watch, streams)) or end.matches,
+        hung=end.hung or _hung(end, trial.watch),
+        stdout=streams["stdout"],
+        stderr=streams["stderr"],
+    )
+
+
+def _linked(source: Path, target: Path) -> Path:
+    if not source.is_file():
+        return source
+    if target.exists():
+        return target
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+    return target
+
+
+def _matches(watch: Watch, streams: Mapping[str, StreamEnd]) -> Sequence[Match]:
+    found = []
+    for pattern in watch.patterns:
+        wanted = re.compile(pattern.pattern.encode())
+        for name, stream in streams.items():
+            if pattern.stream not in {name, "both"} or not stream.path.is_file():
+                continue
+            hits = list(wanted.finditer(stream.path.read_bytes()))
+            if hits:
+                hit = hits[-1 if pattern.keep_last else 0]
+                line = hit.string[hit.string.rfind(b"\n", 0, hit.start()) + 1 :].split(b"\n")[0]
+                groups = tuple(g if g is None else g.decode(errors="replace") for g in hit.groups())
+                text = line[:400].decode(errors="replace")
+                at = stream.last_at or 0.0
+                found.append(Match(pattern.pattern, name, text, at, groups))
+    return found
+
+
+def _hung(end: TrialEnd, watch: Watch) -> bool:
+    """A trial that ran out of time was silent, or running, for so long."""
+    if not end.timed_out:
+        return False
+    heard = [s.last_at for s in (end.stdout, end.stderr) if s.last_at is not None]
+    silent = end.duration - max(heard, default=0.0)
+    return (watch.silent_for is not None and silent >= watch.silent_for) or (
+        watch.longer_than is not None and end.duration >= watch.longer_than
+    )

@@ -1,0 +1,169 @@
+"""What all stages together amount to: the one value that the JSON, the summary, the page and the exit code read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from aorta.core.exits import Exit
+from aorta.solve.state import State
+
+SCHEMA = "aorta.solve/1"
+
+
+@dataclass(frozen=True)
+class Solution:
+    state: State
+    stopped: Exit | None = None  # somebody stopped it
+
+    @property
+    def status(self) -> str:
+        state = self.state
+        first = state.results.get("reproduce")
+        if self.stopped is not None or first is None:
+            return "partial"
+        if first.status == "no_answer":
+            return "did_not_reproduce"
+        if first.status != "done":
+            return "partial"
+        if first.answer.get("mistake") and state.request.good is None:
+            return "user_error"
+        if self.cure is not None or self.culprits:
+            return "solved"
+        return "partly"
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.stopped is not None:
+            return self.stopped
+        if self.status in {"did_not_reproduce", "user_error"}:
+            return Exit.NO_ANSWER
+        if self.status == "partial":
+            return Exit.BUDGET
+        found = self.reproducer is not None or self.cure is not None or self.culprits
+        if found:
+            return Exit.OK
+        spent = any(result.status == "budget" for result in self.state.results.values())
+        return Exit.BUDGET if spent else Exit.NO_ANSWER
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        known = self.state.known("reproduce")
+        if not known:
+            return None
+        return {
+            "class": known.get("class"),
+            "confidence": known.get("confidence"),
+            "summary": known.get("summary"),
+            "rate": known["rate"],
+            "signature": known.get("signature"),
+        }
+
+    @property
+    def reproducer(self) -> dict[str, Any] | None:
+        reduced = self.state.known("reduce")
+        if reduced.get("status") not in {"reduced", "not_reduced", "partial"}:
+            return None
+        if not reduced.get("original", {}).get("reproduced"):
+            return None
+        return {
+            "path": f"{reduced['run_dir']}/shrunken",
+            "axes": reduced["axes"],
+            "cheaper": self.cheaper,
+            "rate": reduced["confirmed"] or _plain(reduced["original"]),
+            "elsewhere": self.state.known("bundle").get("elsewhere"),
+        }
+
+    @property
+    def cheaper(self) -> float | None:
+        """How many times less one run of the reproducer takes."""
+        reduced = self.state.known("reduce")
+        before = (reduced.get("original") or {}).get("median_sec")
+        after = (reduced.get("final") or {}).get("median_sec")
+        return round(before / after, 2) if before and after else None
+
+    @property
+    def cure(self) -> dict[str, Any] | None:
+        found = self.state.known("triage").get("cure")
+        return dict(found) if isinstance(found, Mapping) else None
+
+    @property
+    def culprits(self) -> list[Any]:
+        return list(self.state.known("bisect").get("culprits") or [])
+
+    @property
+    def divergence(self) -> dict[str, Any] | None:
+        found = self.state.known("diverge")
+        return dict(found) if found.get("first") or found.get("first_nonfinite") else None
+
+    @property
+    def not_found_out(self) -> list[str]:
+        """What a user could have hoped to be told, and why it is not."""
+        said = []
+        for name, result in self.state.results.items():
+            if result.status in {"no_answer", "failed", "budget"} or (
+                result.status == "skipped" and name in {"bisect", "diverge"} and result.why
+            ):
+                said.append(f"{_QUESTIONS[name]}: {result.why}")
+            elif result.status == "done" and result.why:
+                said.append(f"{name}: {result.why}")
+        return said
+
+    def to_json(self) -> dict[str, Any]:
+        return self._document
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        state = self.state
+        bundle = state.known("bundle")
+        return {
+            "status": self.status,
+            "run_dir": str(state.path),
+            "failure": self.failure,
+            "reproducer": self.reproducer,
+            "cure": self.cure,
+            "culprits": self.culprits,
+            "confidence": state.known("bisect").get("confidence") if self.culprits else None,
+            "divergence": self.divergence,
+            "bundle": {"path": bundle["path"], "sha256": bundle["sha256"]} if bundle else None,
+            "stages": [result.row() for result in state.results.values()],
+            "trials": state.shared.trials,
+            "shared_trials": sum(state.shared.shared.values()),
+            "seconds": round(state.shared.elapsed, 3),
+            "not_found_out": self.not_found_out,
+            "next": self.next_commands,
+        }
+
+    @property
+    def next_commands(self) -> list[str]:
+        state, known = self.state, self.state.known("reproduce")
+        if self.stopped is not None:
+            return [f"aorta solve --resume {state.path}"]
+        if self.status == "user_error":
+            return [*known.get("advice", [])] or [f"mend this: {known.get('summary')}"]
+        if self.status == "did_not_reproduce":
+            return ["run it where it fails, or give it longer: aorta solve --budget 8h ..."]
+        told = []
+        if self.cure is not None:
+            lines = state.known("triage")["optimize"].get("environment_lines", [])
+            told += [" ".join(lines)] if lines else []
+        if self.reproducer is not None:
+            told.append(f"bash {self.reproducer['path']}/run_repro.sh")
+        if state.known("bundle"):
+            told.append(f"aorta bundle verify {state.known('bundle')['path']} --run")
+        told.append(f"aorta report {state.path}")
+        return told
+
+
+def _plain(rate: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: rate[key] for key in ("reproduced", "of")}
+
+
+_QUESTIONS = {
+    "reproduce": "whether it fails",
+    "reduce": "a smaller reproducer",
+    "triage": "what makes it stop",
+    "bisect": "what brought it",
+    "diverge": "where the numbers part",
+    "bundle": "a bundle that works elsewhere",
+}

@@ -1,0 +1,226 @@
+"""Which change brought it? Between a good end that is given, or found among older revisions, and what fails now."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aorta.bisect.entry import bisect
+from aorta.bisect.findings import Findings
+from aorta.bisect.run import Request
+from aorta.bisect.spec import BisectSpec, PackageSpec
+from aorta.core.documents import validated
+from aorta.core.errors import UsageError
+from aorta.core.exits import Exit
+from aorta.core.names import slug
+from aorta.core.outcome import Tally
+from aorta.diverge.sides import laid_out
+from aorta.engine.judge import KOfN
+from aorta.run.running import RunPlan, run_trials
+from aorta.solve.reproducer import original, reduced_command, smallest
+from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.subject import workload_request
+from aorta.workloads.trial import WorkloadRequest
+
+CHECK = "bisect-original"
+_STOPPED = {Exit.INTERRUPTED, Exit.TERMINATED}
+_MOST_ATTEMPTS = 14
+
+
+@dataclass(frozen=True)
+class Bisect:
+    name: str = "bisect"
+
+    def why_not(self, state: State) -> str:
+        if not state.is_done("reproduce"):
+            return "there is no failure to look for"
+        top = repository_of(original(state).cwd)
+        if top is None:
+            return (
+                "no good end is known, and this is no git checkout: give what worked with --good"
+                if state.request.good is None
+                else f"--good {state.request.good}: this is no git checkout"
+            )
+        if state.request.good is None and not _older(top, 1):
+            return "the repository has no older revision"
+        return ""
+
+    def __call__(self, state: State) -> StageResult:
+        top = repository_of(original(state).cwd)
+        assert top is not None
+        good = state.request.good or self._found_good(state, top)
+        if good is None:
+            tried = ", ".join(revision[:12] for revision in _candidates(top))
+            if state.is_spent:
+                return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
+            return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
+        findings = self._bisected(state, top, good)
+        return self._result(state, findings, good)
+
+    def _found_good(self, state: State, top: Path) -> str | None:
+        """The nearest of older and older revisions that never shows the failure, on the reduced reproducer."""
+        command, env = reduced_command(state)
+        subject, first = smallest(state), original(state)
+        for revision in _candidates(top):
+            tree = laid_out(revision, first.cwd, state.run.private / "trees")
+            request = workload_request(command, tree, state.request, env=env, oracle=first.oracle)
+            tally = self._tried(state, request, subject.enough_clean, f"good-{revision[:12]}")
+            shutil.rmtree(tree, ignore_errors=True)
+            if not tally.reproduced and tally.clean >= subject.enough_clean:
+                return revision
+            if state.is_spent:
+                return None
+        return None
+
+    def _tried(self, state: State, request: WorkloadRequest, enough: int, name: str) -> Tally:
+        """Up to so many trials, fewer where one shows the failure."""
+        folder = state.path / f"{state.folder(self.name).name}-{name}"
+        plan = RunPlan(
+            request,
+            trials=1,
+            results_dir=state.path,
+            judge=KOfN(1, enough),
+            run_dir=folder,
+            budget=state.budget(CHECK, folder),
+        )
+        report = run_trials(
+            plan,
+            state.executor(CHECK),
+            state.means.listeners(self.name),
+            resume=state.resume(folder),
+        )
+        if report.ending.exit_code in _STOPPED:
+            raise Stopped(report.ending.exit_code)
+        return report.tally
+
+    def _bisected(self, state: State, top: Path, good: str) -> Findings:
+        place = state.folder(self.name)
+        command, env = reduced_command(state)
+        first = original(state)
+        inside = first.cwd.resolve().relative_to(top)
+        text = command if inside == Path() else f"cd {inside} && {command}"
+        spec = validated(
+            BisectSpec,
+            {
+                "command": ("/bin/bash", "-c", text),
+                "packages": (
+                    PackageSpec(
+                        name=slug(top.name) or "repository", path=".", good=good, bad="HEAD"
+                    ),
+                ),
+                "oracle": dict(first.oracle),
+                "env": dict(env),
+                "same_failure": True,
+                "timeout": state.request.timeout,
+            },
+            file="solve",
+        )
+        findings = bisect(
+            Request(
+                spec=spec,
+                directory=top,
+                prefix=place,
+                executor=state.executor(self.name),
+                listeners=lambda: state.means.listeners(self.name),
+                say=lambda _text: None,
+                resume=state.resume(place),
+                budget=state.budget(self.name, place),
+            )
+        )
+        if findings.exit_code in _STOPPED:
+            raise Stopped(Exit(findings.exit_code))
+        return findings
+
+    def _result(self, state: State, findings: Findings, good: str) -> StageResult:
+        answer = {**findings.document(), "good_end": good}
+        place = findings.output_dir
+        if findings.exit_code == Exit.BUDGET:
+            return StageResult(
+                self.name, "budget", "stopped before it was sure", place, answer=answer
+            )
+        if findings.exit_code == Exit.INFRASTRUCTURE:
+            return StageResult(self.name, "failed", _last(findings), place, answer=answer)
+        if findings.status not in {"found", "range", "pair"}:
+            return StageResult(
+                self.name,
+                "no_answer",
+                f"{findings.status}: {_last(findings)}",
+                place,
+                answer=answer,
+            )
+        checked = self._checked(state, findings)
+        return StageResult(
+            self.name, "done", checked.pop("why", ""), place, answer={**answer, "original": checked}
+        )
+
+    def _checked(self, state: State, findings: Findings) -> dict[str, Any]:
+        """The original, and not its reduction, at both sides of the one change that was found."""
+        first = original(state)
+        if len(findings.culprits) != 1 or not state.is_done("reduce"):
+            return {}
+        if state.is_spent:
+            return {"why": f"not checked on the original: {state.is_spent}"}
+        (culprit,) = findings.culprits
+        seen: dict[str, Any] = {}
+        for side, wanted in (("bad", True), ("good", False)):
+            tree = laid_out(str(culprit[side]), first.cwd, state.run.private / "trees")
+            request = workload_request(
+                first.command, tree, state.request, env=first.env, oracle=first.oracle
+            )
+            tally = self._tried(state, request, first.enough_clean, f"original-{side}")
+            shutil.rmtree(tree, ignore_errors=True)
+            seen[side] = {"reproduced": tally.reproduced, "of": tally.evidence}
+            if (tally.reproduced > 0) is not wanted:
+                how = "does not fail" if wanted else "fails too"
+                seen["why"] = f"on the original it is otherwise: {culprit[side][:12]} {how} there"
+        return seen
+
+
+def repository_of(directory: Path) -> Path | None:
+    """The top of the checkout that this directory lies in."""
+    try:
+        return Path(_git(directory, "rev-parse", "--show-toplevel")).resolve()
+    except UsageError:
+        return None
+
+
+def _candidates(top: Path) -> Iterator[str]:
+    """Older and older revisions, twice as far back each time; a tag where one lies about there."""
+    history = _git(top, "rev-list", "--first-parent", "HEAD").split()
+    tags = _tags(top)
+    distance, last = 1, len(history) - 1
+    for _ in range(_MOST_ATTEMPTS):
+        if distance >= last:
+            yield history[last]
+            return
+        near = [at for at in range(distance, min(2 * distance, last)) if history[at] in tags]
+        distance = near[0] if near else distance
+        yield history[distance]
+        distance *= 2
+
+
+def _tags(top: Path) -> set[str]:
+    listed = _git(top, "for-each-ref", "--format=%(objectname) %(*objectname)", "refs/tags")
+    return {line.split()[-1] for line in listed.splitlines() if line.split()}
+
+
+def _older(top: Path, count: int) -> bool:
+    return int(_git(top, "rev-list", "--count", "HEAD") or 0) > count
+
+
+def _git(directory: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            ("git", "-C", str(directory), *words), capture_output=True, text=True, check=False
+        )
+    except OSError as wrong:
+        raise UsageError(f"git cannot be run: {wrong.strerror}") from None
+    if done.returncode:
+        raise UsageError(f"git {words[0]} failed: {done.stderr.strip()}", where=str(directory))
+    return done.stdout.strip()
+
+
+def _last(findings: Findings) -> str:
+    return str(findings.warnings[-1]) if findings.warnings else ""

@@ -1,0 +1,64 @@
+"""The smallest workload that still fails, on axes that were found or given."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from aorta.core.errors import AortaError
+from aorta.engine.events import Reason
+from aorta.reduce.plan import Overrides, make_plan
+from aorta.reduce.running import Place, reduce_workload
+from aorta.reduce.spec import load_spec
+from aorta.solve.discovery import draft
+from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.subject import subject_of
+
+
+@dataclass(frozen=True)
+class Reduce:
+    name: str = "reduce"
+
+    def why_not(self, state: State) -> str:
+        return "" if state.is_done("reproduce") else "there is no failure to look for"
+
+    def __call__(self, state: State) -> StageResult:
+        subject = subject_of(state.request)
+        spec = load_spec(draft(state, subject, state.known("reproduce")["oracle"]))
+        if not spec.content.axes:
+            why = (
+                "nothing was found that may shrink: let the command take a number, a list or a file as an argument "
+                f"or a variable, or name axes in a copy of {spec.file}"
+            )
+            return StageResult(self.name, "no_answer", why)
+        folder = state.folder(self.name)
+        budget = state.budget(self.name, folder)
+        overrides = Overrides(
+            timeout=state.request.timeout,
+            max_trials=budget.max_trials,
+            max_wall_clock=budget.max_seconds,
+            ticket=state.request.ticket,
+        )
+        place = Place(
+            state.path, jobs=state.request.jobs, resume=state.resume(folder), name=folder.name
+        )
+        try:
+            plan = make_plan(spec, overrides)
+        except AortaError as wrong:
+            return StageResult(self.name, "failed", str(wrong))
+        report = reduce_workload(
+            plan, place, state.executor(self.name), state.means.listeners(self.name)
+        )
+        reason = report.ending.reason
+        if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+            raise Stopped(report.ending.exit_code)
+        answer = report.to_json()
+        return StageResult(self.name, *_status(answer, reason), str(report.run_dir), answer=answer)
+
+
+def _status(answer: dict[str, Any], reason: Reason) -> tuple[Any, str]:
+    if reason is Reason.INFRASTRUCTURE:
+        return "failed", answer["why"]
+    if reason is Reason.BUDGET:
+        return "budget", answer["why"]
+    if answer["status"] == "reduced":
+        return "done", ""
+    return "no_answer", answer["why"]

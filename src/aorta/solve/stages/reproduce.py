@@ -1,0 +1,261 @@
+"""Does it fail, how, and how often? The first failure that is seen says what counts as the failure from then on."""
+
+import re
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aorta.attribution import (
+    Action,
+    Attribution,
+    Evidence,
+    FailureClass,
+    LogSource,
+    RankEnd,
+    attribute,
+)
+from aorta.core.outcome import Outcome
+from aorta.core.sprt import Calibration
+from aorta.core.sprt import Evidence as Counted
+from aorta.core.trial import TrialEnd
+from aorta.engine.events import Reason
+from aorta.engine.judge import CalibrationJudge, Judge, KOfN
+from aorta.engine.question import Budget
+from aorta.reduce.draft import oracle_from
+from aorta.reduce.launcher import is_launched
+from aorta.run.running import RunPlan, RunReport, run_trials
+from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.subject import Subject, subject_of, workload_request
+
+LOOK = "look"
+MOST_LOOKS = 20
+_NAN = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
+_SURE_OF_A_MISTAKE = 0.7
+_MISTAKES = frozenset(
+    {
+        FailureClass.IMPORT_ERROR,
+        FailureClass.SYNTAX_ERROR,
+        FailureClass.BAD_ARGUMENTS,
+        FailureClass.BAD_CONFIG,
+        FailureClass.MISSING_FILE,
+        FailureClass.PERMISSION_DENIED,
+        FailureClass.DISK_FULL,
+    }
+)
+"""Whoever started it mends these in a minute: nothing is worth a search."""
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    name: str = "reproduce"
+
+    def why_not(self, _state: State) -> str:
+        return ""
+
+    def __call__(self, state: State) -> StageResult:
+        subject = subject_of(state.request)
+        seen = _first_failure(state, subject)
+        if seen is None:
+            return _did_not_fail(state)
+        said, oracle, end = seen
+        failure = _failure(end, subject)
+        failure |= {"oracle": dict(oracle), "said": said}
+        if failure["mistake"] and state.request.good is None:
+            rate = _rate(1, 1)
+            answer = {**failure, "rate": rate, "signature": failure["summary"]}
+            return StageResult(
+                self.name, "done", "a mistake that a search cannot mend", answer=answer
+            )
+        report = _measured(state, subject, oracle)
+        return _result(state, report, failure)
+
+
+def _first_failure(
+    state: State, subject: Subject
+) -> tuple[str, Mapping[str, Any], TrialEnd] | None:
+    """How it ended when it failed first, and what to look for from then on; None where it never failed."""
+    limit = min(MOST_LOOKS, state.request.max_trials or MOST_LOOKS)
+    for name, judge in (("first", KOfN(1, 1)), ("more", KOfN(1, limit - 1))):
+        if judge.n < 1:
+            return None
+        report = _look(state, subject, name, judge, subject.oracle)
+        end = _failing_end(state, report, nan=subject.oracle is None)
+        if end is not None:
+            if subject.oracle is not None:
+                return "showed the failure", subject.oracle, end
+            found = None if _has_failed(end) else _nan_in(end)
+            if found is not None:
+                return "printed a number that is none", found, end
+            return *oracle_from(end), end
+    return None
+
+
+def _failing_end(state: State, report: RunReport, *, nan: bool) -> TrialEnd | None:
+    """Of the first trial that failed, ran out of time, or ended well with a number that is none."""
+    for record in report.records:
+        end = state.shared.end_in(report.run_dir / record.path)
+        if end is None:
+            continue
+        is_nan = nan and _nan_in(end) is not None
+        if record.outcome is Outcome.REPRODUCED or end.timed_out or is_nan:
+            return end
+    return None
+
+
+def _look(
+    state: State, subject: Subject, name: str, judge: Judge, oracle: Mapping[str, Any] | None
+) -> RunReport:
+    """Trials of the command as it was given, until the first that fails. An ordinary run, kept out of the user's sight."""
+    folder = state.run.private / LOOK / name
+    request = workload_request(
+        subject.command, subject.cwd, state.request, env=subject.env, oracle=oracle
+    )
+    budget = state.budget(LOOK, folder)
+    plan = RunPlan(
+        request,
+        trials=1,
+        results_dir=folder.parent,
+        judge=judge,
+        run_dir=folder,
+        budget=Budget(budget.max_trials, budget.max_seconds, retries=0),
+    )
+    report = run_trials(
+        plan,
+        state.executor(LOOK),
+        state.means.listeners("reproduce"),
+        resume=state.resume(folder),
+    )
+    if report.ending.reason not in {Reason.DONE, Reason.BUDGET}:
+        raise Stopped(report.ending.exit_code)
+    return report
+
+
+def _has_failed(end: TrialEnd) -> bool:
+    return end.failed or end.timed_out
+
+
+def _nan_in(end: TrialEnd) -> Mapping[str, Any] | None:
+    """A program that ends well, and prints a loss that is no number."""
+    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
+        if _NAN.search(stream.tail):
+            return {
+                "kind": "regex",
+                "pattern": r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])",
+                "stream": name,
+            }
+    return None
+
+
+def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
+    """The class of the failure, from its logs or from what a launch already found."""
+    if subject.finding is not None:
+        known = subject.finding.get("finding") or {}
+        return {
+            "class": known.get("class", "unknown"),
+            "confidence": known.get("confidence", 0.0),
+            "summary": known.get("summary", ""),
+            "advice": [],
+            "mistake": False,
+        }
+    found = _attributed(end, subject)
+    finding = found.finding
+    kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
+    if end.out_of_memory:
+        kind, confidence = FailureClass.HOST_OOM, 0.99
+        summary = "killed by the kernel for want of memory"
+    elif _has_failed(end) is False and _NAN.search(end.stdout.tail + end.stderr.tail):
+        kind, confidence = FailureClass.NAN, max(0.9, confidence)
+        line = _NAN.search(end.stdout.tail + end.stderr.tail)
+        summary = f"a number that is none: {line[0].strip()[:160]}" if line else summary
+    advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
+    return {
+        "class": kind.value,
+        "confidence": round(confidence, 3),
+        "summary": summary,
+        "advice": list(advice),
+        "mistake": kind in _MISTAKES
+        and confidence >= _SURE_OF_A_MISTAKE
+        and found.decision.action is Action.STOP,
+    }
+
+
+def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
+    """From its two streams. Those of a launcher are of many ranks, and its exit is none of theirs."""
+    streams = [s.path for s in (end.stderr, end.stdout) if s.path.is_file() and s.bytes_seen]
+    many = is_launched(subject.words)
+    hung = end.timed_out or end.hung
+    ended = RankEnd(
+        rank=0,
+        exit_code=None if hung else end.exit_code,
+        signal=None if hung else end.signal,
+        hung=hung,
+    )
+    logs = tuple(LogSource(path, rank=None if many else 0) for path in streams)
+    return attribute(Evidence(logs=logs, failures=(ended,) if hung or not many else ()))
+
+
+def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunReport:
+    """As many trials as it takes to know how often it fails; the looks at it are the first of them."""
+    folder = state.folder("reproduce")
+    plan = RunPlan(
+        workload_request(
+            subject.command, subject.cwd, state.request, env=subject.env, oracle=oracle
+        ),
+        trials=1,
+        results_dir=folder.parent,
+        judge=CalibrationJudge(Calibration()),
+        run_dir=folder,
+        budget=state.budget("reproduce", folder),
+    )
+    return run_trials(
+        plan,
+        state.executor("reproduce"),
+        state.means.listeners("reproduce"),
+        resume=state.resume(folder),
+    )
+
+
+def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageResult:
+    tally = report.tally
+    if report.ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED, Reason.INFRASTRUCTURE}:
+        raise Stopped(report.ending.exit_code)
+    seconds = [r.duration for r in report.records if r.outcome is not Outcome.ERROR]
+    document = report.to_json()
+    answer = {
+        **failure,
+        "rate": document["rate"],
+        "signature": document["signature"] or failure["summary"],
+        "median_sec": round(statistics.median(seconds), 4) if seconds else None,
+    }
+    spent = report.ending.reason is Reason.BUDGET
+    status, why = ("done", "") if tally.reproduced else ("no_answer", "it did not fail again")
+    if spent and not tally.reproduced:
+        status, why = "budget", report.ending.detail
+    return StageResult(
+        "reproduce",
+        status,  # type: ignore[arg-type]
+        why,
+        str(report.run_dir),
+        answer=answer,
+    )
+
+
+def _did_not_fail(state: State) -> StageResult:
+    tried = state.shared.counts.get(LOOK, 0)
+    rate = _rate(0, tried)
+    why = (
+        f"it did not fail in {tried} trials: it fails in less than {100 * rate['high']:.0f} % of runs "
+        "(95 % sure), or not here"
+    )
+    return StageResult("reproduce", "no_answer", why, answer={"rate": rate})
+
+
+def _rate(hits: int, of: int) -> dict[str, Any]:
+    seen = Counted(hits, of)
+    return {
+        "reproduced": hits,
+        "of": of,
+        "low": round(seen.low(0.05), 4),
+        "high": round(seen.high(0.05), 4),
+    }

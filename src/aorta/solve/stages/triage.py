@@ -1,0 +1,165 @@
+"""What makes it stop? The smallest stack on the cheapest reproducer, then tried on the original."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aorta.core.documents import validated
+from aorta.core.errors import AortaError
+from aorta.core.outcome import Outcome
+from aorta.engine.events import Reason
+from aorta.engine.judge import KOfN
+from aorta.probe.platform import platform_here
+from aorta.registry.mitigations import plausible_mitigations
+from aorta.run.running import RunPlan, run_trials
+from aorta.solve.reproducer import Reproducer, original, smallest
+from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.subject import workload_request
+from aorta.triage.optimize import optimize
+from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
+from aorta.triage.running import RunSettings
+from aorta.triage.stacks import Goal
+
+VERIFY = "triage-original"
+_MOST_TRIALS = 60
+
+
+@dataclass(frozen=True)
+class Triage:
+    name: str = "triage"
+
+    def why_not(self, state: State) -> str:
+        if not state.is_done("reproduce"):
+            return "there is no failure to mend"
+        if not candidates(state):
+            kind = state.known("reproduce").get("class")
+            return f"no mitigation is a plausible cure for {kind} on {platform_here()}"
+        return ""
+
+    def __call__(self, state: State) -> StageResult:
+        subject = smallest(state)
+        folder = state.folder(self.name)
+        settings = RunSettings(
+            output_dir=state.path,
+            timeout=state.request.timeout,
+            resume=state.resume(folder),
+            budget=state.budget(self.name, folder),
+            run_dir=folder,
+        )
+        recipe = _recipe(state, subject, candidates(state))
+        try:
+            finished = optimize(
+                recipe,
+                settings,
+                Goal(),
+                state.executor(self.name),
+                state.means.listeners(self.name),
+            )
+        except AortaError as wrong:
+            return StageResult(self.name, "failed", str(wrong))
+        found = finished.optimized
+        if found.ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+            raise Stopped(found.ending.exit_code)
+        answer: dict[str, Any] = {"optimize": found.to_json(), "on": _where(subject)}
+        status, why = _status(found.status, found.ending.reason, found.ending.detail)
+        if found.recommended is not None:
+            answer["cure"], why = self._verified(state, subject, found.recommended.to_json())
+        return StageResult(self.name, status, why, str(finished.run_dir), answer=answer)
+
+    def _verified(
+        self, state: State, subject: Reproducer, stack: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], str]:
+        """The cure, and on which workload it was seen to work. What works on the small one need not on the large one."""
+        names = tuple(stack["mitigations"])
+        cure = {
+            "mitigations": list(names),
+            "p": stack["chance_of_luck"],
+            "verified_on": _where(subject),
+            "reduced": {"failed": stack["failed"], "of": stack["of"]},
+            "environment_lines": [],
+        }
+        if not subject.is_reduced:
+            return cure, ""
+        first = original(state)
+        if state.is_spent:
+            return cure, f"tried on the reduced reproducer only: {state.is_spent}"
+        folder = state.path / f"{state.folder(self.name).name}-original"
+        report = run_trials(
+            RunPlan(
+                workload_request(
+                    first.command,
+                    first.cwd,
+                    state.request,
+                    env=first.env,
+                    oracle=first.oracle,
+                    mitigations=names,
+                ),
+                trials=1,
+                results_dir=state.path,
+                judge=KOfN(1, first.enough_clean),
+                run_dir=folder,
+                budget=state.budget(VERIFY, folder),
+            ),
+            state.executor(VERIFY),
+            state.means.listeners(self.name),
+            resume=state.resume(folder),
+        )
+        if report.ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+            raise Stopped(report.ending.exit_code)
+        tally = report.tally
+        cure["original"] = {"failed": tally.reproduced + tally.other, "of": tally.evidence}
+        if tally.reproduced:
+            return cure, (
+                f"{' + '.join(names)} mends the reduced reproducer, and not the original: it failed "
+                f"{tally.reproduced} of {tally.evidence} times with it"
+            )
+        if tally.clean < first.enough_clean:
+            last = next((r.why for r in report.records if r.outcome is not Outcome.CLEAN), "")
+            said = f": {last}" if last else ""
+            return cure, f"too few trials of the original could tell whether it works there{said}"
+        chance = (1 - first.seen.low(0.2)) ** tally.clean
+        return {**cure, "verified_on": "original", "p": float(f"{chance:.3g}")}, ""
+
+
+def candidates(state: State) -> list[str]:
+    """Mitigations that the registry calls a plausible cure for this failure here; those of the user's files always are."""
+    failure = str(state.known("reproduce").get("class", "unknown"))
+    found = plausible_mitigations(failure, platform_here(), state.request.mitigations_files)
+    return [entry.name for entry in found]
+
+
+def _recipe(state: State, subject: Reproducer, names: Sequence[str]) -> Recipe:
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "ticket": state.request.ticket,
+        "workload": "command",
+        "trials": _MOST_TRIALS,
+        "workload_config": {
+            "command": subject.command,
+            "cwd": str(subject.cwd),
+            "oracle": dict(subject.oracle),
+        },
+        "extra_env": dict(subject.env),
+        "cells": [
+            {"name": name, "mitigations": [name], "environment": "local"}
+            for name in ("none", *names)
+        ],
+    }
+    content = validated(RecipeFile, document, file="solve")
+    return Recipe(content, sidecars=state.request.mitigations_files, base=subject.cwd)
+
+
+def _where(subject: Reproducer) -> str:
+    return "reduced" if subject.is_reduced else "original"
+
+
+def _status(found: str, reason: Reason, detail: str) -> tuple[Any, str]:
+    if reason is Reason.INFRASTRUCTURE:
+        return "failed", detail
+    if reason is Reason.BUDGET:
+        return "budget", detail
+    words = {
+        "not_found": "no stack of these mitigations makes the failure go away",
+        "did_not_reproduce": "the failure did not show without mitigations",
+    }
+    return ("done", "") if found == "found" else ("no_answer", words.get(found, found))

@@ -1,0 +1,146 @@
+"""What is known so far: one line a finished stage, written before the next begins.
+
+Killed at any point, a solve goes on from here: a stage that is written down is never run again, and one that had begun is
+taken up through the verb's own resume.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from aorta.core.errors import InfrastructureError
+from aorta.core.exits import Exit
+from aorta.engine.question import Budget
+from aorta.engine.rundir import RunDir
+from aorta.engine.session import Resume
+from aorta.executors import Executor
+from aorta.solve.request import STAGES, Means, SolveRequest
+from aorta.solve.shared import SharedTrials
+
+Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
+
+
+class Stopped(Exception):  # noqa: N818 - nothing went wrong
+    """Somebody stopped the run while a stage was at work; what it wrote stays, and is gone on with."""
+
+    def __init__(self, exit_code: Exit) -> None:
+        super().__init__(f"stopped with {exit_code}")
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What came of one stage. `answer` is the verb's own document, or what the stage made of it."""
+
+    name: str
+    status: Status
+    why: str = ""
+    run_dir: str | None = None
+    trials: int = 0
+    seconds: float = 0.0
+    answer: Mapping[str, Any] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "why": self.why or None,
+            "run_dir": self.run_dir,
+            "trials": self.trials,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+class Stage(Protocol):
+    """One verb, asked one question."""
+
+    @property
+    def name(self) -> str: ...
+
+    def why_not(self, state: "State") -> str:
+        """Why there is nothing for it to do here; empty where there is."""
+
+    def __call__(self, state: "State") -> StageResult:
+        """To its end, or to the end of what it may spend. Raises `Stopped` where somebody stopped it."""
+
+
+class State:
+    """One solve: what was asked, what is known, and what may still be spent."""
+
+    def __init__(self, run: RunDir, request: SolveRequest, means: Means) -> None:
+        self.run = run
+        self.request = request
+        self.means = means
+        self.results: dict[str, StageResult] = {}
+        self._file = run.private / "stages.jsonl"
+        self._read()
+        self.shared = SharedTrials(run.private)
+        self.allowed: dict[str, float] = {}  # seconds of a stage, where a plan had to divide them
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
+
+    def known(self, stage: str) -> Mapping[str, Any]:
+        """What a stage found; empty where it found nothing, or has not run."""
+        result = self.results.get(stage)
+        return result.answer if result is not None else {}
+
+    def is_done(self, stage: str) -> bool:
+        return stage in self.results and self.results[stage].status == "done"
+
+    def folder(self, stage: str) -> Path:
+        return self.path / f"{STAGES.index(stage) + 1}-{stage}"
+
+    def resume(self, folder: Path) -> Resume | None:
+        """How to go on with what lies there; None where nothing does."""
+        return Resume(folder) if RunDir(folder).about() else None
+
+    def executor(self, stage: str) -> Callable[[], Executor]:
+        return self.shared.executor(stage, self.means.executor)
+
+    def budget(self, stage: str, folder: Path | None = None) -> Budget:
+        """What is left for a stage. A verb counts what it spent before it was killed, so that is added again."""
+        spent_before = self.shared.counts.get(stage, 0) if folder and RunDir(folder).about() else 0
+        trials = self.request.max_trials
+        left = None if trials is None else max(1, trials - self.shared.trials + spent_before)
+        return Budget(max_trials=left, max_seconds=self.seconds_left(stage))
+
+    def seconds_left(self, stage: str) -> float | None:
+        if self.request.budget is None:
+            return None
+        left = self.request.budget - self.shared.elapsed
+        return max(1.0, min(left, self.allowed.get(stage, left)))
+
+    @property
+    def is_spent(self) -> str:
+        """Why no further trial may run; empty where one may."""
+        budget, trials = self.request.budget, self.request.max_trials
+        if budget is not None and self.shared.elapsed >= budget:
+            return f"the budget of {budget:g} s is spent"
+        if trials is not None and self.shared.trials >= trials:
+            return f"{trials} trials are spent"
+        return ""
+
+    def add(self, result: StageResult) -> None:
+        self.results[result.name] = result
+        try:
+            with self._file.open("ab") as file:
+                file.write((json.dumps(asdict(result), default=str) + "\n").encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as wrong:
+            raise InfrastructureError(
+                f"cannot write: {wrong.strerror}", where=str(self._file)
+            ) from None
+
+    def _read(self) -> None:
+        content = self._file.read_bytes() if self._file.is_file() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            os.truncate(self._file, len(whole))
+        for line in map(json.loads, whole.splitlines()):
+            self.results[line["name"]] = StageResult(**line)

@@ -1,0 +1,160 @@
+"""What is to be solved: a command with where it runs and what is known of its failure, wherever that was written."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aorta.core.documents import StrictModel, validated
+from aorta.core.errors import UsageError
+from aorta.core.oracle import Oracle
+from aorta.engine.rundir import RunDir
+from aorta.reduce.spec import load_spec
+from aorta.registry.documents import load_document
+from aorta.registry.environments import get_environment
+from aorta.registry.mitigations import get_mitigation
+from aorta.solve.request import SolveRequest
+from aorta.workloads.trial import WorkloadRequest
+
+Command = str | list[str]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The original. `spec` is a reduction spec that somebody wrote already, and `finding` what killed it."""
+
+    command: Command
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    oracle: Mapping[str, Any] | None = None
+    spec: Path | None = None
+    finding: Mapping[str, Any] | None = None
+    known: Mapping[str, Path] = field(default_factory=dict)  # stage -> run directory of its answer
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (self.command,) if isinstance(self.command, str) else tuple(self.command)
+
+
+def workload_request(
+    command: Command,
+    cwd: Path,
+    request: SolveRequest,
+    *,
+    env: Mapping[str, str] | None = None,
+    oracle: Mapping[str, Any] | None = None,
+    mitigations: tuple[str, ...] = (),
+) -> WorkloadRequest:
+    """The command as every verb's trials know it."""
+    files = request.mitigations_files
+    return WorkloadRequest(
+        workload="command",
+        config={"command": command, "cwd": str(cwd)},
+        environment=get_environment("local", files),
+        mitigations=[(name, get_mitigation(name, files).env) for name in mitigations],
+        extra_env=[env or {}],
+        oracle=oracle_of(oracle),
+        timeout=request.timeout,
+    )
+
+
+class _Holder(StrictModel):
+    oracle: Oracle
+
+
+def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
+    if content is None:
+        return None
+    plain = {key: value for key, value in content.items() if key != "ranks"}
+    return validated(_Holder, {"oracle": plain}, file="oracle").oracle
+
+
+def subject_of(request: SolveRequest) -> Subject:
+    if request.command:
+        return Subject(list(request.command), request.directory, oracle=request.oracle)
+    if request.spec is not None:
+        return _of_spec(request.spec, request)
+    assert request.source is not None
+    return _of_directory(request.source, request)
+
+
+def _of_spec(path: Path, request: SolveRequest, **more: Any) -> Subject:
+    spec = load_spec(path)
+    workload = spec.content.workload
+    if workload.command is None:
+        raise UsageError(
+            "solve takes specs of commands; expected workload.command", where=str(path)
+        )
+    command = workload.command if isinstance(workload.command, str) else list(workload.command)
+    first = {
+        name: value
+        for axis in spec.document.get("axes", [])
+        for name, value in initial_variables(axis)
+    }
+    return Subject(
+        command,
+        (spec.base / Path(workload.cwd).expanduser()).resolve(),
+        {**first, **spec.content.extra_env},
+        request.oracle or spec.document.get("oracle"),
+        path,
+        **more,
+    )
+
+
+def initial_variables(axis: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The variables of an axis as the original has them; the number of ranks stands in the command itself."""
+    kind, initial = axis.get("kind"), axis.get("initial")
+    if kind in {"world_size", "ranks"}:
+        return []
+    if kind == "window" and isinstance(initial, list):
+        return [(axis["start"], str(initial[0])), (axis["length"], str(initial[1]))]
+    if initial is None:
+        initial = (axis.get("choices") or [""])[0]
+    text = ",".join(map(str, initial)) if isinstance(initial, list) else str(initial)
+    return [(str(axis.get("name")), text)]
+
+
+def _of_directory(source: Path, request: SolveRequest) -> Subject:
+    """A launch's case, or what another verb wrote: it goes on from what is known."""
+    if (source / "case" / "aorta.yaml").is_file():
+        source = source / "case"
+    if (source / "finding.json").is_file() and (source / "aorta.yaml").is_file():
+        finding = _json(source / "finding.json")
+        return _of_spec(source / "aorta.yaml", request, finding=finding)
+    verb = str(RunDir(source).about().get("verb", ""))
+    if verb == "reduce" or (source / "shrunken" / "aorta.yaml").is_file():
+        spec = Path(str(RunDir(source).about().get("spec", "")))
+        given = spec if spec.is_file() else source / "shrunken" / "aorta.yaml"
+        done = _json(source / "result.json").get("status") in {"reduced", "not_reduced"}
+        known = {"reduce": source} if done and given == spec else {}
+        return _of_spec(given, request, known=known)
+    if (source / "recipe.resolved.yaml").is_file():
+        return _of_recipe(source / "recipe.resolved.yaml", request)
+    trials = sorted(source.glob("trial_*.json"))
+    if trials:
+        config = _json(trials[0]).get("config", {})
+        if "command" in config:
+            cwd = Path(config.get("cwd", request.directory))
+            return Subject(config["command"], cwd, oracle=request.oracle)
+    raise UsageError(
+        "this is no case and no run of a command; expected a directory of launch, run, reduce or triage",
+        where=str(source),
+    )
+
+
+def _of_recipe(path: Path, request: SolveRequest) -> Subject:
+    recipe = load_document(path)
+    config = recipe.get("workload_config", {}) if isinstance(recipe, dict) else {}
+    if "command" not in config:
+        raise UsageError("solve takes recipes of commands; expected one", where=str(path))
+    cwd = (path.parent / config.get("cwd", ".")).resolve()
+    return Subject(config["command"], cwd, oracle=request.oracle or config.get("oracle"))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

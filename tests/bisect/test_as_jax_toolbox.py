@@ -1,0 +1,148 @@
+"""As the users of JAX-Toolbox' triage tool type it: its name, its arguments, an ordinary account in the docker group."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.aorta_cli import ROOT, Finished, aorta, environ
+from support.git_repositories import Repository
+from support.nightly import World, day
+from support.services.engines import DockerEngine
+from support.services.registry import Registry
+from support.waiting import patience
+
+USER, GROUP = 4242, 4343  # nobody on this machine; the group is the one that may use the engine
+DAYS = [day(n) for n in (1, 2, 3, 4)]
+FIRST_BAD = day(3)
+
+# An account that may read this Python, wherever it is installed, and nothing more than any other.
+AS_USER = (
+    "setpriv",
+    f"--reuid={USER}",
+    f"--regid={USER}",
+    f"--groups={GROUP}",
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)
+
+
+def triage(*words: str | Path, cwd: Path, env: dict[str, str], user: bool = False) -> Finished:
+    """`jax-toolbox-triage WORDS...`, by the entry point that is installed under this name."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["jax-toolbox-triage"].partition(":")
+    code = f"import sys; sys.argv[0] = 'jax-toolbox-triage'; from {module} import {function} as run; run()"
+    arguments = tuple(str(word) for word in words)
+    done = subprocess.run(
+        (*(AS_USER if user else ()), sys.executable, "-c", code, *arguments),
+        cwd=cwd,
+        env=environ(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    return Finished(arguments, done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def engine_of_a_group(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
+    """As an administrator sets it up: whoever is in the group may use it."""
+    socket = docker_engine.directory / "docker.sock"
+    before = socket.stat()
+    docker_engine.directory.chmod(0o711)
+    os.chown(socket, 0, GROUP)
+    socket.chmod(0o660)
+    yield docker_engine
+    os.chown(socket, before.st_uid, before.st_gid)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A directory of the account's own, which it can reach."""
+    place = tmp_path / "home"
+    place.mkdir()
+    os.chown(place, USER, USER)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o001 == 0:
+            folder.chmod(folder.stat().st_mode | 0o001)
+    return place
+
+
+@pytest.mark.xdist_group("docker")
+def test_an_ordinary_user_may_write_where_the_image_may_and_owns_what_comes_out(
+    engine_of_a_group: DockerEngine,
+    oci_registry: Registry,
+    world: World,
+    home: Path,
+) -> None:
+    template = world.publish(oci_registry, "nightly/user", DAYS, first_bad=FIRST_BAD)
+    test = (
+        "set -e; touch /opt/jax/written; mkdir -p /triage-tool-output/dump/deep; "
+        "id -u > /triage-tool-output/dump/deep/who; test-jax.sh"
+    )
+    done = triage(
+        *("--container", "jax", "--container-url-template", template),
+        *("--output-prefix", home / "out", "--json", "--no-cache", "sh", "-c", test),
+        cwd=home,
+        env={**engine_of_a_group.environ, "HOME": str(home)},
+        user=True,
+    )
+    assert done.exit_code == 0, done.stderr
+    result = done.json()
+    assert result["status"] == "found", done.stderr
+    assert result["culprits"][0]["bad"] == world.culprit
+    assert result["containers"]["first_bad"].endswith(FIRST_BAD)
+    who = next((home / "out" / "first-known-bad").rglob("who"))
+    assert who.read_text() == "0\n"  # as the image says, not as the caller
+    owners = {path.lstat().st_uid for path in (home / "out").rglob("*")}
+    assert owners == {USER}
+    assert engine_of_a_group.containers() == []
+
+
+@pytest.mark.xdist_group("docker")
+def test_an_image_with_a_user_of_its_own_may_write_its_output(
+    engine_of_a_group: DockerEngine, world: World, home: Path
+) -> None:
+    changes = ["USER 1234:1234"]
+    image = engine_of_a_group.import_image(world.rootfs["bad"], "own-user:1", changes)
+    spec = home / "bisect.yaml"
+    library = "{name: library, versions: ['1', '2'], env: LIBRARY_VERSION, good: '1', bad: '2'}"
+    spec.write_text(f"packages: [{library}]\n")
+    test = (
+        "set -e; id -u > /triage-tool-output/who; "
+        "df /dev/shm | grep -q 65536; test $LIBRARY_VERSION = 1"
+    )
+    done = triage(
+        *("--failing-container", image),
+        *("--spec", spec, "--output-prefix", home / "out", "--json", "--no-cache"),
+        *("--shm-size", "64m", "sh", "-c", test),
+        cwd=home,
+        env={**engine_of_a_group.environ, "HOME": str(home)},
+        user=True,
+    )
+    assert done.exit_code == 0, done.stderr
+    assert done.json()["status"] == "found"
+    who = [path.read_text() for path in (home / "out").rglob("who")]
+    assert set(who) == {"1234\n"}, done.stderr
+    assert {path.lstat().st_uid for path in (home / "out").rglob("*")} == {USER}
+
+
+def test_options_of_the_command_are_its_own_with_and_without_two_dashes(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    shas = [repository.commit(f"number {n}", {"state": f"{n}\n"}) for n in range(4)]
+    # `grep -v 3` finds a line as long as the file does not say 3
+    command = ("grep", "-v", "3", "state")
+    for words in (command, ("--", *command), ("-v", *command)):  # the first -v is ours
+        found = [
+            aorta("bisect", "--good", shas[0], "--json", *words, cwd=repository.path),
+            triage("--good", shas[0], "--json", *words, cwd=repository.path, env={}),
+        ]
+        for done in found:
+            assert done.exit_code == 0, done.stderr
+            assert done.json()["culprits"][0]["commit"] == shas[3]
