@@ -161,7 +161,7 @@ def _matrix(scratch: Path) -> None:
     rows = []
     for name, options in (("cold", ["--cold"]), ("warm", [])):
         seconds, report = _aorta(
-            scratch, "triage", "run", "--workload", "command", "--mitigation-axis", "none,job_cure,job_nothing",
+            scratch, "triage", "run", "--mitigation-axis", "none,job_cure,job_nothing",
             "--mitigations-file", "cures.yaml", "--trials", "6", "--extra-env", "JOB_STEPS=40",
             "--output-dir", scratch / f"triage-{name}", *options, "--", sys.executable, "job.py",
         )  # fmt: skip

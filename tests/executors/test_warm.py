@@ -358,3 +358,66 @@ def test_none_of_the_programs_own_files_is_imported_ahead(
 def test_a_command_whose_imports_take_no_time_starts_cold(bench: WarmBench) -> None:
     for _ in range(3):
         assert bench.run(sys.executable, "-c", "import click").spared == 0
+
+
+def test_a_trial_that_is_cancelled_while_its_host_imports_ends_at_once(
+    tmp_path: Path, executor: LocalExecutor
+) -> None:
+    slower = (
+        "import os, time\n"
+        "with open(os.path.expanduser('~/imports'), 'a') as file: file.write('x')\n"
+        "time.sleep(0.4 if os.path.getsize(os.path.expanduser('~/imports')) == 1 else 600)\n"
+    )
+    python = str(slow_environment(tmp_path / "venv", slower=slower))
+    bench = WarmBench(executor, tmp_path)
+    command, env = (python, "-c", "import slower"), {"HOME": str(tmp_path)}
+    assert bench.run(*command, env=env).exit_code == 0
+    trial = bench.start(*command, env=env)
+    wait_until(lambda: (tmp_path / "imports").stat().st_size == 2, "the import of the host")
+    executor.cancel(trial.id)
+    assert bench.end().cancelled
+
+
+def test_each_slot_with_devices_of_its_own_has_hosts_of_its_own(
+    tmp_path: Path, slow_python: str
+) -> None:
+    code = "import os, slow; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    local = LocalExecutor(2, gpus_per_trial=1, devices=("0", "1"), warm=True)
+    try:
+        bench = WarmBench(local, tmp_path)
+        assert bench.run(slow_python, "-c", code).exit_code == 0
+        for _ in range(2):
+            trials = [bench.start(slow_python, "-c", code) for _ in range(2)]
+            ends = []
+            wait_until(lambda: ends.extend(local.wait(1.0)) or len(ends) == 2, "both ends")
+            assert all(end.spared for end in ends)
+            seen = {(trial.trial_dir / "stdout.log").read_text() for trial in trials}
+            assert seen == {"0\n", "1\n"}
+    finally:
+        local.close()
+
+
+def test_hosts_do_not_grow_and_leave_no_descriptor_behind(
+    bench: WarmBench, executor: LocalExecutor, slow_python: str
+) -> None:
+    command = (slow_python, "cases.py", "exits")
+    bench.warm(*command)
+    kept = [executor._slots[0].process.pid, _host_of(executor)]
+
+    def held() -> list[tuple[int, int]]:
+        return [
+            (
+                len(list(Path(f"/proc/{pid}/fd").iterdir())),
+                int(Path(f"/proc/{pid}/statm").read_text().split()[1]),
+            )
+            for pid in kept
+        ]
+
+    for _ in range(10):
+        bench.warm(*command)
+    before = held()
+    for _ in range(40):
+        bench.warm(*command)
+    for (files, pages), (files_before, pages_before) in zip(held(), before, strict=True):
+        assert files == files_before
+        assert pages - pages_before < 256  # a megabyte

@@ -49,7 +49,7 @@ def test_a_matrix_is_the_same_warm_and_cold(place: Path, python: Path) -> None:
     rows = []
     for options in ((), ("--cold",)):
         report = aorta(
-            "triage", "run", "--json", "-q", "--workload", "command", "--mitigation-axis", "none,cure",
+            "triage", "run", "--json", "-q", "--mitigation-axis", "none,cure",
             "--mitigations-file", "cures.yaml", "--trials", "4", "--exact-trials", *options, "--", python, "train.py",
             cwd=place,
         )  # fmt: skip

@@ -39,7 +39,7 @@ class Supervisor:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self._frames = Frames()
-        self.warm_hosts = WarmHosts()
+        self.warm_hosts = WarmHosts(control)
         self._wake, waker = os.pipe()
         for end in (self._wake, waker):
             os.set_blocking(end, False)

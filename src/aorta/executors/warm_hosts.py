@@ -60,8 +60,13 @@ class _Host:
         process_tree.end_spared(self.pid)
 
 
+class _UnwantedError(Exception):
+    """The owner has something to say, or is gone: nobody waits for imports any more."""
+
+
 @dataclass
 class WarmHosts:
+    owner: socket.socket
     hosts: list[_Host] = field(default_factory=list)
     given_up: dict[tuple[str, ...], str] = field(default_factory=dict)  # command: why
     _excluded: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -140,7 +145,11 @@ class WarmHosts:
                     "own": list(OWN_VARIABLES),
                 }
                 _send(host.line, about)
-                answer = _answer(host.line, max(_LEAST_PATIENCE, 10 * warm["seconds"]))
+                patience = max(_LEAST_PATIENCE, 10 * warm["seconds"])
+                answer = _answer(host.line, patience, self.owner)
+            except _UnwantedError:
+                host.close()
+                return None
             except (OSError, EOFError, ValueError):
                 self.hosts.append(host)
                 self._died(host)
@@ -215,13 +224,16 @@ def _send(line: socket.socket, content: Mapping[str, Any], descriptors: Sequence
     line.sendall(data[sent:])
 
 
-def _answer(line: socket.socket, seconds: float) -> dict[str, Any]:
+def _answer(
+    line: socket.socket, seconds: float, owner: socket.socket | None = None
+) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
     data = bytearray()
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([line], [], [], left)[0]:
-            raise EOFError
+        watched = [line] if owner is None else [line, owner]
+        ready = select.select(watched, [], [], max(0.0, deadline - time.monotonic()))[0]
+        if line not in ready:
+            raise _UnwantedError if ready else EOFError
         more = line.recv(1 << 16)
         if not more:
             raise EOFError
