@@ -69,9 +69,10 @@ axes:
 """
 
 SIDECAR = """
+version: 1
 mitigations:
-  job_cure: {env: {JOB_IS_CURED: "1"}}
-  job_nothing: {env: {JOB_NOTHING: "1"}}
+  job_cure: {JOB_IS_CURED: "1"}
+  job_nothing: {JOB_NOTHING: "1"}
 """
 
 
@@ -162,8 +163,8 @@ def _matrix(scratch: Path) -> None:
     for name, options in (("cold", ["--cold"]), ("warm", [])):
         seconds, report = _aorta(
             scratch, "triage", "run", "--mitigation-axis", "none,job_cure,job_nothing",
-            "--mitigations-file", "cures.yaml", "--trials", "6", "--extra-env", "JOB_STEPS=40",
-            "--output-dir", scratch / f"triage-{name}", *options, "--", sys.executable, "job.py",
+            "--environment-axis", "local", "--mitigations-file", "cures.yaml", "--trials", "6",
+            "--output-dir", scratch / f"triage-{name}", *options, "--", "env", "JOB_STEPS=40", sys.executable, "job.py",
         )  # fmt: skip
         rates = {cell["name"]: cell["failed_count"] for cell in report["cells"]}
         rows.append(rates)

@@ -45,12 +45,12 @@ def test_a_run_says_which_of_its_trials_were_warm(place: Path, python: Path) -> 
 
 
 def test_a_matrix_is_the_same_warm_and_cold(place: Path, python: Path) -> None:
-    (place / "cures.yaml").write_text("mitigations:\n  cure: {env: {CURED_OF_MINE: '1'}}\n")
+    (place / "cures.yaml").write_text("version: 1\nmitigations:\n  cure: {CURED_OF_MINE: '1'}\n")
     rows = []
     for options in ((), ("--cold",)):
         report = aorta(
             "triage", "run", "--json", "-q", "--mitigation-axis", "none,cure",
-            "--mitigations-file", "cures.yaml", "--trials", "4", "--exact-trials", *options, "--", python, "train.py",
+            "--environment-axis", "local", "--mitigations-file", "cures.yaml", "--trials", "4", "--exact-trials", *options, "--", python, "train.py",
             cwd=place,
         )  # fmt: skip
         assert report.exit_code == 0, report.stderr
