@@ -149,7 +149,9 @@ def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float 
     """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
     reap()
     signalled: set[int] = set()
-    if grace > 0 and alive():
+    if not alive():
+        return 0
+    if grace > 0:
         signalled |= _signal(signal.SIGTERM)
         _wait_until_gone(grace, hurried)
     deadline = time.monotonic() + patience

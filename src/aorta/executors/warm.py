@@ -18,7 +18,7 @@ from aorta.core.trial import RuntimeKind, Start, TrialEnd, TrialSpec
 from aorta.executors.warm_hosts import read_rows, worth_seconds
 from aorta.runtimes import Launch
 
-_ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
+ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
 _SHELLS = frozenset({"bash", "sh", "dash"})
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -165,7 +165,7 @@ class WarmStarts:
         self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]
     ) -> dict[str, Any]:
         """What the supervisor is told besides: to start warm, to watch the imports, or nothing."""
-        if trial.start is Start.COLD or trial.environment.kind not in _ON_THIS_MACHINE:
+        if trial.start is Start.COLD or trial.environment.kind not in ON_THIS_MACHINE:
             return {}
         cwd = launch.cwd.absolute()
         command = python_command(launch.argv, env, cwd) if trial.resources.tasks == 1 else None
@@ -189,7 +189,7 @@ class WarmStarts:
             }
         }
 
-    def is_worth_it(self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]) -> bool:
+    def is_worth_it(self, launch: Launch, env: Mapping[str, str]) -> bool:
         cwd = launch.cwd.absolute()
         command = python_command(launch.argv, env, cwd)
         seen = self._seen.get(_key(command, cwd)) if command is not None else None

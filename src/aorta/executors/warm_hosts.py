@@ -83,16 +83,23 @@ class WarmHosts:
             "front": warm["front"],
         }
         for host in sorted(self.hosts, key=lambda one: -one.used_at):
+            if host.command != command:
+                continue
             if warm["of_few"] and host.trials >= _FEW:
                 self._end(host)
-            elif host.command == command:
+            else:
                 started = self._ask(host, message, (stdout, stderr))
                 if started is not None:
                     return started
         if command in self.given_up:
             return None
-        found = self._open(command, order)
-        return self._ask(found, message, (stdout, stderr)) if found else None
+        fresh = self._open(command, order)
+        if fresh is None:
+            return None
+        started = self._ask(fresh, message, (stdout, stderr))
+        if started is None:  # one that was made for this very trial: the next would refuse as well
+            self.given_up[command] = "its warm host refused the trial it was made for"
+        return started
 
     def close(self) -> None:
         while self.hosts:

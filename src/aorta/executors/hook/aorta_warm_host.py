@@ -109,7 +109,7 @@ class _Imports:
         os.environ.__class__ = _Recording
         try:
             for name, origin, changed in candidates:
-                if not set(filter(None, changed.split(","))) <= self.changed_variables().keys():
+                if changed and not set(changed.split(",")) <= self.changed_variables().keys():
                     break  # the program had set variables by then, and this import may read them
                 if name not in sys.modules and not self._is_excluded(name):
                     self._import(name, origin)
