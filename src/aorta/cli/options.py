@@ -195,6 +195,16 @@ def resumable(command: Command) -> Command:
     )(given)
 
 
+def mitigations_files(command: Command) -> Command:
+    return click.option(
+        "--mitigations-file",
+        "mitigations_files",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        help="A sidecar file of further mitigations and environments; repeatable.",
+    )(command)
+
+
 def environment_layers(command: Command) -> Command:
     """What is put around the workload as `layers`. The defaults leave what a spec says."""
 
@@ -221,13 +231,7 @@ def environment_layers(command: Command) -> Command:
     return _stacked(
         click.option("--environment", default="local", show_default=True),
         click.option("--mitigations", default="none", show_default=True, help="Comma-separated."),
-        click.option(
-            "--mitigations-file",
-            "mitigations_files",
-            type=click.Path(path_type=Path),
-            multiple=True,
-            help="A sidecar file of further mitigations and environments; repeatable.",
-        ),
+        mitigations_files,
         click.option(
             "--extra-env",
             multiple=True,
