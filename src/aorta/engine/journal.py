@@ -21,7 +21,7 @@ from typing import Any
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.point import Point, Purpose, value_from_json, value_to_json
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd
 from aorta.engine.atomic import write_whole
@@ -29,6 +29,7 @@ from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
+_COOLED = "cooled"
 _MOST_KINDS = 5  # of other failures that a summary names
 _SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
 
@@ -54,6 +55,7 @@ class TrialRecord:
     path: str  # the trial's directory, relative to the run directory
     value: float | None = None  # what was measured, where a number decides
     kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
+    spared: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
 
     @classmethod
     def of(
@@ -84,6 +86,7 @@ class TrialRecord:
             image_digest=end.image_digest,
             path=path,
             value=found.value,
+            spared=round(end.spared, 3),
         )
 
 
@@ -109,7 +112,14 @@ class Dropped:
     point: Point
 
 
-Entry = Opened | TrialRecord | Settled | Dropped
+@dataclass(frozen=True)
+class Cooled:
+    """Warm trials are not believed: the search begins again, with what cold ones said."""
+
+    why: str
+
+
+Entry = Opened | TrialRecord | Settled | Dropped | Cooled
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
@@ -214,12 +224,18 @@ def read_records(path: Path) -> list[TrialRecord]:
 
 def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed, but not with the failure that is sought, and what those said; nothing if none did."""
-    others = [r for r in records if r.outcome is Outcome.OTHER and r.signature is not None]
-    if not others:
+    return different_failures(
+        Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
+    )
+
+
+def different_failures(messages: Counter[str]) -> list[str]:
+    """The same in words, of messages that were counted."""
+    if not messages:
         return []
-    kinds = Counter(r.signature.text for r in others if r.signature).most_common(_MOST_KINDS)
-    noun = "trial" if len(others) == 1 else "trials"
-    return [f"{len(others)} {noun} failed differently:"] + [
+    noun = "trial" if messages.total() == 1 else "trials"
+    kinds = messages.most_common(_MOST_KINDS)
+    return [f"{messages.total()} {noun} failed differently:"] + [
         f"  {count} x {text[:200]}" for text, count in kinds
     ]
 
@@ -264,7 +280,12 @@ class _Reading:
         self.lines += 1
 
     def _take_entry(self, kind: str, line: Mapping[str, Any]) -> None:
-        question, place = line["question"], (line["question"], line["key"])
+        question = line["question"]
+        if kind == _COOLED:
+            self._open = {place for place in self._open if place[0] != question}
+            self.entries.setdefault(question, []).append(Cooled(str(line["why"])))
+            return
+        place = (question, line["key"])
         if kind == _SPARE:
             self.spares.setdefault(place, []).append(dict(line))
             return
@@ -375,11 +396,13 @@ def _salvaged(path: Path, content: bytes, damage: _Damage) -> _Reading:
 
 
 def _content(entry: Entry) -> dict[str, Any]:
+    if isinstance(entry, Cooled):
+        return {"kind": _COOLED, "why": entry.why}
     content: dict[str, Any] = {"key": entry.point.key}
     match entry:
         case Opened(point):
             said = {
-                "values": dict(point.values),
+                "values": {name: value_to_json(value) for name, value in point.values},
                 "purpose": point.purpose,
                 "replica": point.replica,
             }
@@ -396,10 +419,7 @@ def _content(entry: Entry) -> dict[str, Any]:
 
 
 def _point_in(said: Mapping[str, Any]) -> Point:
-    values: dict[str, Value] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in said["values"].items()
-    }
+    values = {name: value_from_json(value) for name, value in said["values"].items()}
     return Point.of(values, Purpose(said["purpose"]), said["replica"])
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Tally
@@ -16,13 +17,14 @@ from aorta.core.point import Point
 from aorta.core.signature import Signature
 from aorta.core.stats import wilson
 from aorta.core.trial import TrialEnd
-from aorta.engine.events import Ending, Listener
+from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, Judge, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
+from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
@@ -77,8 +79,11 @@ class RunReport:
         return max(0, len(self.records) - self.asked) if self.asked else 0
 
     @property
-    def all_clean(self) -> bool:
-        return bool(self.records) and self.tally.clean == len(self.records)
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        clean = bool(self.records) and self.tally.clean == len(self.records)
+        return Exit.OK if clean else Exit.FAILED
 
     def to_json(self) -> dict[str, Any]:
         tally = self.tally
@@ -98,6 +103,7 @@ class RunReport:
             "signature": self.signature.text if self.signature else None,
             "step_time_ms": _step_times(self.step_times_ms),
             "resumed_trials": self.ending.resumed_trials,
+            "warm": self.ending.warm_to_json(),
             "retried_trials": self.retried,
         }
 
@@ -151,6 +157,7 @@ def _run_in(
             fingerprint=plan.fingerprint,
             budget=plan.budget,
             keep=_keeper(session.path, plan.request, env),
+            warm=WarmRules(),
         )
         answer = session.answer(question, executor, listeners)
         report = RunReport(
@@ -184,6 +191,7 @@ def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]
         "signal": record.signal,
         "timed_out": record.timed_out,
         "duration_sec": record.duration,
+        "warm": record.spared > 0,
         "why": record.why,
         "path": str(run_dir / _result_name(record)),
         "logs": str(run_dir / record.path),

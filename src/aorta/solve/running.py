@@ -10,7 +10,7 @@ from aorta.core.errors import AortaError, InfrastructureError, Terminated
 from aorta.core.exits import Exit
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors.local import LocalExecutor
-from aorta.solve.plan import Plan, plan_of
+from aorta.solve.plan import SolvePlan, plan_of
 from aorta.solve.request import STAGES, Means, SolveRequest, keep_request, kept_request
 from aorta.solve.solution import Solution
 from aorta.solve.stages.bisect import Bisect
@@ -39,7 +39,7 @@ def solve(request: SolveRequest, means: Means) -> Solution:
     return _solve(run, request, means)
 
 
-def dry_run(request: SolveRequest) -> Plan:
+def dry_run(request: SolveRequest) -> SolvePlan:
     """What would be done, and what it should cost as far as that can be told before anything has run."""
     request = request.checked()
     subject_of(request)
@@ -113,7 +113,7 @@ def _one(stage: Stage, state: State) -> StageResult:
     return replace(result, trials=result.trials + spent, seconds=time.monotonic() - began)
 
 
-def _plan(state: State) -> Plan:
+def _plan(state: State) -> SolvePlan:
     return plan_of(state)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.durations import show_duration
+from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Tally, Verdict
@@ -16,14 +17,14 @@ from aorta.core.stats import wilson
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import TrialRecord
+from aorta.engine.journal import TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, Cure, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.files import RunFiles, SnapshotFor
-from aorta.triage.markdown import aligned
+from aorta.triage.markdown import aligned, different_lines
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, with_timeout
 from aorta.triage.running import RunSettings, check_recipe, open_session
 from aorta.triage.stacks import (
@@ -37,11 +38,36 @@ from aorta.triage.stacks import (
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
 
+_NO_ANSWER = {
+    "did_not_reproduce": "the failure did not show without mitigations",
+    "not_found": "no stack of these mitigations makes the failure go away",
+}
+
 
 @dataclass(frozen=True)
-class FinishedStacks:
+class StackReport:
+    """The smallest stacks of a run, and where it lies."""
+
     optimized: "Optimized"
     run_dir: Path
+
+    @property
+    def ending(self) -> Ending:
+        return self.optimized.ending
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.optimized.to_json(), "run_dir": str(self.run_dir)}
+
+    @property
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+        return _NO_ANSWER.get(self.optimized.status)
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
 
 
 def optimize(
@@ -50,7 +76,7 @@ def optimize(
     goal: Goal,
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
-) -> FinishedStacks:
+) -> StackReport:
     """Find the smallest stack, and write what was found; also when the run is stopped before its end."""
     recipe = with_timeout(recipe, settings.timeout)
     plan = plan_stacks(recipe, settings, goal)
@@ -75,10 +101,11 @@ def optimize(
         optimized = build_optimized(
             plan, run.search, run.judges, run.stats, answer.ending, session.run.about()["created"]
         )
-        optimized = replace(optimized, warnings=warnings)
+        different = failed_differently(answer.records)
+        optimized = replace(optimized, warnings=warnings, failed_differently=different)
         write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
         write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
-        return FinishedStacks(optimized, session.path)
+        return StackReport(optimized, session.path)
 
 
 class _StackRun:
@@ -201,6 +228,7 @@ class Optimized:
     unconfirmed: Sequence[tuple[str, ...]] = ()
     stacks_judged: int = 0
     warnings: Sequence[str] = ()
+    failed_differently: Sequence[str] = ()
 
     @property
     def candidates(self) -> list[str]:
@@ -255,6 +283,7 @@ class Optimized:
             "resumed_trials": self.ending.resumed_trials,
             "stacks_judged": self.stacks_judged,
             "warnings": list(self.warnings),
+            "failed_differently": list(self.failed_differently),
         }
 
 
@@ -323,6 +352,7 @@ def optimize_markdown(found: Optimized) -> str:
         ],
         _answer(found),
         _sets(found),
+        different_lines(found.failed_differently),
         [f"- left out `{name}`: {reason}" for name, reason in found.plan.left_out.items()],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"

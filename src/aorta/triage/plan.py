@@ -18,6 +18,7 @@ from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.catalogue import Catalogue
+from aorta.registry.layers import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, Platform, why_inert
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.scrub.secrets import safe_value
@@ -27,7 +28,6 @@ from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 NO_TICKET = "_no_ticket_"
-NONE = "none"
 CONTROL_SUFFIX = ".slowed"
 
 
@@ -114,10 +114,14 @@ class Plan:
 def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     """Every check that a run makes before its first trial; a dry run makes the same ones."""
     environments = [recipe.environment_of(cell) for cell in recipe.content.cells]
-    isolated = any(environment.isolated for environment in environments)
+    # What a workload's name means may differ from cell to cell; one that nobody here knows is wrong where none can differ.
+    elsewhere = any(environment.isolated for environment in environments) or any(
+        "PYTHONPATH" in {**recipe.content.extra_env, **cell.extra_env}
+        for cell in recipe.content.cells
+    )
     mitigations = mitigation_catalogue(recipe.sidecars)
     cells = [
-        _planned(recipe, index, environment, mitigations, known_elsewhere=isolated)
+        _planned(recipe, index, environment, mitigations, known_elsewhere=elsewhere)
         for index, environment in enumerate(environments)
     ]
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
@@ -171,7 +175,7 @@ def baseline_index(recipe: Recipe) -> int:
     rules = (
         lambda cell: cell.name == wanted,
         lambda cell: cell.name.startswith("baseline-"),
-        lambda cell: cell.mitigations == (NONE,),
+        lambda cell: cell.mitigations == (NO_MITIGATION,),
         lambda _: len(cells) == 1,
     )
     for rule in rules:
@@ -340,10 +344,10 @@ def _unknown_workload(cell: PlannedCell) -> str | None:
     try:
         check_workload(cell.request.workload)
     except RegistryError as wrong:
-        where = (
-            "looked up in the environment" if cell.environment.isolated else "this cell is an error"
+        own = cell.environment.isolated or "PYTHONPATH" in cell.env
+        return (
+            f"{wrong.message}; {'looked up in the environment' if own else 'this cell is an error'}"
         )
-        return f"{wrong.message}; {where}"
     return None
 
 

@@ -7,25 +7,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.exits import Exit
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Event, Listener
+from aorta.engine.events import Ending, Event, Listener
 from aorta.engine.journal import TrialRecord
-from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
+from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
+from aorta.search import Search
 from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles
-from aorta.triage.matrix import Matrix, Tried, build_matrix
+from aorta.triage.matrix import Matrix, SearchResult, build_matrix
 from aorta.triage.plan import (
     Plan,
     PlannedCell,
@@ -34,9 +38,7 @@ from aorta.triage.plan import (
     check_ticket_directory,
 )
 from aorta.triage.recipe import Recipe, with_timeout
-from aorta.triage.statistics import (
-    Stopping,
-)
+from aorta.triage.statistics import Call, Stopping
 from aorta.workloads.results import TrialDocument, read_trial, trial_document
 
 VERB = "triage"
@@ -54,9 +56,32 @@ class RunSettings:
 
 
 @dataclass(frozen=True)
-class Finished:
+class MatrixReport:
+    """The matrix of a run, and where it lies."""
+
     matrix: Matrix
     run_dir: Path
+
+    @property
+    def ending(self) -> Ending:
+        return self.matrix.ending
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.matrix.to_json(), "run_dir": str(self.run_dir)}
+
+    @property
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+        baseline = self.matrix.baseline
+        if baseline.comparison.call is not Call.DID_NOT_RUN:
+            return None
+        return f"the baseline {baseline.name} did not run: {baseline.stats.error}"
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not events.Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
 
 
 def run_recipe(
@@ -64,7 +89,7 @@ def run_recipe(
     settings: RunSettings,
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
-) -> Finished:
+) -> MatrixReport:
     """Run every cell and write the matrix; also when the run is stopped before its end."""
     recipe = with_timeout(recipe, settings.timeout)
     plan = check_recipe(recipe, settings)
@@ -85,16 +110,18 @@ def run_recipe(
             ),  # a trial that could not be told is another trial of its cell
             keep=_keeper(run, snapshots),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
+            warm=WarmRules(),
+            restart=run.begin_again,
         )
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected.text if answer.expected else None
         tallies = {name: run.stats(name).tally for name in search.tallies}
-        tried = Tried(plan, run.controls, tallies, counts, search.told)
+        tried = SearchResult(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
-        return Finished(matrix, session.path)
+        return MatrixReport(matrix, session.path)
 
 
 def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:
@@ -145,9 +172,13 @@ class _MatrixRun:
         self.plan = plan
         self.files = files
         self.expected: str | None = None
+        self.search = self._beginning()
+
+    def _beginning(self) -> Interleaved:
+        plan = self.plan
         self.controls = Controls(plan, self.stats)
         stopping = Stopping(plan)
-        self.search = Interleaved(
+        return Interleaved(
             plan.names,
             place=Schedule(plan).place,
             is_open=lambda cell, tallies: (
@@ -157,6 +188,10 @@ class _MatrixRun:
             ),
             follow_up=self.controls.wanted,
         )
+
+    def begin_again(self) -> tuple[Search, Judges]:
+        self.search = self._beginning()
+        return self.search, SameJudge(EveryTrial(1))
 
     @property
     def oracle(self) -> Deciding:

@@ -117,7 +117,7 @@ class _Signature:
 _signatures: dict[Any, _Signature] = {}
 
 
-class Operation:
+class DispatcherCall:
     """One call of the dispatcher: what it reads and writes, and how it runs on this side."""
 
     def __init__(self, torch: Any, func: Any, args: Any, kwargs: Any) -> None:
