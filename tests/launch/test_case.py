@@ -18,10 +18,10 @@ from aorta.launch.options import parse
 from aorta.launch.records import (
     Action,
     CycleEvidence,
+    CycleStart,
     FailedCycle,
     JobEnding,
     SourceVerdict,
-    Start,
     WorkerEnd,
 )
 from aorta.reduce.spec import ReduceSpec, read_spec
@@ -106,7 +106,7 @@ def drafted(
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
-    start = Start("job", 3, ("here",))
+    start = CycleStart("job", 3, ("here",))
     evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = JobEnding(Exit.STOP, "no hope", "job:3")
     ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
