@@ -429,7 +429,7 @@ def test_in_its_own_repository_the_commit_of_a_package_installed_from_git_is_nam
         files["culprit.py"] = f"number = {number}\nbroken = {number >= 4}\n"
         shas.append(repository.commit(f"commit {number}", files))
     for name, sha, other in (("good.txt", shas[0], "1.0"), ("bad.txt", shas[6], "1.9")):
-        line = f"culprit @ git+{repository.path.as_uri()}@{sha}\nalpha=={other}\n"
+        line = f"culprit @ git+file://localhost{repository.path}@{sha}\nalpha=={other}\n"
         (repository.path / name).write_text(line)
     done = aorta(
         *("bisect", "--good-env", "good.txt", "--bad-env", "bad.txt", "--output-prefix", "out"),

@@ -202,6 +202,8 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
     else:
         page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
         click.echo(page.read_text(encoding="utf-8"))
+        for words in report.ending.warm_words:
+            click.echo(words)
         click.echo(f"results: {report.run_dir}")
     sidecars = report.matrix.plan.recipe.sidecars if isinstance(report, MatrixReport) else ()
     if sidecars:
