@@ -120,6 +120,7 @@ def _show(solution: "Solution", given: dict[str, Any]) -> None:
     from aorta.solve.solution import SCHEMA
     from aorta.solve.summary import summary_lines
 
+    _write_page(solution.state.path)
     if given["as_json"]:
         print_json(SCHEMA, solution.to_json())
     else:
@@ -128,3 +129,11 @@ def _show(solution: "Solution", given: dict[str, Any]) -> None:
     if solution.stopped is not None:
         say(f"aorta: go on with: aorta solve --resume {solution.state.path}")
     raise click.exceptions.Exit(int(solution.exit_code))
+
+
+def _write_page(run_dir: Path) -> None:
+    from aorta.engine.rundir import write_atomically
+    from aorta.report.building import page_of, reader_of
+    from aorta.report.html import document
+
+    write_atomically(run_dir / "report.html", document(page_of(reader_of(run_dir).open())))

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,7 +55,10 @@ def draft_spec(words: LastWords, options: Options, file: Path) -> str:
     numbers = {**_numbers_the_script_reads(options), **arguments}
     launched = ranks > 1 or not numbers
     spec: dict[str, Any] = {
-        "workload": {"command": _command(words_of_script, ranks, launched), "cwd": str(Path.cwd())},
+        "workload": {
+            "command": _command(words_of_script, ranks, launched),
+            "cwd": os.path.relpath(Path.cwd(), file.absolute().parent),
+        },
         "oracle": _oracle(words, options, launched=launched),
         "axes": [_number_axis(name, value) for name, value in numbers.items()],
     }
@@ -74,7 +78,7 @@ def _command(script: Sequence[str], ranks: int, launched: bool) -> str:
     """Text for a shell. Plain torchrun where a launcher is needed: a reproducer must not restart what it reproduces."""
     if not launched:
         return " ".join(script)
-    python = shlex.quote(sys.executable)
+    python = interpreter()
     torchrun = [python, "-m", "torch.distributed.run", "--standalone"]
     torchrun += ["--nproc-per-node", str(ranks)]
     if script[0] == python:
@@ -82,12 +86,23 @@ def _command(script: Sequence[str], ranks: int, launched: bool) -> str:
     return " ".join([*torchrun, "--no-python", *script])
 
 
+def interpreter() -> str:
+    """By its name where the path finds it under that: a case is also read on other machines."""
+    name = Path(sys.executable).name
+    found = shutil.which(name)
+    is_ours = found is not None and Path(found).absolute() == Path(sys.executable).absolute()
+    return name if is_ours else shlex.quote(sys.executable)
+
+
 def _with_variables(command: Sequence[str]) -> tuple[list[str], dict[str, int]]:
     """The command as shell words, with `--name NUMBER` as `--name "$ARG_NAME"`, and these numbers."""
     numbers: dict[str, int] = {}
     shell: list[str] = []
     option = None
-    for word in command:
+    for place, word in enumerate(command):
+        if place == 0 and word == sys.executable:
+            shell.append(interpreter())
+            continue
         name, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         owner = name if equals else option
         option = word if word.startswith("--") and not equals else None

@@ -230,7 +230,8 @@ class _Run:
         )
         files = self._workload_files() if self.plan.is_command else None
         best = report.reduction.best
-        return Reproducer(self.plan, self.experiment, best, files, shipped_name, rate)
+        flaky = confirmed is not None and confirmed.tally.against > 0
+        return Reproducer(self.plan, self.experiment, best, files, shipped_name, rate, flaky)
 
     def _workload_files(self) -> WorkloadFiles | None:
         command = self.plan.request.config["command"]

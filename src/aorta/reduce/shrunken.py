@@ -38,6 +38,7 @@ class Reproducer:
     files: WorkloadFiles | None
     shipped_name: Callable[[str], str]  # what a file is called where it ships
     rate: str = ""  # how often it failed, for people
+    flaky: bool = False  # some of its trials did not fail
 
     def lay_out(self, folder: Path) -> None:
         with writing(folder):
@@ -62,7 +63,7 @@ class Reproducer:
         script.chmod(0o755)
         spec = spec_document(self.plan, self.point, self.command(), self.cwd, placed, folder)
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
-        recipe = dump_yaml(recipe_document(self.plan, SCRIPT))
+        recipe = dump_yaml(recipe_document(self.plan, SCRIPT, flaky=self.flaky))
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
 
     def _renamed(self, path: Path, folder: Path) -> Path:

@@ -11,21 +11,27 @@ from aorta.reduce.proposals import proposal_for
 from aorta.solve.state import State
 from aorta.solve.subject import Subject
 
-SPEC = "aorta.yaml"
+SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 
 
-def draft(state: State, subject: Subject, oracle: Mapping[str, Any]) -> Path:
-    """The reduction spec of this failure: the one that was given, or one with every axis that could be found."""
+def draft(
+    state: State, subject: Subject, oracle: Mapping[str, Any], *, plain: bool = False
+) -> Path:
+    """The reduction spec of this failure: the one that was given, or one with every axis that could be found.
+
+    `plain`: only with what the command line itself says, for a command that is another one with anything else.
+    """
     if subject.spec is not None:
         return subject.spec
-    place = state.path / SPEC
+    place = state.path / (PLAIN_SPEC if plain else SPEC)
     if place.is_file():
         return place
     document: dict[str, Any]
     if isinstance(subject.command, str):
         document = {"workload": {"command": subject.command}, "axes": []}
     else:
-        proposal = proposal_for(subject.command, subject.cwd)
+        opened = [] if plain else state.known("reproduce").get("opened", [])
+        proposal = proposal_for(subject.command, subject.cwd, opened, defaults=not plain)
         axes = [dict(axis) for axis in proposal.axes]
         document = {"workload": {"command": proposal.command}, "axes": axes}
     document["workload"]["cwd"] = os.path.relpath(subject.cwd, state.path)

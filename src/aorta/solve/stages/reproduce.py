@@ -1,9 +1,11 @@
 """Does it fail, how, and how often? The first failure that is seen says what counts as the failure from then on."""
 
+import json
 import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aorta.attribution import (
@@ -22,14 +24,17 @@ from aorta.core.trial import TrialEnd
 from aorta.engine.events import Reason
 from aorta.engine.judge import CalibrationJudge, Judge, KOfN
 from aorta.engine.question import Budget
+from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
+from aorta.reduce.opened_files import watch_opened
 from aorta.run.running import RunPlan, RunReport, run_trials
 from aorta.solve.state import StageResult, State, Stopped
 from aorta.solve.subject import Subject, subject_of, workload_request
 
 LOOK = "look"
 MOST_LOOKS = 20
+_OPENED = "opened.json"
 _NAN = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
 _SURE_OF_A_MISTAKE = 0.7
 _MISTAKES = frozenset(
@@ -60,7 +65,7 @@ class Reproduce:
             return _did_not_fail(state)
         said, oracle, end = seen
         failure = _failure(end, subject)
-        failure |= {"oracle": dict(oracle), "said": said}
+        failure |= {"oracle": dict(oracle), "said": said, "opened": _opened(state)}
         if failure["mistake"] and state.request.good is None:
             rate = _rate(1, 1)
             answer = {**failure, "rate": rate, "signature": failure["summary"]}
@@ -89,6 +94,21 @@ def _first_failure(
                 return "printed a number that is none", found, end
             return *oracle_from(end), end
     return None
+
+
+def _keep_opened(state: State, opened: set[str]) -> None:
+    """Which files of its working directory it opens; none where it ran on another machine."""
+    inside = state.path.name
+    names = sorted(name for name in opened if inside not in Path(name).parts)
+    if names:
+        known = set(_opened(state))
+        place = state.run.private / _OPENED
+        write_atomically(place, json.dumps(sorted({*known, *names})))
+
+
+def _opened(state: State) -> list[str]:
+    place = state.run.private / _OPENED
+    return list(json.loads(place.read_bytes())) if place.is_file() else []
 
 
 def _failing_end(state: State, report: RunReport, *, nan: bool) -> TrialEnd | None:
@@ -120,12 +140,14 @@ def _look(
         run_dir=folder,
         budget=Budget(budget.max_trials, budget.max_seconds, retries=0),
     )
-    report = run_trials(
-        plan,
-        state.executor(LOOK),
-        state.means.listeners("reproduce"),
-        resume=state.resume(folder),
-    )
+    with watch_opened(subject.cwd) as opened:
+        report = run_trials(
+            plan,
+            state.executor(LOOK),
+            state.means.listeners("reproduce"),
+            resume=state.resume(folder),
+        )
+    _keep_opened(state, opened)
     if report.ending.reason not in {Reason.DONE, Reason.BUDGET}:
         raise Stopped(report.ending.exit_code)
     return report
