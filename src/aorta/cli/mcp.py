@@ -1,4 +1,4 @@
-"""`aorta mcp`: attribution as tools for an assistant."""
+"""`aorta mcp`: attribution, solves and reports as tools for an assistant."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from aorta.cli.printing import say
     multiple=True,
     default=[Path()],
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory that logs may be read from (repeatable; default: the current one).",
+    help="Directory that logs and runs may be read from and solves started in (repeatable; default: the current one).",
 )
 @click.option(
     "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
@@ -39,7 +39,10 @@ def command(
     service_url: str | None,
     token_file: Path | None,
 ) -> None:
-    """Offer attribute_log, get_decision, explain_finding and list_patterns over MCP.
+    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs (start_solve,
+    solve_status, get_report, list_runs) over MCP.
+
+    start_solve runs a command as the user who started the server, in an allowed directory; over http it is there only with a token.
 
     Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
     extra `mcp` is missing.
@@ -47,16 +50,19 @@ def command(
     from aorta.core.errors import InfrastructureError
 
     try:
+        from aorta.attribution.jail import PathJail
         from aorta.attribution.mcp_server import ServiceAddress, create_server
         from aorta.attribution.service.guard import Guard, RateLimit
         from aorta.attribution.service.server import serve
         from aorta.attribution.service.settings import read_token, warning_for
+        from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
         ) from None
     token = read_token(token_file)
     server = create_server(roots, ServiceAddress(service_url, token) if service_url else None)
+    add_run_tools(server, PathJail(roots), may_start=transport == "stdio" or token is not None)
     if transport == "stdio":
         server.run("stdio")
         return
