@@ -1,6 +1,7 @@
 """`aorta env probe` as a user meets it."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ KEYS = [
     "pytorch_version",
     "pytorch_build",
     "packages",
+    "other_packages",
 ]
 FIRST_THIRTEEN = [
     "HSA_XNACK",
@@ -64,6 +66,8 @@ def test_it_writes_env_json_and_shows_a_summary(tmp_path: Path) -> None:
     assert set(FIRST_THIRTEEN) <= set(written["env_vars"])
     assert written["env_vars"]["HSA_XNACK"] == "1"
     assert written["pytorch_version"].startswith(written["packages"]["torch"])
+    assert written["other_packages"]["click"] == metadata.version("click")
+    assert not written["packages"].keys() & written["other_packages"].keys()
     assert written["captured_at"].endswith("Z")
     assert list(written["rocm"]) == ["version", "version_dev", "kmd_version"]
     assert list(written["hip"]) == ["version", "platform", "compiler", "runtime", "cpp_config"]

@@ -1,8 +1,10 @@
-"""Which container, and which commit of which package, broke it?
+"""Which container, which package of an environment, and which commit of it, broke it?
 
 `entry` takes a request. `spec` says what may have changed; `histories` and `package` turn it into states and changes, with
 `git` for what repositories say. `run` is one run directory, `stages` its searches one after the other, `investigation` which
 searches an answer takes. States are made and tested on the `host` (`checkout` is the process that does it), or in
+environments (`environments`, from the two ends of `environment_files` and `environment_ends`, by `environment_build` and its
+process `environment_job`; `installable` is what goes together, `package_index` which releases there are), or in
 containers: `container_days` finds the two days, `container_versions` what differs between them, `container_build` makes images
 (`image_job` is that process), `container` and `oci` ask images and registries. `trials` is how a state becomes a trial and what
 its end means, `metric` and `levels` where a number decides. `findings` and `report` are the answer, `watching` what people see

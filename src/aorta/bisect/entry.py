@@ -32,6 +32,10 @@ def _bisect(request: Request) -> Findings:
             from aorta.bisect.container_versions import bisect_in_containers
 
             return bisect_in_containers(request)
+        if request.spec.environments is not None:
+            from aorta.bisect.environments import bisect_environments
+
+            return bisect_environments(request)
         return bisect_on_host(request)
     except OSError as wrong:
         if wrong.errno not in _DISK:
@@ -43,8 +47,12 @@ def _bisect(request: Request) -> Findings:
 def _check(spec: BisectSpec) -> None:
     if not spec.command:
         raise UsageError("there is no command to test with; write it after --")
-    if not spec.packages and spec.containers is None:
-        raise UsageError("there is nothing to bisect; give --good and --bad, --container or --spec")
+    if not spec.packages and spec.containers is None and spec.environments is None:
+        raise UsageError(
+            "there is nothing to bisect; give --good and --bad, --good-env and --bad-env, --container or --spec"
+        )
+    if spec.environments is not None and spec.containers is not None:
+        raise UsageError("give either two environments or containers")
     dated = spec.containers is not None and spec.containers.family is not None
     if is_measured(spec.oracle) and (dated or spec.skip_precondition_checks):
         check_samples(spec.oracle)
@@ -59,6 +67,10 @@ def plan_of(request: Request) -> dict[str, Any]:
         plan["containers"] = plan_of_containers(spec)
         plan["expected_builds"] = None
         return plan
+    if spec.environments is not None:
+        from aorta.bisect.environments import plan_of_environments
+
+        return {**plan, **plan_of_environments(request)}
     packages = host_packages(
         spec.packages,
         request.directory,
@@ -82,6 +94,12 @@ def plan_of(request: Request) -> dict[str, Any]:
 
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"command    {shlex.join(plan['command'])}"
+    if any("kind" in package for package in plan["packages"]):
+        from aorta.bisect.environments import plan_lines_of_environments
+
+        yield from plan_lines_of_environments(plan)
+        yield "nothing was run"
+        return
     for package in plan["packages"]:
         yield (
             f"package    {package['package']}: {package['commits']} changes, "

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any
 
 from aorta.bisect.git import Commit, web_address
@@ -19,6 +20,7 @@ from aorta.search.timeline import Change, Vector
 
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
 _NOISY = 0.05
+_ENVIRONMENT_KINDS = {"package", "python", "variable"}
 _CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 
 _ENDS = {
@@ -92,7 +94,7 @@ def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
         bad=bad,
         **_sides_seen(outcome),
         counted=counted(outcome, answers),
-        skipped=list(_skipped(main)),
+        skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome, answers)),
         exit_code=exit_code(status, answers),
     )
@@ -172,7 +174,7 @@ def _culprits(outcome: Outcome) -> list[dict[str, Any]]:
 def _merge_before(outcome: Outcome) -> str | None:
     """The merge that the search before the last one named."""
     single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
-    return single[0].versions[single[1] + 1] if single else None
+    return single[0].versions[single[1] + 1] if single and single[0].span else None
 
 
 def _candidates(package: Package, change: Change, merge: str | None) -> Iterator[dict[str, Any]]:
@@ -198,7 +200,10 @@ def culprit(package: Package, change: Change, merge: str | None = None) -> dict[
     changes = package.changes
     if changes is None or package.repository is None:
         said |= {"good": package.versions[change.rank], "bad": package.versions[change.rank + 1]}
-        return said | dict.fromkeys(("title", "author", "date", "url"))
+        said |= dict.fromkeys(("title", "author", "date", "url"))
+        if package.times:
+            said["date"] = datetime.fromtimestamp(package.times[change.rank + 1], UTC).isoformat()
+        return said
     step = changes[change.rank]
     said |= {"good": step.good, "bad": step.bad, **_about(package, step.commit)}
     said["removed"] = step.removed
@@ -232,7 +237,9 @@ def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _partner(found: Found | None) -> dict[str, Any] | None:
     """The one commit without which the culprit does no harm."""
-    if found is None or found.search.ends is not EndsVerdict.DIFFER or found.single is None:
+    if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
+        return None
+    if found.single is None:
         return None
     package, rank = found.single
     said = culprit(package, Change(0, rank))
@@ -244,7 +251,7 @@ def _partner(found: Found | None) -> dict[str, Any] | None:
 # -- what else there is to say ----------------------------------------------------------------------------------------
 
 
-def _skipped(main: Found) -> Iterator[dict[str, Any]]:
+def skipped_states(main: Found) -> Iterator[dict[str, Any]]:
     whys = {record.point.config_key: record.why for record in main.answer.records}
     whys |= main.undecided
     for vector in sorted(main.search.untestable):
@@ -300,7 +307,9 @@ def _about_repair(main: Found, older: Vector, newer: Vector) -> str:
 
 
 def _about_partner(found: Found | None) -> str | None:
-    if found is None or found.search.ends is not EndsVerdict.DIFFER or found.single:
+    if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
+        return None
+    if found.single:
         return None
     interval = found.interval
     return (
@@ -339,7 +348,8 @@ def _about_paths(found: Found) -> str | None:
 
 def counted(outcome: Outcome, answers: Sequence[Answer], cached: int = 0) -> Counted:
     """Every trial once, as the journals have it. Containers of days count as states."""
-    named = {found.stage: found for found in (*outcome.searched, outcome.partner) if found}
+    every = (*outcome.searched, outcome.partner, *outcome.beside)
+    named = {found.stage: found for found in every if found}
     by_answer = {id(found.answer): found for found in named.values()}
     sought: list[object] = []
     checks: list[object] = []
@@ -347,7 +357,7 @@ def counted(outcome: Outcome, answers: Sequence[Answer], cached: int = 0) -> Cou
         found = by_answer.get(id(answer))
         for record in answer.records:
             made = found.version_set(record.point) if found else record.point.config_key
-            beside = found is not None and found is outcome.partner
+            beside = found is not None and all(found is not one for one in outcome.searched)
             (checks if beside or record.point.purpose in _CHECKS else sought).append(made)
     return Counted(
         builds=len({*sought, *checks}),
@@ -378,8 +388,16 @@ def _failing_otherwise(answers: Sequence[Answer]) -> set[str]:
     return {r.point.config_key for r in failing if r.signature != failing[0].signature}
 
 
+def release_words(said: Mapping[str, Any]) -> str:
+    """`numpy 2.3.1 → 2.3.2`: what of an environment changed."""
+    name = "Python" if said["kind"] == "python" else said["package"]
+    return f"{name} {said['good']} → {said['bad']}"
+
+
 def culprit_words(said: Mapping[str, Any]) -> str:
     """One line for people."""
+    if said.get("kind") in _ENVIRONMENT_KINDS and not said.get("commit"):
+        return release_words(said)
     verb = "removing" if said.get("removed") else "at"
     commit = said.get("commit") or said["bad"]
     title = f" {said['title']!r}" if said.get("title") else ""

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.metric import MeasuredEnds, Metric
-from aorta.bisect.package import Package, moving, whole
+from aorta.bisect.package import Package, Versions, moving, whole
 from aorta.bisect.stages import MAIN, Stages
 from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
 from aorta.core.outcome import Verdict
@@ -22,6 +22,7 @@ from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.search import Search
+from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
 from aorta.search.bisecting import Bisection, Settings
 from aorta.search.bisection import TimelineBisection
@@ -41,6 +42,7 @@ class Workshops(Workshop, Assigns, Protocol):
 
 
 MakeWorkshop = Callable[[Sequence[Package]], Workshops]
+CannotBe = Callable[[Versions], str | None]
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Found:
     before: float = 1.0
     alike: str | None = None  # why its two ends cannot be told apart
     undecided: Mapping[str, str] = field(default_factory=dict)  # why, by the key of a configuration
+    fails_alone: bool = False  # of a search for a partner: there is none
 
     @property
     def interval(self) -> Interval | Candidates | None:
@@ -113,6 +116,8 @@ class Outcome:
 
     searched: Sequence[Found]
     partner: Found | None = None
+    beside: Sequence[Found] = ()  # searches for what else it takes, between environments
+    needed: Sequence[str] = ()  # of two environments: the changed names that it takes
 
     @property
     def main(self) -> Found:
@@ -126,17 +131,17 @@ class Outcome:
 
 def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
     setting.say(_between_words(packages))
-    main = _search(setting, MAIN, _with_merges(packages))
+    main = search_versions(setting, MAIN, with_merges(packages))
     searched = [main]
     while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
     partner = None
     if setting.checks and not setting.stages.interrupted and len(searched) == 1:
-        partner = _partner_of(setting, main)
+        partner = partner_of(setting, main)
     return Outcome(searched, partner)
 
 
-def _with_merges(packages: Sequence[Package]) -> Sequence[Package]:
+def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
     """Where one package moves, all of its commits are looked at at once; several go along lines first."""
     moved = moving(packages)
     graph = moved[0].as_graph if len(moved) == 1 else None
@@ -151,7 +156,7 @@ def _between_words(packages: Sequence[Package]) -> str:
     return f"bisecting the changes of {', '.join(spans)}"
 
 
-def _search(
+def search_versions(
     setting: Setting,
     name: str,
     packages: Sequence[Package],
@@ -159,11 +164,20 @@ def _search(
     assume: Mapping[Vector, Counts] | None = None,
     before: float = 1.0,
     check_ends: bool = True,
+    more_follows: bool = False,
+    cannot_be: CannotBe | None = None,
+    partner_of: Found | None = None,
 ) -> Found:
-    search = _bisection(setting, name, packages, before, check_ends=check_ends)
+    """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is not worth trying.
+    `partner_of`: the search whose culprit is tried alone first.
+    """
+    search = _bisection(
+        setting, name, packages, before, check_ends=check_ends, more_follows=more_follows
+    )
     if assume:
         search.assume(assume)
     _skip(search, packages)
+    impossible = _skip_impossible(search, packages, cannot_be) if cannot_be else {}
     workshop = setting.workshop(packages)
     experiment = VersionsExperiment(setting.command, packages, workshop)
     listeners = [*setting.on_search(search), _cache_listener(setting.cache, packages)]
@@ -177,23 +191,42 @@ def _search(
         earlier = setting.metric.cached
         answer = drive(ends or search, setting.metric)
         used = setting.metric.cached - earlier
-        undecided = dict(setting.metric.undecided)
+        undecided = {**impossible, **setting.metric.undecided}
         alike = ends.alike if ends else None
         return Found(name, search, packages, answer, used, before, alike, undecided)
     known = _known(setting, name, search.timeline, packages, setting.cache.known)
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
-    answer = drive(remembered)
-    return Found(name, search, packages, answer, remembered.used, before)
+    alone = None
+    if partner_of is not None:
+        good, bad = partner_of.search.sides()
+        alone = AloneFirst(remembered, search.timeline, good, bad, setting.confidence)
+    answer = drive(alone or remembered)
+    return Found(
+        name,
+        search,
+        packages,
+        answer,
+        remembered.used,
+        before,
+        undecided=impossible,
+        fails_alone=bool(alone and alone.fails),
+    )
 
 
 def _bisection(
-    setting: Setting, name: str, packages: Sequence[Package], before: float, *, check_ends: bool
+    setting: Setting,
+    name: str,
+    packages: Sequence[Package],
+    before: float,
+    *,
+    check_ends: bool,
+    more_follows: bool,
 ) -> Bisection:
     moved = moving(packages)
     graph = moved[0].graph
     merges = graph is None and any(p.span and p.span.has_merges for p in moved)
     wanted = setting.confidence / before
-    if merges:  # what is inside a merge takes its own share of the doubt
+    if merges or more_follows:  # what is inside a merge takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
     buildless = not any(package.spec.build for package in packages)
     settings = Settings(
@@ -216,6 +249,19 @@ def _skip(search: Bisection, packages: Sequence[Package]) -> None:
         if any(version in names.get(name, ()) for name, version in versions.items()):
             point = search.timeline.point(vector, Purpose.PROBE, 0)
             search.remember(point, Verdict(None, why="skipped as asked"))
+
+
+def _skip_impossible(
+    search: Bisection, packages: Sequence[Package], cannot_be: CannotBe
+) -> dict[str, str]:
+    """Why each of them is not tried, by the key of its configuration."""
+    whys: dict[str, str] = {}
+    for vector in search.timeline.every_state()[1:-1]:
+        if why := cannot_be(whole(packages, search.timeline.versions(vector))):
+            point = search.timeline.point(vector, Purpose.PROBE, 0)
+            search.remember(point, Verdict(None, why=why))
+            whys[point.config_key] = why
+    return whys
 
 
 def _measured_ends(
@@ -249,7 +295,7 @@ def _within_merge(setting: Setting, found: Found) -> Found | None:
     setting.say(f"{package.versions[-1][:12]} is a merge: looking into what it merged")
     good, bad = found.search.sides()
     depth = 1 + (int(found.stage.rpartition("-")[2]) if found.stage != MAIN else 0)
-    return _search(
+    return search_versions(
         setting,
         f"merge-{depth}",
         packages,
@@ -259,7 +305,7 @@ def _within_merge(setting: Setting, found: Found) -> Found | None:
     )
 
 
-def _partner_of(setting: Setting, found: Found) -> Found | None:
+def partner_of(setting: Setting, found: Found) -> Found | None:
     """The culprit over the oldest of everything else: if that passes, it takes another commit to fail."""
     interval, single = found.interval, found.single
     if interval is None or single is None:
@@ -274,7 +320,7 @@ def _partner_of(setting: Setting, found: Found) -> Found | None:
     vector = tuple(reached[p.name] for p in moving(packages))
     short = culprit.versions[rank + 1][:12]
     setting.say(f"does {culprit.name} {short} fail alone, over the oldest of the rest?")
-    return _search(setting, "partner", packages, assume={vector: tried})
+    return search_versions(setting, "partner", packages, assume={vector: tried}, partner_of=found)
 
 
 def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Package:

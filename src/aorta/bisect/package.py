@@ -29,6 +29,7 @@ class Package:
     span: Span | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
+    times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ class Package:
     def history(self) -> History:
         if self.span is not None:
             return self._line(self.span).history(self.name)
-        return History(self.name, self.versions)
+        return History(self.name, self.versions, self.times)
 
     @property
     def changes(self) -> Sequence[CommitChange] | None:
@@ -81,7 +82,8 @@ class Package:
 
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
-        return replace(self, versions=self.versions[: rank + 1])
+        times = self.times[: rank + 1] if self.times else None
+        return replace(self, versions=self.versions[: rank + 1], times=times)
 
     def fixed_at(self, version: str) -> "Package":
         """The same package, standing still."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Counted, Findings, culprit_words
+from aorta.bisect.findings import Counted, Findings, culprit_words, release_words
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.signature import normalise
@@ -25,6 +25,8 @@ _LOG_LINES = 60
 
 def headline(findings: Findings) -> str:
     """One line: what was found, and how sure it is."""
+    if words := _environment_headline(findings):
+        return words
     words = HEADLINES[findings.status]
     if findings.status in {"found", "pair"} and findings.culprits:
         words += ": " + " and ".join(culprit_words(said) for said in findings.culprits)
@@ -33,6 +35,18 @@ def headline(findings: Findings) -> str:
     if findings.confidence is not None:
         words += f" (probability {findings.confidence:.1%})"
     return words
+
+
+def _environment_headline(findings: Findings) -> str | None:
+    """Between environments the answer is a sentence: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
+    said = findings.culprits
+    if findings.status not in {"found", "pair"} or not said or any("kind" not in s for s in said):
+        return None
+    if any(one.get("commit") for one in said):
+        return None
+    words = " and ".join(release_words(one) for one in said)
+    verb = "brings the failure" if len(said) == 1 else "bring the failure together"
+    return f"{words} {verb} ({100 * (findings.confidence or 0):.0f} %)"
 
 
 def report_lines(
@@ -51,6 +65,9 @@ def report_lines(
 def _culprits(findings: Findings) -> Iterator[str]:
     for said in findings.culprits[:50]:
         verb = "taken away" if said.get("removed") else "added"
+        if said.get("kind") and not said.get("commit"):
+            yield from _environment_culprit(said)
+            continue
         yield f"- **{said['package']}** {said.get('commit') or said['bad']} ({verb})"
         for name in ("title", "author", "date", "url", "merge"):
             if said.get(name):
@@ -58,7 +75,7 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
-    if findings.partner:
+    if findings.partner and not _environment_headline(findings):
         yield f"- it fails only together with **{findings.partner['package']}** {findings.partner['commit']}"
     if metric := findings.metric:
         yield ""
@@ -73,6 +90,14 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield ""
         yield cached_words(findings.counted)
     yield ""
+
+
+def _environment_culprit(said: Mapping[str, Any]) -> Iterator[str]:
+    yield f"- {said['kind']} **{said['package']}**: good `{said['good']}`, bad `{said['bad']}`"
+    if said.get("date"):
+        yield f"  - date: {said['date']}"
+    if said.get("moves_with"):
+        yield f"  - moves with it, because it asks for them: {', '.join(said['moves_with'])}"
 
 
 def _warnings(findings: Findings) -> Iterator[str]:
@@ -156,9 +181,10 @@ def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
 def summary_lines(findings: Findings) -> Iterator[str]:
     """For the terminal, once it is over."""
     yield headline(findings)
-    for said in findings.culprits[:10] if len(findings.culprits) > 1 else []:
+    several = len(findings.culprits) > 1 and not _environment_headline(findings)
+    for said in findings.culprits[:10] if several else []:
         yield f"  {culprit_words(said)}"
-    if findings.partner:
+    if findings.partner and not _environment_headline(findings):
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:

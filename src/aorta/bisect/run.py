@@ -19,7 +19,14 @@ from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec
 from aorta.bisect.stages import Stages, Workplace, open_session
 from aorta.bisect.trials import ProbedCommand, for_bisection
-from aorta.bisect.watching import FirstFailure, LogFiles, Say, StepsLeft
+from aorta.bisect.watching import (
+    MISTAKES,
+    MISTAKES_IN_ENVIRONMENTS,
+    FirstFailure,
+    LogFiles,
+    Say,
+    StepsLeft,
+)
 from aorta.core.errors import ResumeError
 from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
@@ -65,7 +72,7 @@ def shown_of(outcome: Outcome) -> Shown:
     shown: dict[str, tuple[str, str]] = {}
     for side, vector in (("good", interval.good), ("bad", interval.bad)):
         wanted = frozenset(outcome.last.versions(vector).items())
-        for found in outcome.searched:
+        for found in (*outcome.beside, *outcome.searched):
             for record in found.answer.records:
                 if found.version_set(record.point) == wanted:
                     shown[side] = (found.stage, record.point.config_key)
@@ -169,7 +176,9 @@ class Run:
         return findings
 
     def _workplace(self) -> Workplace:
-        first_failure = FirstFailure(lambda: self.stages.current, self.say)
+        between = self.request.spec.environments is not None
+        mistakes = MISTAKES_IN_ENVIRONMENTS if between else MISTAKES
+        first_failure = FirstFailure(lambda: self.stages.current, self.say, mistakes)
 
         def listeners() -> list[Listener]:
             kept = self.logs.listeners(lambda: self.stages.current)

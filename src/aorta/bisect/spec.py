@@ -132,10 +132,29 @@ class ContainersSpec(StrictModel):
         return self
 
 
+class EnvironmentsSpec(StrictModel):
+    """Two environments: each a requirements or lock file, an env.json, or a virtual environment."""
+
+    good: str
+    bad: str
+    index_url: str | None = None
+    extra_index_url: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    pre: bool = False  # pre-releases and nightly builds are candidates too
+    yanked: bool = False  # and so are releases that were taken back
+
+    @field_validator("extra_index_url", "find_links", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
 class BisectSpec(StrictModel):
     command: tuple[str, ...] = ()
     packages: tuple[PackageSpec, ...] = ()
     containers: ContainersSpec | None = None
+    environments: EnvironmentsSpec | None = None
     oracle: Oracle | None = None
     env: Mapping[str, str] = Field(default_factory=dict)
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-_MISTAKES = re.compile(
+MISTAKES = re.compile(
     r"command not found|: not found$|No such file or directory|executable file not found"
     r"|ModuleNotFoundError|ImportError|SyntaxError|[Ss]yntax error|usage: |unrecognized arguments"
     r"|Permission denied|file or directory not found|no tests ran",
     re.MULTILINE,
+)
+# Between environments an import that fails is what one looks for.
+MISTAKES_IN_ENVIRONMENTS = re.compile(
+    MISTAKES.pattern.replace("|ModuleNotFoundError|ImportError", ""), re.MULTILINE
 )
 _TAIL = 2000
 _FIRST = {
@@ -50,8 +54,10 @@ class FirstFailure:
     those of the first that could not be run, or not be tested.
     """
 
-    def __init__(self, run_dir: Callable[[], Path], say: Say) -> None:
-        self._run_dir, self._say = run_dir, say
+    def __init__(
+        self, run_dir: Callable[[], Path], say: Say, mistakes: re.Pattern[str] = MISTAKES
+    ) -> None:
+        self._run_dir, self._say, self._mistakes = run_dir, say, mistakes
         self._shown = {Outcome.CLEAN}
 
     def __call__(self, event: Event) -> None:
@@ -74,7 +80,7 @@ class FirstFailure:
             self._check(words, record)
 
     def _check(self, words: str, record: TrialRecord) -> None:
-        if _MISTAKES.search(f"{words}\n{record.why}"):
+        if self._mistakes.search(f"{words}\n{record.why}"):
             self._say(
                 "!!! THIS LOOKS LIKE A MISTAKE IN THE COMMAND, NOT LIKE THE FAILURE YOU SEEK."
             )

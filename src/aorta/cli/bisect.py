@@ -34,7 +34,8 @@ class _MountsOrVerbose(click.Command):
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:  # told by whoever parses for good
             return 0
-        return len(found.get("command_line") or ())
+        command = found.get("command_line")  # without a command click has a mark of its own here
+        return len(command) if isinstance(command, (list, tuple)) else 0
 
 
 def _with_long_names(args: list[str]) -> list[str]:
@@ -47,6 +48,17 @@ def _with_long_names(args: list[str]) -> list[str]:
 @click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
 @click.option("--good", metavar="REV", help="A revision without the failure.")
 @click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
+@click.option("--good-env", metavar="FILE|VENV", help="An environment without the failure.")
+@click.option("--bad-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv.")
+@click.option("--index-url", metavar="URL", help="The package index.  [default: as pip has it]")
+@click.option("--extra-index-url", multiple=True, metavar="URL", help="Another one; repeatable.")
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
+@click.option("--no-index", is_flag=True, help="No index, only --find-links.")
+@click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too.")
+@click.option("--yanked", is_flag=True, help="Yanked releases are candidates too.")
+@click.option(
+    "--repository", "repositories", multiple=True, metavar="NAME=DIR", help="Whose commits to name."
+)
 @click.option("--spec", "spec_file", type=click.Path(path_type=Path), help="A bisect.yaml.")
 @click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
 @click.option("--first-parent", is_flag=True, help="Name the merge, not the commit it merged.")
@@ -105,6 +117,7 @@ def command(**given: Any) -> None:
 
     \b
     aorta bisect --good v1.2 --bad HEAD -- pytest -x tests/test_nn.py
+    aorta bisect --good-env last-week.txt --bad-env .venv -- python train.py
     aorta bisect --container jax -- test-jax.sh //tests:nn_test_gpu
     aorta bisect --spec bisect.yaml --jobs 8
 
@@ -150,7 +163,7 @@ def _request(given: dict[str, Any]) -> "Request":
 
 def _asks_something(given: dict[str, Any]) -> bool:
     """Without any of these, a run that is gone on with is asked what it was asked before."""
-    names = ("command_line", "spec_file", "good", "bad", "family", "passing", "failing")
+    names = ("command_line", "spec_file", "good", "bad", "family", "passing", "failing", "good_env")
     return any(given[name] for name in names)
 
 
@@ -227,6 +240,7 @@ def _spec(given: dict[str, Any]) -> "BisectSpec":
         "build_timeout": given["build_timeout"],
         "packages": _packages(spec, given),
         "containers": _containers(spec, given),
+        "environments": _environments(spec, given),
     }
     content = {name: value for name, value in vars(spec).items() if name != "env"}
     content |= {name: value for name, value in told.items() if value is not None}
@@ -252,6 +266,8 @@ def _packages(spec: "BisectSpec", given: dict[str, Any]) -> tuple[Any, ...] | No
                 skip=given["skipped"],
             )
         ]
+    elif given["repositories"]:
+        packages += [_repository(text) for text in given["repositories"]]
     elif given["paths"] or given["skipped"]:
         raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
     sides = {
@@ -267,6 +283,34 @@ def _packages(spec: "BisectSpec", given: dict[str, Any]) -> tuple[Any, ...] | No
             for package in packages
         ]
     return tuple(packages) or None
+
+
+def _repository(text: str) -> Any:
+    from aorta.bisect.spec import PackageSpec
+
+    name, equals, path = text.partition("=")
+    if not equals or not name or not path:
+        raise UsageError(f"--repository: found {text!r}, expected NAME=DIR")
+    return PackageSpec(name=name, path=path)
+
+
+def _environments(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
+    from aorta.bisect.spec import EnvironmentsSpec
+    from aorta.core.documents import validated
+
+    told = {side: given[f"{side}_env"] for side in ("good", "bad") if given[f"{side}_env"]}
+    names = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
+    how = {name: given[name] for name in names if given[name]}
+    if not told and not spec.environments:
+        if how or given["repositories"]:
+            raise UsageError("the options of a package index go with --good-env and --bad-env")
+        return None
+    before = vars(spec.environments) if spec.environments else {}
+    if {"good", "bad"} - {*before, *told}:
+        raise UsageError("--good-env and --bad-env go together")
+    if given["good"] or given["bad"]:
+        raise UsageError("give either --good and --bad or --good-env and --bad-env")
+    return validated(EnvironmentsSpec, {**before, **told, **how}, file="command line")
 
 
 def _package_name(directory: Path) -> str:

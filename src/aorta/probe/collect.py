@@ -12,6 +12,7 @@ from aorta.probe.cuda import nvidia_gpus, probe_cuda
 from aorta.probe.host import probe_cpu, probe_env_vars, probe_host, probe_memory
 from aorta.probe.machine import JsonObject, Machine, Probed
 from aorta.probe.packages import (
+    probe_other_packages,
     probe_packages,
     probe_python,
     probe_pytorch_build,
@@ -55,6 +56,7 @@ STATIC_PROBES: Mapping[str, Probe] = {
     "pytorch_version": probe_pytorch_version,
     "pytorch_build": probe_pytorch_build,
     "packages": probe_packages,
+    "other_packages": probe_other_packages,
 }
 # What a trial's environment changes is asked every time.
 LIVE_PROBES: Mapping[str, Probe] = {

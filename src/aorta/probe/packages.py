@@ -4,6 +4,7 @@ import importlib.util
 import platform
 import re
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -86,6 +87,25 @@ def probe_packages(_machine: Machine) -> Probed:
     """Version by name, of those that are installed."""
     found = ((name, version_of(name)) for name in sorted(_THAT_MATTER))
     return Probed({name: version for name, version in found if version})
+
+
+def probe_other_packages(_machine: Machine) -> Probed:
+    """The rest of what is installed, by the names of directories alone. What came from a directory or a repository and
+    not from an index is left out: it cannot be installed from its name, and its name may be nobody else's business.
+    """
+    found: dict[str, str] = {}
+    for place in dict.fromkeys(sys.path):
+        with suppress(OSError):
+            for entry in sorted(Path(place).glob("*.dist-info")):
+                name, _, version = entry.name.removesuffix(".dist-info").partition("-")
+                name = re.sub(r"[-_.]+", "-", name).lower()
+                if (
+                    version
+                    and name not in _THAT_MATTER
+                    and not (entry / "direct_url.json").exists()
+                ):
+                    found.setdefault(name, version)
+    return Probed(dict(sorted(found.items())))
 
 
 def probe_pytorch_version(_machine: Machine) -> Probed:

@@ -39,6 +39,7 @@ class EnvSnapshot:
     pytorch_version: str | None = None
     pytorch_build: JsonObject | None = None
     packages: dict[str, str] = field(default_factory=dict)
+    other_packages: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> JsonObject:
         return asdict(self)

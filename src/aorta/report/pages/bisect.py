@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aorta.bisect.findings import release_words
 from aorta.bisect.report import HEADLINES, sides_words
 from aorta.core.signature import normalise
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
@@ -129,6 +130,8 @@ def _answer(run: Run, result: Document, sharp: Sharpening | None) -> Answer:
 
 
 def _culprit(culprit: Document) -> str:
+    if words(culprit, "kind") and not words(culprit, "commit"):
+        return release_words(culprit)
     commit = words(culprit, "commit") or words(culprit, "bad")
     title = words(culprit, "title")
     verb = "without" if culprit.get("removed") is True else "at"

@@ -1,0 +1,272 @@
+"""The workshop of environments: one virtual environment for each set of packages, made once and shared by its trials.
+
+Environments are named by what is in them, so states that differ in a variable share one, and a killed run finds what it
+made. They lie in the run's own directory and go with it; the cache they are linked from stays.
+"""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from aorta.bisect.checkout import TreeJob, forget_trees
+from aorta.bisect.environment_ends import ABSENT, EnvironmentEnds, find_python
+from aorta.bisect.environment_job import EnvironmentJob, find_uv, index_options, installer
+from aorta.bisect.git import without_secrets
+from aorta.bisect.installable import PYTHON, unmet
+from aorta.bisect.package import Package, Versions
+from aorta.bisect.package_index import Sources
+from aorta.bisect.trials import Order
+from aorta.core.trial import Environment, RuntimeKind, TrialSpec
+
+_NOWHERE = "sys_platform == 'nowhere'"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a state becomes an environment: what both ends have in common, and each name at a version."""
+
+    ends: EnvironmentEnds
+    sources: Sources
+
+    @property
+    def digest(self) -> str:
+        """What decides the outcome of a state, apart from its versions."""
+        common = [self.ends.good.lines, self.ends.good.python, self.ends.good.variables]
+        return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()[:16]
+
+    def requirements(self, versions: Versions) -> dict[str, str]:
+        """A line for each package that a state has; unchanged ones first."""
+        changed = self.ends.packages
+        found = {n: line for n, line in self.ends.good.lines.items() if n not in changed}
+        for name in changed:
+            line = self._line(name, versions[name])
+            if line is not None:
+                found[name] = line
+        return found
+
+    def _line(self, name: str, version: str) -> str | None:
+        if version == ABSENT:
+            return None
+        for end in (self.ends.good, self.ends.bad):
+            if end.versions.get(name) == version:
+                return end.lines[name]
+        return f"{name}=={version}"
+
+    def loose(self, versions: Versions, free: Sequence[str]) -> dict[str, str]:
+        """The same with packages anywhere between their two ends, where they need not stand still."""
+        found = self.requirements(versions)
+        for name in free:
+            ends = [end.versions.get(name) for end in (self.ends.good, self.ends.bad)]
+            try:
+                low, high = sorted(Version(str(version)) for version in ends)
+            except InvalidVersion:
+                if versions[name] == ABSENT:
+                    found.pop(name, None)
+                continue
+            found[name] = f"{name}>={low},<={high}"
+        return found
+
+    def overrides(self, versions: Versions) -> list[str]:
+        """What the two ends themselves have against what their packages ask for is no conflict of a state."""
+        present = self.requirements(versions)
+        names = sorted(unmet(self.ends.good.installed) | unmet(self.ends.bad.installed))
+        return [
+            present.get(name, f"{name}; {_NOWHERE}")
+            for name in names
+            if not present.get(name, "").startswith("-e ")
+        ]
+
+    def interpreter(self, versions: Versions) -> str:
+        good, bad = self.ends.good, self.ends.bad
+        version = versions.get(PYTHON, good.python)
+        for end in (good, bad):
+            if end.python == version:
+                return end.interpreter
+        found = find_python(version)
+        return found[1] if found else version
+
+    def variables(self, versions: Versions) -> dict[str, str | None]:
+        """None: not set."""
+        found = dict(self.ends.good.variables)
+        for name in self.ends.variables:
+            found[name] = None if versions[name] == ABSENT else versions[name]
+        return found
+
+
+class Environments:
+    """`root` is this run's own directory; `packages` are those of one search."""
+
+    def __init__(
+        self,
+        root: Path,
+        recipe: Recipe,
+        packages: Sequence[Package],
+        directory: Path,
+        *,
+        build_timeout: float | None = None,
+    ) -> None:
+        self._root, self._recipe, self._packages = root, recipe, packages
+        self._directory, self._build_timeout = directory, build_timeout
+        self._versions: dict[str, Versions] = {}
+
+    def assign(self, trial_dir: Path, versions: Versions) -> None:
+        self._versions[str(trial_dir)] = versions
+
+    def order(self, trial: TrialSpec) -> Order:
+        versions = self._versions[str(trial.trial_dir)]
+        key = self._key(versions)
+        mark = self._root / f"{key}.made"
+        place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
+        build = None if mark.exists() else self._building(versions, key, mark)
+        return Order(key, build, self._at(trial, place, versions))
+
+    def built(self, key: str) -> None:
+        """The mark says so."""
+
+    def finished(self, trial_id: str) -> None:
+        """Environments are shared, so nothing is freed."""
+
+    def adopt(self, versions: Versions, place: Path) -> None:
+        """An environment that was made before the search began."""
+        if place.is_dir():
+            mark = self._root / f"{self._key(versions)}.made"
+            mark.write_text(place.name, encoding="utf-8")
+
+    def remove(self) -> None:
+        shutil.rmtree(self._root, ignore_errors=True)
+        for package in self._git():
+            forget_trees(str(package.spec.path))
+
+    def _git(self) -> list[Package]:
+        return [package for package in self._packages if package.spec.is_git]
+
+    def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
+        recipe = self._recipe
+        free = [p.name for p in self._packages if not p.moves and p.name in recipe.ends.packages]
+        sources = {p.name for p in self._git()}
+        requirements = recipe.requirements(versions)
+        loose = recipe.loose(versions, [name for name in free if name not in sources])
+        return EnvironmentJob(
+            str(self._root / key),
+            recipe.interpreter(versions),
+            [line for name, line in requirements.items() if name not in sources],
+            [line for name, line in loose.items() if name not in sources] if free else [],
+            recipe.overrides(versions),
+            recipe.sources.indexes,
+            recipe.sources.find_links,
+            recipe.sources.pre,
+            trees=[self._tree(package, versions, key) for package in self._git()],
+            mark=str(mark) if mark else None,
+        )
+
+    def _tree(self, package: Package, versions: Versions, key: str) -> TreeJob:
+        return TreeJob(
+            package.name,
+            tree=str(self._root / "trees" / key / package.name),
+            repository=package.spec.path,
+            sha=versions[package.name],
+            cherry_pick=package.spec.cherry_pick,
+            build=package.spec.build,
+        )
+
+    def _key(self, versions: Versions) -> str:
+        """By what is installed: where it lies, and how variables are set, makes no other environment."""
+        job = self._job(versions, "", None)
+        trees = [(t.package, t.sha, t.build, list(t.cherry_pick)) for t in job.trees]
+        content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def _building(self, versions: Versions, key: str, mark: Path) -> TrialSpec:
+        job = self._job(versions, key, mark)
+        return job.trial(self._root / "builds" / key, self._build_timeout)
+
+    def _at(self, trial: TrialSpec, place: Path, versions: Versions) -> TrialSpec:
+        variables = self._recipe.variables(versions)
+        unset = [name for name, value in variables.items() if value is None and name in os.environ]
+        told = {p.spec.variable: versions[p.name] for p in self._packages}
+        given = {name: value for name, value in variables.items() if value is not None}
+        argv = trial.argv
+        if unset:
+            argv = ("env", *(word for name in unset for word in ("-u", name)), *argv)
+        return replace(
+            trial,
+            argv=argv,
+            cwd=self._directory,
+            env={"PYTHONNOUSERSITE": "1", **told, **given, **trial.env},
+            environment=Environment("environment", RuntimeKind.VENV, venv=str(place.absolute())),
+        )
+
+
+def requirements_text(
+    recipe: Recipe, packages: Sequence[Package], versions: Versions, title: str
+) -> str:
+    """The environment as a file that every installer reads."""
+    built = {p.name: p for p in packages if p.spec.is_git}
+    lines = [f"# {title}", f"# Python {_python(recipe, versions)}"]
+    lines += [
+        f"# variable {name}" + ("=" + value if value is not None else " not set")
+        for name, value in recipe.variables(versions).items()
+        if name in recipe.ends.variables
+    ]
+    lines += [
+        f"# {name} is built from {p.spec.path} at {versions[name]}" for name, p in built.items()
+    ]
+    listed = recipe.requirements(versions)
+    return (
+        "\n".join([*lines, *sorted(line for name, line in listed.items() if name not in built)])
+        + "\n"
+    )
+
+
+def _python(recipe: Recipe, versions: Versions) -> str:
+    return versions.get(PYTHON, recipe.ends.good.python)
+
+
+def reproduce_in_environment(
+    recipe: Recipe,
+    packages: Sequence[Package],
+    versions: Versions,
+    listed: Path,
+    command: Sequence[str],
+    directory: Path,
+) -> str:
+    """Shell lines that show one side: the environment from its file, then the test where it was run."""
+    python = shlex.quote(recipe.interpreter(versions))
+    install = installer("PLACE/bin/python")
+    hidden = [without_secrets(word) for word in _options(recipe)]
+    lines = ["set -e", "place=$(mktemp -d)"]
+    uv = find_uv()
+    lines.append(
+        f'{shlex.quote(uv)} venv --quiet --no-project --python {python} "$place"/env'
+        if uv
+        else f'{python} -m venv --without-pip "$place"/env'
+    )
+    words = shlex.join(install).replace("PLACE/bin/python", '"$place"/env/bin/python')
+    lines.append(f"{words} --no-deps -r {shlex.quote(str(listed))} {shlex.join(hidden)}".rstrip())
+    lines += ['export VIRTUAL_ENV="$place"/env PATH="$place"/env/bin:"$PATH" PYTHONNOUSERSITE=1']
+    for package in packages:
+        if package.spec.is_git:
+            tree = f'"$place"/{shlex.quote(package.name)}'
+            repository = shlex.quote(str(package.spec.path))
+            build = package.spec.build or f"{words} --no-deps ."
+            lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
+            lines.append(f"git -C {tree} checkout --quiet --detach {versions[package.name]}")
+            lines.append(f"(cd {tree} && {build})")
+    lines += [
+        f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+        for name, value in recipe.variables(versions).items()
+        if value is not None or name in recipe.ends.variables
+    ]
+    lines.append(f"cd {shlex.quote(str(directory))}")
+    return "\n".join([*lines, shlex.join(command)])
+
+
+def _options(recipe: Recipe) -> list[str]:
+    return index_options(recipe.sources.indexes, recipe.sources.find_links, uv=bool(find_uv()))

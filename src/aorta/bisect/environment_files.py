@@ -1,0 +1,436 @@
+"""What people have of an environment that worked, or does not: a requirements or lock file, a snapshot, a virtual environment.
+
+Each kind is read into one `Side`. Nothing is installed here, and nothing is asked of an index.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from packaging.markers import Marker, default_environment
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from aorta.core.errors import UsageError
+from aorta.core.names import is_variable
+
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
+_FINAL_PART = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
+_PER_REQUIREMENT = ("--hash", "--config-settings", "--global-option", "--config-setting")
+_VALUE_OPTIONS = {
+    "-i": "index_url",
+    "--index-url": "index_url",
+    "--extra-index-url": "extra_index_url",
+    "-f": "find_links",
+    "--find-links": "find_links",
+}
+_NOT_OURS = frozenset({"aorta-triage", "pip", "uv"})  # what makes environments is no part of one
+_IGNORED = frozenset({"--no-binary", "--only-binary", "--trusted-host", "--use-feature"})
+
+
+@dataclass(frozen=True)
+class Side:
+    """`requirements` by canonical name, as a line each. `complete`: every package that was installed is among them, as
+    far as the file can say. `variables`: None where the file says that one was not set; empty where it says nothing.
+    """
+
+    name: str
+    requirements: Mapping[str, str]
+    python: str | None = None
+    interpreter: str | None = None  # the program, where the side is an environment of this machine
+    variables: Mapping[str, str | None] | None = None
+    complete: bool = True
+    options: tuple[tuple[str, str], ...] = ()  # index_url, extra_index_url, find_links, pre
+    left_out: tuple[str, ...] = ()  # what stood in the file and cannot be installed from it
+
+    @property
+    def is_pinned(self) -> bool:
+        return all(exact_version(line) or " @ " in line for line in self.requirements.values())
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """As far as the file says them: a version, or a whole line where there is none."""
+        return {name: version_in(line) for name, line in self.requirements.items()}
+
+
+def exact_version(line: str) -> str | None:
+    """The version of `name==version`; None for anything looser."""
+    try:
+        specifiers = list(Requirement(line).specifier)
+    except InvalidRequirement:
+        return None
+    if len(specifiers) == 1 and specifiers[0].operator in {"==", "==="}:
+        version = specifiers[0].version
+        return None if version.endswith(".*") else version
+    return None
+
+
+def version_in(line: str) -> str:
+    """What tells two requirements of one package apart: the version, the address, or the line."""
+    if line.startswith("-e "):
+        return line[3:].strip()
+    found = Requirement(line)
+    return exact_version(line) or found.url or str(found.specifier) or "any"
+
+
+def read_side(given: str, directory: Path, option: str) -> Side:
+    """`given` as it stands on the command line."""
+    path = directory / Path(given).expanduser()
+    if path.is_dir():
+        return _virtual_environment(path, given, option)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as wrong:
+        said = wrong.strerror if isinstance(wrong, OSError) else "it is no text"
+        raise UsageError(
+            f"{said}; expected a requirements or lock file, an env.json of `aorta env probe`, or a virtual environment",
+            where=f"{option} {given}",
+        ) from None
+    try:
+        side = _reader_of(path, text)(path, text)
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as wrong:
+        raise UsageError(f"it cannot be read: {wrong}", where=f"{option} {given}") from None
+    except UsageError as wrong:
+        raise UsageError(wrong.message, where=wrong.where or f"{option} {given}") from None
+    if not side.requirements and not side.variables:
+        raise UsageError("it names no package", where=f"{option} {given}")
+    return replace(side, name=given)
+
+
+def _reader_of(path: Path, text: str) -> Callable[[Path, str], Side]:
+    if path.suffix == ".json" or text.lstrip().startswith("{"):
+        return _snapshot
+    if path.suffix in {".toml", ".lock"} or text.lstrip().startswith("version = "):
+        return _lock_file
+    return _requirements_file
+
+
+# -- requirements.txt and pip freeze ---------------------------------------------------------------------------------
+
+
+def _requirements_file(path: Path, text: str) -> Side:
+    requirements: dict[str, str] = {}
+    options: list[tuple[str, str]] = []
+    for file, number, line in _lines(path, text, set()):
+        where = f"{file}:{number}"
+        option = _option(line, file, where)
+        if option is not None:
+            options += [option] if option[0] else []
+            continue
+        name, requirement = _requirement(line, file, where)
+        if name and requirement:
+            _put(requirements, name, requirement, where)
+    return Side(path.name, requirements, options=tuple(options))
+
+
+def _put(requirements: dict[str, str], name: str, line: str, where: str) -> None:
+    if requirements.get(name, line) != line:
+        raise UsageError(f"{name} stands twice, with two requirements; keep one", where=where)
+    requirements[name] = line
+
+
+def _lines(path: Path, text: str, seen: set[Path]) -> Iterator[tuple[Path, int, str]]:
+    """Whole lines, without comments and with other files where they are named."""
+    seen.add(path.resolve())
+    held, start = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        start = start if held else number
+        if raw.rstrip().endswith("\\"):
+            held += raw.rstrip()[:-1] + " "
+            continue
+        line, held = _COMMENT.sub("", held + raw).strip(), ""
+        if not line:
+            continue
+        words = line.replace("=", " ", 1).split() if line.startswith("--") else line.split()
+        if words[0] in {"-r", "--requirement"} and len(words) == 2:
+            other = path.parent / words[1]
+            if other.resolve() in seen:
+                continue
+            try:
+                yield from _lines(other, other.read_text(encoding="utf-8-sig"), seen)
+            except OSError as wrong:
+                raise UsageError(
+                    f"{wrong.strerror}: {words[1]}", where=f"{path}:{number}"
+                ) from None
+        else:
+            yield path, start, line
+
+
+def _option(line: str, file: Path, where: str) -> tuple[str, str] | None:
+    """None for a requirement; an empty name for an option that decides nothing here."""
+    if not line.startswith("-") or line.startswith(("-e ", "--editable")):
+        return None
+    word, _, value = line.replace("=", " ", 1).partition(" ")
+    if word in _VALUE_OPTIONS and value.strip():
+        return _VALUE_OPTIONS[word], _beside(value.strip(), file)
+    if word == "--pre":
+        return "pre", "yes"
+    if word == "--no-index":
+        return "no_index", "yes"
+    if word in {"-c", "--constraint", "--require-hashes", "--prefer-binary"} or word in _IGNORED:
+        return "", ""
+    raise UsageError(
+        f"{word!r} is no option of a requirements file that is known here; remove the line",
+        where=where,
+    )
+
+
+def _beside(value: str, file: Path) -> str:
+    """A relative directory is relative to the file that names it."""
+    return value if "://" in value else str((file.parent / value).resolve())
+
+
+def _requirement(line: str, file: Path, where: str) -> tuple[str | None, str | None]:
+    """The canonical name and the line to install; nothing where its marker excludes it."""
+    if line.startswith(("-e ", "--editable")):
+        target = line.split(maxsplit=1)[1] if " " in line else line.partition("=")[2]
+        egg = _EGG.search(target)
+        if egg is None and "://" not in target:
+            target = str((file.parent / target).resolve())
+        name = egg[1] if egg else Path(target.partition("#")[0].rstrip("/")).name.partition("@")[0]
+        return canonicalize_name(name.removesuffix(".git")), f"-e {target}"
+    for option in _PER_REQUIREMENT:
+        line = line.partition(f" {option}")[0].rstrip()
+    try:
+        found = Requirement(line)
+    except InvalidRequirement as wrong:
+        path = (file.parent / line.partition(";")[0].strip()).resolve()
+        if path.suffix == ".whl" and path.exists():
+            return canonicalize_name(
+                path.name.split("-")[0]
+            ), f"{path.name.split('-')[0]} @ {path.as_uri()}"
+        said = str(wrong).splitlines()[0]
+        raise UsageError(
+            f"{line!r} is no requirement: {said}; expected name==version", where=where
+        ) from None
+    return canonicalize_name(found.name), line
+
+
+# -- locks -----------------------------------------------------------------------------------------------------------
+
+
+def _lock_file(path: Path, text: str) -> Side:
+    content = tomllib.loads(text)
+    if "lock-version" in content:
+        return _pylock(path, content)
+    packages = content.get("package")
+    if isinstance(packages, list) and "requires-python" in content:
+        return _uv_lock(path, packages)
+    raise UsageError(
+        "it is neither a uv.lock nor a pylock.toml: it has neither package and requires-python, nor lock-version"
+    )
+
+
+def _pylock(path: Path, content: Mapping[str, Any]) -> Side:
+    """PEP 751. Packages whose marker is not of this platform are left out, as an installer would."""
+    requirements: dict[str, str] = {}
+    left_out: list[str] = []
+    groups = content.get("default-groups", [])
+    around = {"extras": set(), "dependency_groups": set(groups)}
+    for package in content.get("packages", []):
+        marker = package.get("marker")
+        if marker and not Marker(marker).evaluate(around, context="lock_file"):
+            continue
+        line = _locked(package, package.get("directory"), package.get("vcs"), path)
+        if line is None:
+            left_out.append(str(package.get("name")))
+        else:
+            requirements[canonicalize_name(package["name"])] = line
+    return Side(path.name, requirements, left_out=tuple(left_out))
+
+
+def _locked(
+    package: Mapping[str, Any],
+    local: Mapping[str, Any] | None,
+    vcs: Mapping[str, Any] | None,
+    path: Path,
+) -> str | None:
+    name = package.get("name")
+    if not isinstance(name, str):
+        raise UsageError("a package has no name")
+    if vcs is not None and vcs.get("url"):
+        return f"{name} @ {vcs.get('type', 'git')}+{vcs['url']}@{vcs.get('commit-id', 'HEAD')}"
+    if local is not None:
+        place = (path.parent / str(local.get("path", "."))).resolve()
+        return f"{name} @ {place.as_uri()}" if (place / "pyproject.toml").exists() else None
+    archive = package.get("archive")
+    if archive and archive.get("url"):
+        return f"{name} @ {archive['url']}"
+    return f"{name}=={package['version']}" if package.get("version") else None
+
+
+def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> Side:
+    """What the project needs on this platform, from its own entry on. The project itself is not installed."""
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for package in packages:
+        by_name.setdefault(str(package.get("name")), []).append(package)
+    roots = [p for p in packages if {"editable", "virtual"} & (p.get("source") or {}).keys()]
+    waiting = [
+        dependency
+        for root in roots
+        for dependency in [
+            *root.get("dependencies", []),
+            *(root.get("dev-dependencies") or {}).get("dev", []),
+        ]
+    ]
+    if not roots:
+        waiting = [{"name": name} for name in by_name]
+    requirements: dict[str, str] = {}
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        dependency = waiting.pop()
+        if not _applies(dependency.get("marker")):
+            continue
+        entry = _entry(by_name, dependency)
+        if entry is None or entry in roots:
+            continue
+        name = str(entry["name"])
+        for extra in ("", *dependency.get("extra", [])):
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                optional = entry.get("optional-dependencies") or {}
+                waiting += optional.get(extra, []) if extra else entry.get("dependencies", [])
+        line = _locked_by_uv(entry)
+        if line:
+            requirements[canonicalize_name(name)] = line
+    named = dict.fromkeys(
+        str((entry.get("source") or {}).get("registry", "")) for entry in packages
+    )
+    options = [("extra_index_url", url) for url in named if url.startswith(("http:", "https:"))]
+    left_out = tuple(str(root["name"]) for root in roots)
+    return Side(path.name, requirements, options=tuple(options), left_out=left_out)
+
+
+def _entry(
+    by_name: Mapping[str, Sequence[Mapping[str, Any]]], dependency: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """A package may be locked in several versions, each for platforms of its own."""
+    entries = by_name.get(str(dependency.get("name")), ())
+    wanted = dependency.get("version")
+    fitting = [e for e in entries if wanted is None or e.get("version") == wanted]
+    for entry in fitting:
+        markers = entry.get("resolution-markers")
+        if not markers or any(_applies(marker) for marker in markers):
+            return entry
+    return fitting[0] if fitting else None
+
+
+def _locked_by_uv(package: Mapping[str, Any]) -> str | None:
+    name, source = package["name"], package.get("source") or {}
+    if "git" in source:
+        address, _, commit = str(source["git"]).partition("#")
+        return f"{name} @ git+{address.partition('?')[0]}@{commit or 'HEAD'}"
+    if "url" in source:
+        return f"{name} @ {source['url']}"
+    return f"{name}=={package['version']}" if package.get("version") else None
+
+
+def _applies(marker: object) -> bool:
+    return marker is None or Marker(str(marker)).evaluate({"extra": ""})
+
+
+# -- snapshots and virtual environments ------------------------------------------------------------------------------
+
+
+def _snapshot(path: Path, text: str) -> Side:
+    content = json.loads(text)
+    if not isinstance(content, dict) or not str(content.get("schema", "")).startswith("aorta.env/"):
+        raise UsageError("it is no env.json: expected what `aorta env probe -o env.json` writes")
+    others = content.get("other_packages")
+    packages = {**(others or {}), **(content.get("packages") or {})}
+    requirements = {
+        str(canonicalize_name(name)): f"{name}=={version}"
+        for name, version in packages.items()
+        if version and canonicalize_name(name) not in _NOT_OURS
+    }
+    variables = {
+        name: value if value is None else str(value)
+        for name, value in (content.get("env_vars") or {}).items()
+        if is_variable(name)
+    }
+    return Side(
+        path.name,
+        requirements,
+        python=content.get("python_version"),
+        variables=variables,
+        complete=others is not None,
+    )
+
+
+_ASK = """
+import importlib.metadata as m, json, platform
+found = {}
+for d in m.distributions():
+    name = d.metadata["Name"]
+    if name and name not in found:
+        found[name] = [d.version, d.read_text("direct_url.json")]
+print(json.dumps({"python": platform.python_version(), "packages": found}))
+"""
+
+
+def _virtual_environment(path: Path, given: str, option: str) -> Side:
+    where = f"{option} {given}"
+    program = path / "bin" / "python"
+    if not program.exists():
+        raise UsageError(
+            "this directory is no virtual environment: it has no bin/python", where=where
+        )
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    try:
+        done = subprocess.run(
+            (str(program), "-c", _ASK), capture_output=True, env=variables, check=False, timeout=120
+        )
+        content = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, json.JSONDecodeError):
+        raise UsageError(
+            f"its Python does not say what is installed; try: {shlex.quote(str(program))} -m pip list",
+            where=where,
+        ) from None
+    requirements: dict[str, str] = {}
+    for name, (version, direct) in content["packages"].items():
+        if canonicalize_name(name) not in _NOT_OURS:
+            requirements[canonicalize_name(name)] = _installed(name, version, direct)
+    if not requirements:
+        raise UsageError("nothing is installed in it", where=where)
+    return Side(given, requirements, python=content["python"], interpreter=str(program.absolute()))
+
+
+def _installed(name: str, version: str, direct: str | None) -> str:
+    """What was not installed from an index is installed from where it came."""
+    said = json.loads(direct) if direct else {}
+    url = said.get("url", "")
+    if not url:
+        return f"{name}=={version}"
+    vcs = said.get("vcs_info")
+    if vcs:
+        return f"{name} @ {vcs.get('vcs', 'git')}+{url}@{vcs.get('commit_id', 'HEAD')}"
+    if (said.get("dir_info") or {}).get("editable"):
+        return f"-e {url.removeprefix('file://')}"
+    return f"{name} @ {url}"
+
+
+def same_minor(one: str, other: str) -> bool:
+    a, b = _FINAL_PART.match(one), _FINAL_PART.match(other)
+    return bool(a and b and a.groups()[:2] == b.groups()[:2])
+
+
+def this_python() -> str:
+    return ".".join(str(part) for part in sys.version_info[:3])
+
+
+def marker_environment(python: str) -> dict[str, str]:
+    """What markers are judged by, for another Python on this machine."""
+    around = {name: str(value) for name, value in default_environment().items()}
+    parts = python.split(".")
+    around["python_version"] = ".".join(parts[:2])
+    around["python_full_version"] = python if len(parts) > 2 else f"{python}.0"
+    return around

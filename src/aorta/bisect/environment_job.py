@@ -1,0 +1,212 @@
+"""Makes one virtual environment with one set of packages.
+
+Runs as a process of its own (`python -m aorta.bisect.environment_job JOB.json`), so that it goes through the executor like a
+trial and can be killed like one. An environment counts as made only once its mark is written, after everything else; the
+mark says where it is. `uv` makes them where it can be had, by hard links from its cache; else `venv` and pip do.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
+from aorta.core.trial import LOCAL, TrialSpec
+
+UNREACHABLE = (
+    GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
+)
+_NETWORK = re.compile(
+    r"error sending request|dns error|failed to lookup address|Connection refused|NewConnectionError"
+    r"|Max retries exceeded|operation timed out|Read timed out|No space left on device"
+)
+_REASON = re.compile(r"(cause: )?Because |ERROR: (Cannot|Could|No) ")
+_MOST_REASON = 400
+
+
+@dataclass(frozen=True)
+class EnvironmentJob:
+    """`loose` is tried where `requirements` cannot be installed together. `overrides` are requirements that no package
+    may contradict. `trees` are checkouts that are installed over it, by their build command or as they are.
+    """
+
+    place: str
+    python: str
+    requirements: Sequence[str]
+    loose: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    indexes: Sequence[str] = ()
+    find_links: Sequence[str] = ()
+    pre: bool = False
+    no_deps: bool = False  # tried last: what is there was installed so, whatever it asks for
+    trees: Sequence[TreeJob] = ()
+    mark: str | None = None
+
+    def written(self, path: Path) -> Path:
+        """Addresses may hold credentials: nobody else reads it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        return path
+
+    def trial(self, directory: Path, timeout: float | None, name: str = "") -> TrialSpec:
+        """The process that makes it."""
+        path = self.written(directory / "job.json")
+        return TrialSpec(
+            argv=(sys.executable, "-m", "aorta.bisect.environment_job", str(path)),
+            trial_dir=directory,
+            cwd=directory,
+            id=name,
+            environment=LOCAL,
+            timeout=timeout,
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> "EnvironmentJob":
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["trees"] = [TreeJob(**tree) for tree in content["trees"]]
+        return cls(**content)
+
+
+def main() -> None:
+    job = EnvironmentJob.read(Path(sys.argv[1]))
+    make(job, Path(sys.argv[1]).parent)
+
+
+def make(job: EnvironmentJob, beside: Path) -> None:
+    """`beside`: where the files of requirements go that the installer reads."""
+    place = Path(job.place)
+    shutil.rmtree(place, ignore_errors=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _install(job, beside)
+    for tree in job.trees:
+        check_out(tree)
+        _install_tree(job, tree)
+    if job.mark is not None:
+        Path(job.mark).write_text(place.name, encoding="utf-8")
+
+
+def _install(job: EnvironmentJob, beside: Path) -> None:
+    """As asked; where that cannot be, with the dependants free to move; the last words are those of the first try."""
+    ways = [(job.requirements, False)]
+    ways += [(job.loose, False)] if job.loose else []
+    ways += [(job.requirements, True)] if job.no_deps else []
+    first = ""
+    for requirements, no_deps in ways:
+        shutil.rmtree(job.place, ignore_errors=True)
+        _run(_new_environment(job))
+        if not requirements:
+            return
+        code, said = _run(_installing(job, requirements, beside, no_deps=no_deps), may_fail=True)
+        if code == 0:
+            return
+        first = first or said
+        if _NETWORK.search(said):
+            break
+    for line in _conflict(first):
+        print(line, file=sys.stderr)
+    raise SystemExit(UNREACHABLE if _NETWORK.search(first) else 1)
+
+
+def _conflict(said: str) -> list[str]:
+    """What the installer said, and its reason again as one last line: a skipped state is told by that."""
+    lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
+    lines = [line for line in lines if line]
+    starts = (place for place, line in enumerate(lines) if _REASON.match(line))
+    first = next(starts, max(0, len(lines) - 1))
+    reason = " ".join(lines[first : first + 3]).removeprefix("cause: ")
+    return [*lines, reason[:_MOST_REASON]]
+
+
+def _new_environment(job: EnvironmentJob) -> list[str]:
+    if uv := find_uv():
+        return [uv, "venv", "--quiet", "--no-project", "--python", job.python, job.place]
+    return [job.python, "-m", "venv", "--without-pip", job.place]
+
+
+def _installing(
+    job: EnvironmentJob, requirements: Sequence[str], beside: Path, *, no_deps: bool
+) -> list[str]:
+    listed = _file(beside / "requirements.txt", requirements)
+    words = [*installer(f"{job.place}/bin/python"), "-r", listed]
+    words += index_options(job.indexes, job.find_links, uv=bool(find_uv()))
+    words += ["--no-deps"] if no_deps or (job.overrides and not find_uv()) else []
+    if find_uv() and job.overrides:
+        words += ["--overrides", _file(beside / "overrides.txt", job.overrides)]
+    if job.pre:
+        words += ["--prerelease=allow"] if find_uv() else ["--pre"]
+    return words
+
+
+def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
+    place = Path(job.place)
+    if tree.build is None:
+        words = [*installer(f"{job.place}/bin/python"), "--no-deps", str(tree.tree)]
+        words += index_options(job.indexes, job.find_links, uv=bool(find_uv()))
+    else:
+        words = ["sh", "-c", tree.build]
+    path = f"{place / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    variables = {**os.environ, "VIRTUAL_ENV": str(place), "PATH": path}
+    done = subprocess.run(words, cwd=tree.tree, env=variables, check=False)
+    if done.returncode:
+        raise SystemExit(1)
+
+
+def installer(python: str) -> list[str]:
+    """The words that install into the environment of this Python, up to what is installed."""
+    if uv := find_uv():
+        return [uv, "pip", "install", "--quiet", "--python", python]
+    words = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    return [*words, "--disable-pip-version-check", "--no-input"]
+
+
+def index_options(indexes: Sequence[str], find_links: Sequence[str], *, uv: bool) -> list[str]:
+    """What pip and uv are told about where packages come from: several indexes are alike, as pip has it."""
+    words = [word for place in find_links for word in ("--find-links", place)]
+    if not indexes:
+        return [*words, "--no-index"]
+    first, extra = ("--default-index", "--index") if uv else ("--index-url", "--extra-index-url")
+    words += [first, indexes[0]]
+    words += [word for index in indexes[1:] for word in (extra, index)]
+    return [*words, "--index-strategy", "unsafe-best-match"] if uv else words
+
+
+def find_uv() -> str | None:
+    """The one that AORTA_UV names (empty: none, pip instead), else beside this Python, where its wheel puts it, else on
+    the path.
+    """
+    if (named := os.environ.get("AORTA_UV")) is not None:
+        return named or None
+    beside = Path(sys.executable).parent / "uv"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+
+
+def _file(path: Path, lines: Sequence[str]) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def _run(words: Sequence[str], *, may_fail: bool = False) -> tuple[int, str]:
+    done = subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    if done.returncode and not may_fail:
+        print(said, file=sys.stderr)
+        raise SystemExit(1)
+    return done.returncode, said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""Which releases of a package lie between two others, as the package index lists them.
+
+Reads the simple repository API, as JSON or as HTML (PEP 503, 691, 700), and directories or pages of files. Which index is
+asked, where none is named, is what pip is configured with. Addresses may hold credentials, so none is ever shown as it is.
+"""
+
+import base64
+import json
+import netrc
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+
+from packaging import tags
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from aorta.bisect.git import without_secrets
+from aorta.core.errors import InfrastructureError, UsageError
+
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_PATIENCE = 60.0
+_DAY = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_DEFAULT = re.compile(r"--index-url.*?default\s+(\S+?)\)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where packages come from. `pre` and `yanked`: whether such releases are candidates."""
+
+    indexes: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    pre: bool = False
+    yanked: bool = False
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file of one release."""
+
+    name: str
+    version: Version
+    requires_python: str | None = None
+    yanked: bool = False
+    uploaded: float | None = None
+    runs_on: frozenset[tags.Tag] | None = None  # None for sources, which install anywhere
+
+
+@dataclass(frozen=True)
+class Release:
+    version: str
+    time: float | None = None
+    yanked: bool = False
+
+
+def sources_of(
+    index_url: str | None,
+    extra: Sequence[str],
+    find_links: Sequence[str],
+    *,
+    no_index: bool,
+    pre: bool,
+    yanked: bool,
+) -> Sources:
+    """What is named, and where no index is, what pip is configured with."""
+    links = tuple(find_links)
+    if no_index:
+        return Sources((), links, pre, yanked)
+    configured = _pip_configured() if index_url is None else {}
+    if index_url is None:
+        links += tuple(configured.get("find-links", ()))
+        extra = (*extra, *configured.get("extra-index-url", ()))
+    first = [index_url] if index_url else configured.get("index-url", [])[:1] or _default_index()
+    return Sources(tuple(dict.fromkeys((*first, *extra))), tuple(dict.fromkeys(links)), pre, yanked)
+
+
+def _pip(*arguments: str) -> str:
+    command = (sys.executable, "-m", "pip", *arguments)
+    variables = {**os.environ, "COLUMNS": "1000", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=variables, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _pip_configured() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in _pip("config", "list").splitlines():
+        key, _, value = line.partition("=")
+        found[key.rpartition(".")[2]] = value.strip().strip("'\"").replace("\\n", " ").split()
+    return found
+
+
+def _default_index() -> list[str]:
+    """The one that pip itself falls back to, as its help says."""
+    found = _DEFAULT.search(_pip("install", "--help"))
+    if found is None:
+        raise UsageError("no package index is configured; name one with --index-url")
+    return [found[1]]
+
+
+# -- what an index lists ---------------------------------------------------------------------------------------------
+
+
+class PackageIndex:
+    """Reads each package once."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._known: dict[str, list[IndexFile]] = {}
+
+    def files(self, name: str) -> list[IndexFile]:
+        name = canonicalize_name(name)
+        if name not in self._known:
+            found: dict[str, IndexFile] = {}
+            for file in self._every(name):
+                found.setdefault(file.name, file)
+            self._known[name] = list(found.values())
+        return self._known[name]
+
+    def between(self, name: str, good: str, bad: str, python: str) -> list[Release]:
+        """From the good release to the bad one, both included, whatever the index says of these two; backwards where
+        the bad one is older.
+        """
+        ends = _version(good), _version(bad)
+        if ends[0] is None or ends[1] is None:
+            return [Release(good), Release(bad)]
+        older, newer = sorted((ends[0], ends[1]))
+        pre = self._sources.pre or older.is_prerelease or newer.is_prerelease
+        locals_ = {older.local, newer.local}
+        releases = _releases(self.files(name), python)
+        inner = [
+            release
+            for version, release in sorted(releases.items())
+            if older < version < newer
+            and version.local in locals_
+            and (pre or not version.is_prerelease)
+            and (self._sources.yanked or not release.yanked)
+        ]
+        said = {version: release.time for version, release in releases.items()}
+        dated = [
+            replace(release, time=release.time or _day_in(release.version)) for release in inner
+        ]
+        if good != str(older) and _version(good) == newer:
+            dated.reverse()
+        first = Release(good, said.get(ends[0]) or _day_in(good))
+        last = Release(bad, said.get(ends[1]) or _day_in(bad))
+        return [first, *dated, last]
+
+    def _every(self, name: str) -> Iterator[IndexFile]:
+        for place in self._sources.find_links:
+            yield from _linked(place, name)
+        for index in self._sources.indexes:
+            yield from _listed(index, name)
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def _day_in(version: str) -> float | None:
+    """Nightly builds carry their day: 2.9.0.dev20260101."""
+    found = _DAY.search(version)
+    if found is None:
+        return None
+    try:
+        day = datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC)
+    except ValueError:
+        return None
+    return day.timestamp()
+
+
+def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]:
+    """Those that have a file for this Python on this machine. Yanked is a release whose every such file is."""
+    usable = _tags_of(python)
+    found: dict[Version, list[IndexFile]] = {}
+    for file in files:
+        fits = file.runs_on is None or not usable.isdisjoint(file.runs_on)
+        if fits and _allows(file.requires_python, python):
+            found.setdefault(file.version, []).append(file)
+    return {
+        version: Release(
+            str(version),
+            min((f.uploaded for f in those if f.uploaded is not None), default=None),
+            all(f.yanked for f in those),
+        )
+        for version, those in found.items()
+    }
+
+
+def _allows(requires: str | None, python: str) -> bool:
+    try:
+        return not requires or SpecifierSet(requires).contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
+def _tags_of(python: str) -> frozenset[tags.Tag]:
+    parts = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
+    found = _TAGS.get(parts)
+    if found is None:
+        interpreter = f"cp{parts[0]}{parts[1]}"
+        found = frozenset(
+            (*tags.cpython_tags(parts), *tags.compatible_tags(parts, interpreter=interpreter))
+        )
+        _TAGS[parts] = found
+    return found
+
+
+_TAGS: dict[tuple[int, ...], frozenset[tags.Tag]] = {}
+
+
+# -- reading it ------------------------------------------------------------------------------------------------------
+
+
+def _listed(index: str, name: str) -> Iterator[IndexFile]:
+    """The page of one package; a package that this index does not have is none."""
+    address = f"{index.rstrip('/')}/{name}/"
+    if address.startswith("file://") or "://" not in address:
+        place = Path(unquote(urlsplit(address).path))
+        if (place / "index.html").is_file():
+            yield from _from_html((place / "index.html").read_text(encoding="utf-8"), name)
+        elif place.is_dir():
+            yield from _from_names((file.name for file in place.iterdir()), name)
+        return
+    page = _read(address)
+    if page is None:
+        return
+    kind, text = page
+    if "json" in kind:
+        yield from _from_json(text, name)
+    else:
+        yield from _from_html(text, name)
+
+
+def _linked(place: str, name: str) -> Iterator[IndexFile]:
+    """A directory of files, or a page with links to them."""
+    if place.startswith(("http://", "https://")):
+        page = _read(place)
+        yield from _from_html(page[1], name) if page else ()
+        return
+    path = Path(unquote(urlsplit(place).path) if place.startswith("file://") else place)
+    if path.is_dir():
+        yield from _from_names((file.name for file in path.iterdir()), name)
+    elif path.is_file():
+        yield from _from_html(path.read_text(encoding="utf-8"), name)
+    else:
+        raise UsageError("there is no such directory", where=f"--find-links {place}")
+
+
+def _read(address: str) -> tuple[str, str] | None:
+    """The kind and the text of a page; None where there is none."""
+    clean, headers = _with_credentials(address)
+    request = urllib.request.Request(clean, headers={"Accept": _ACCEPT, **headers})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
+            return answer.headers.get("Content-Type", ""), answer.read().decode("utf-8", "replace")
+    except urllib.error.HTTPError as wrong:
+        if wrong.code in {404, 410}:
+            return None
+        said = f"it answered {wrong.code} {wrong.reason}"
+    except (urllib.error.URLError, OSError) as wrong:
+        said = str(getattr(wrong, "reason", wrong))
+    raise InfrastructureError(
+        f"the package index cannot be read: {said}", where=without_secrets(clean)
+    )
+
+
+def _with_credentials(address: str) -> tuple[str, dict[str, str]]:
+    """The address without a user and a password in it, and the header that carries them."""
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    user, password = parts.username, parts.password
+    if user is None:
+        try:
+            known = netrc.netrc().authenticators(parts.hostname or "")
+        except (OSError, netrc.NetrcParseError):
+            known = None
+        user, password = (known[0], known[2]) if known else (None, None)
+    clean = urlunsplit(parts._replace(netloc=host))
+    if not user:
+        return clean, {}
+    token = base64.b64encode(f"{unquote(user)}:{unquote(password or '')}".encode()).decode()
+    return clean, {"Authorization": f"Basic {token}"}
+
+
+def _from_json(text: str, name: str) -> Iterator[IndexFile]:
+    content = json.loads(text)
+    for file in content.get("files", []):
+        found = _file(
+            str(file.get("filename", "")),
+            name,
+            requires_python=file.get("requires-python"),
+            yanked=bool(file.get("yanked")),
+            uploaded=_time(file.get("upload-time")),
+        )
+        if found is not None:
+            yield found
+
+
+def _from_html(text: str, name: str) -> Iterator[IndexFile]:
+    links = _Links()
+    links.feed(text)
+    for link in links.found:
+        path = unquote(urlsplit(urljoin("/", link.get("href") or "")).path)
+        found = _file(
+            path.rpartition("/")[2],
+            name,
+            requires_python=link.get("data-requires-python"),
+            yanked="data-yanked" in link,
+        )
+        if found is not None:
+            yield found
+
+
+def _from_names(names: Iterable[str], name: str) -> Iterator[IndexFile]:
+    for file in sorted(names):
+        found = _file(file, name)
+        if found is not None:
+            yield found
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.found.append(dict(attrs))
+
+
+def _file(
+    filename: str,
+    name: str,
+    *,
+    requires_python: str | None = None,
+    yanked: bool = False,
+    uploaded: float | None = None,
+) -> IndexFile | None:
+    """None for what is no file of this package: a page may list others."""
+    try:
+        if filename.endswith(".whl"):
+            project, version, _, which = parse_wheel_filename(filename)
+            own: frozenset[tags.Tag] | None = which
+        else:
+            project, version = parse_sdist_filename(filename)
+            own = None
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return None
+    if project != name:
+        return None
+    return IndexFile(filename, version, requires_python, yanked, uploaded, own)
+
+
+def _time(text: object) -> float | None:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else None
+    except ValueError:
+        return None

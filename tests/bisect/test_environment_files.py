@@ -1,0 +1,250 @@
+"""What people have of an environment, read as it was written: by pip, by uv, by hand."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aorta.bisect.environment_files import read_side
+from aorta.bisect.installable import Installed, in_order, is_installable, must_move_with
+from aorta.bisect.package_index import PackageIndex, Sources
+from aorta.core.errors import UsageError
+from support.planted_index import PlantedIndex
+
+UV_LOCK = """
+version = 1
+revision = 5
+requires-python = ">=3.10"
+
+[[package]]
+name = "alpha"
+version = "1.0"
+source = { registry = "https://packages.example.com/simple" }
+dependencies = [
+    { name = "beta", marker = "sys_platform != 'win32'" },
+    { name = "winonly", marker = "sys_platform == 'win32'" },
+]
+
+[[package]]
+name = "beta"
+version = "1.2"
+source = { registry = "https://packages.example.com/simple" }
+
+[[package]]
+name = "devtool"
+version = "3.1"
+source = { git = "https://code.example.com/devtool?rev=main#0123abc" }
+
+[[package]]
+name = "fast"
+version = "2.0"
+source = { registry = "https://packages.example.com/simple" }
+
+[[package]]
+name = "gamma"
+version = "1.0"
+source = { registry = "https://packages.example.com/simple" }
+
+[package.optional-dependencies]
+speed = [
+    { name = "fast" },
+]
+
+[[package]]
+name = "train"
+version = "0.1"
+source = { virtual = "." }
+dependencies = [
+    { name = "alpha" },
+    { name = "gamma", extra = ["speed"] },
+]
+
+[package.dev-dependencies]
+dev = [
+    { name = "devtool" },
+]
+
+[[package]]
+name = "winonly"
+version = "0.3"
+source = { registry = "https://packages.example.com/simple" }
+"""
+
+PYLOCK = """
+lock-version = "1.0"
+created-by = "uv"
+requires-python = ">=3.11"
+
+[[packages]]
+name = "alpha"
+version = "1.0"
+wheels = [{ url = "https://packages.example.com/alpha-1.0-py3-none-any.whl" }]
+
+[[packages]]
+name = "beta"
+version = "1.2"
+marker = "sys_platform != 'win32'"
+
+[[packages]]
+name = "winonly"
+version = "0.3"
+marker = "sys_platform == 'win32'"
+
+[[packages]]
+name = "pinned"
+vcs = { type = "git", url = "https://code.example.com/pinned", commit-id = "4f1c2a9" }
+"""
+
+REQUIREMENTS = """
+# what train.py needs
+--index-url https://packages.example.com/simple
+-f wheels
+-r more.txt
+Alpha_One==1.0 \\
+    --hash=sha256:aaaa \\
+    --hash=sha256:bbbb
+beta[fast]>=1,<2 ; python_version > "3"   # loose
+gamma @ git+https://code.example.com/gamma@4f1c2a9
+-e ./mine
+"""
+
+
+def test_a_uv_lock_is_what_its_project_needs_on_this_platform(tmp_path: Path) -> None:
+    (tmp_path / "uv.lock").write_text(UV_LOCK)
+    side = read_side("uv.lock", tmp_path, "--good-env")
+    assert side.requirements == {
+        "alpha": "alpha==1.0",
+        "beta": "beta==1.2",
+        "gamma": "gamma==1.0",
+        "fast": "fast==2.0",
+        "devtool": "devtool @ git+https://code.example.com/devtool@0123abc",
+    }
+    assert side.left_out == ("train",)
+    assert side.options == (("extra_index_url", "https://packages.example.com/simple"),)
+
+
+def test_a_pylock_is_what_it_lists_for_this_platform(tmp_path: Path) -> None:
+    (tmp_path / "pylock.toml").write_text(PYLOCK)
+    side = read_side("pylock.toml", tmp_path, "--good-env")
+    assert side.requirements == {
+        "alpha": "alpha==1.0",
+        "beta": "beta==1.2",
+        "pinned": "pinned @ git+https://code.example.com/pinned@4f1c2a9",
+    }
+
+
+def test_a_requirements_file_is_read_as_pip_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(REQUIREMENTS)
+    (tmp_path / "more.txt").write_text("delta==2.0\n-r requirements.txt\n")
+    side = read_side("requirements.txt", tmp_path, "--bad-env")
+    assert side.requirements == {
+        "delta": "delta==2.0",
+        "alpha-one": "Alpha_One==1.0",
+        "beta": 'beta[fast]>=1,<2 ; python_version > "3"',
+        "gamma": "gamma @ git+https://code.example.com/gamma@4f1c2a9",
+        "mine": f"-e {tmp_path / 'mine'}",
+    }
+    assert side.options == (
+        ("index_url", "https://packages.example.com/simple"),
+        ("find_links", str(tmp_path / "wheels")),
+    )
+    assert not side.is_pinned
+
+
+def test_what_pip_freeze_writes_is_pinned(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "freeze"], capture_output=True, text=True, check=True
+    )
+    lines = [
+        line
+        for line in done.stdout.splitlines()
+        if not line.startswith(("#", "-e")) and "==" in line
+    ]
+    (tmp_path / "frozen.txt").write_text("\n".join(lines))
+    side = read_side("frozen.txt", tmp_path, "--bad-env")
+    assert len(side.requirements) == len(lines)
+    assert side.is_pinned
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("alpha==1.0\nalpha==2.0\n", "requirements.txt:2: alpha stands twice"),
+        ("--frobnicate\n", "requirements.txt:1: '--frobnicate' is no option"),
+        ("-r gone.txt\n", "gone.txt"),
+        ("alpha = 1\n", "requirements.txt:1: 'alpha = 1' is no requirement"),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "requirements.txt").write_text(text)
+    with pytest.raises(UsageError) as wrong:
+        read_side("requirements.txt", tmp_path, "--bad-env")
+    assert says in str(wrong.value)
+
+
+def test_nightly_builds_are_in_the_order_of_their_days_and_keep_to_their_label(
+    tmp_path: Path,
+) -> None:
+    index = PlantedIndex(tmp_path)
+    for day in ("01", "02", "03", "04"):
+        for label in ("cu130", "rocm7.1"):
+            index.release("nightly", f"2.9.0.dev202601{day}+{label}")
+    sources = Sources(find_links=(str(tmp_path),))
+    ends = "2.9.0.dev20260101+cu130", "2.9.0.dev20260104+cu130"
+    found = PackageIndex(sources).between("nightly", *ends, "3.11.7")
+    assert [release.version.partition(".dev")[2] for release in found] == [
+        f"2026010{day}+cu130" for day in (1, 2, 3, 4)
+    ]
+    times = [release.time or 0.0 for release in found]
+    assert [later - times[0] for later in times] == [0, 86400, 2 * 86400, 3 * 86400]
+    backwards = PackageIndex(sources).between("nightly", *ends[::-1], "3.11.7")
+    assert backwards == found[::-1]
+
+
+def test_releases_for_another_python_or_platform_are_no_candidates(tmp_path: Path) -> None:
+    for name in (
+        "native-1.0-cp311-cp311-manylinux_2_17_x86_64.whl",
+        "native-1.1-cp312-cp312-manylinux_2_17_x86_64.whl",
+        "native-1.2-cp311-cp311-win_amd64.whl",
+        "native-1.3.tar.gz",
+        "native-1.4-py3-none-any.whl",
+        "native-1.5rc1-py3-none-any.whl",
+        "native-1.6-py3-none-any.whl",
+        "other-1.2-py3-none-any.whl",
+    ):
+        (tmp_path / name).touch()
+    sources = Sources(find_links=(str(tmp_path),))
+    found = PackageIndex(sources).between("native", "1.0", "1.6", "3.11.7")
+    assert [release.version for release in found] == ["1.0", "1.3", "1.4", "1.6"]
+
+
+def test_an_order_that_can_be_installed_puts_everything_after_what_it_asks_for() -> None:
+    good = Installed(
+        {"app": "1.0", "library": "1.0", "free": "1.0"},
+        {"app": ["library<2"]},
+        {"app": "<3.12"},
+        python="3.11.7",
+    )
+    bad = Installed(
+        {"app": "2.0", "library": "2.0", "free": "2.0", "added": "1.0"},
+        {"app": ["library>=2", "added"], "free": ["library>=1.5; extra == 'never'"]},
+        python="3.12.1",
+    )
+    changed = ["python", "app", "library", "free", "added"]
+    needs = must_move_with(good, bad, changed)
+    assert needs["app"] == {"app", "library", "added"}
+    assert needs["library"] == needs["app"]
+    assert needs["python"] == {"python", "app", "library", "added"}
+    order = in_order(needs)
+    assert order[-1] == "python"
+    assert order.index("added") < min(order.index("app"), order.index("library"))
+    prefixes = [order[:length] for length in range(len(order) + 1)]
+    assert sum(not is_installable(prefix, needs) for prefix in prefixes) == 1
+
+
+def test_what_an_end_has_against_its_own_requirements_is_no_rule() -> None:
+    good = Installed({"app": "1.0", "library": "1.0"}, {"app": ["library<1"]})
+    bad = Installed({"app": "2.0", "library": "2.0"}, {"app": ["library>=2"]})
+    needs = must_move_with(good, bad, ["app", "library"])
+    assert all(len(those) == 1 for those in needs.values())

@@ -1,0 +1,321 @@
+"""`aorta bisect --good-env A --bad-env B`, as a user runs it, on a package index with planted releases."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.aorta_cli import Finished, aorta, environ, start_aorta
+from support.git_repositories import Repository
+from support.planted_index import PlantedIndex, frozen, served
+from support.processes import wait_for_file
+
+TENS = tuple(f"1.{minor}" for minor in range(10))
+OTHERS = ("alpha", "beta", "gamma")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> PlantedIndex:
+    planted = PlantedIndex(tmp_path / "wheels")
+    for name in OTHERS:
+        planted.releases(name, ("1.0", "1.9"))
+    return planted
+
+
+def words(tmp_path: Path, index: PlantedIndex | None, *arguments: str | Path) -> list[str]:
+    ends = ["--good-env", "good.txt", "--bad-env", "bad.txt"]
+    place = [*from_files(index)] if index else []
+    out = ["--output-prefix", str(tmp_path / "out"), "--json"]
+    return ["bisect", *ends, *place, *out, *map(str, arguments)]
+
+
+def from_files(index: PlantedIndex) -> list[str]:
+    return ["--no-index", "--find-links", str(index.directory)]
+
+
+def bisect(
+    tmp_path: Path, index: PlantedIndex | None, *arguments: str | Path, **env: str
+) -> Finished:
+    return aorta(*words(tmp_path, index, *arguments), cwd=tmp_path, env=env)
+
+
+def importing(*names: str, condition: str) -> list[str]:
+    code = f"import os, sys, {', '.join(names)}; sys.exit('Error: broken' if {condition} else 0)"
+    return ["--", "python", "-c", code]
+
+
+def sides(tmp_path: Path, **versions: tuple[str, str]) -> None:
+    """Two `pip freeze`s: every other package moves too."""
+    for side, name in enumerate(("good.txt", "bad.txt")):
+        others = dict.fromkeys(OTHERS, ("1.0", "1.9")[side])
+        frozen(tmp_path / name, {**others, **{n: v[side] for n, v in versions.items()}})
+
+
+def culprits(done: Finished) -> list[tuple[str, str, str]]:
+    assert done.exit_code == 0, done.stderr
+    return sorted((c["package"], c["good"], c["bad"]) for c in done.json()["culprits"])
+
+
+def test_the_release_of_one_of_several_changed_packages_is_named(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    index.releases("plain", ["0.1"])
+    index.releases("culprit", TENS, broken_from="1.6")
+    sides(tmp_path, plain=("0.1", "0.1"), culprit=("1.0", "1.9"))
+    done = bisect(tmp_path, index, *importing("culprit", condition="culprit.broken"))
+    assert culprits(done) == [("culprit", "1.5", "1.6")]
+    result = done.json()
+    assert result["status"] == "found"
+    assert result["confidence"] >= 0.95
+    assert "culprit 1.5 → 1.6 brings the failure (9" in done.stderr
+    for side, code in (("good", 0), ("bad", 1)):
+        shown = subprocess.run(
+            ["sh", "-c", result["reproduce"][side]], capture_output=True, check=False
+        )
+        assert shown.returncode == code, shown.stderr
+    out = tmp_path / "out"
+    kept = (out / "first-known-bad" / "bad.txt").read_text()
+    assert {"culprit==1.6", "plain==0.1"} <= set(kept.splitlines())
+    assert "culprit==1.5" in (out / "last-known-good" / "good.txt").read_text()
+    assert (out / "report.md").read_text().startswith("# culprit 1.5 → 1.6 brings the failure")
+    assert not (out / ".aorta" / "environments").exists()
+    again = aorta("bisect", "--resume", out, "--json")
+    assert culprits(again) == [("culprit", "1.5", "1.6")]
+    assert again.json()["resumed_trials"] == result["tests"] == again.json()["tests"]
+
+
+def test_two_packages_that_fail_only_together_are_named_with_a_release_each(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    index.releases("left", TENS[:6], broken_from="1.2")
+    index.releases("right", TENS[:6], broken_from="1.4")
+    sides(tmp_path, left=("1.0", "1.5"), right=("1.0", "1.5"))
+    test = importing("left", "right", condition="left.broken and right.broken")
+    done = bisect(tmp_path, index, *test)
+    assert culprits(done) == [("left", "1.1", "1.2"), ("right", "1.3", "1.4")]
+    assert done.json()["status"] == "pair"
+    assert done.json()["partner"]["package"] in {"left", "right"}
+    assert "bring the failure together" in done.stderr
+
+
+def test_what_cannot_be_installed_together_is_skipped_and_moves_together(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """The middle is unsolvable: the old app asks for the old library, the new app for the new one."""
+    for version in ("1.0", "1.1", "2.0", "2.1"):
+        index.release("library", version, f"broken = {version >= '2'}")
+        wanted = "library>=2" if version >= "2" else "library<2"
+        index.release("app", version, "from library import broken", needs=[wanted])
+    sides(tmp_path, library=("1.0", "2.1"), app=("1.0", "2.1"))
+    done = bisect(tmp_path, index, *importing("app", condition="app.broken"))
+    assert culprits(done) == [("app", "1.1", "2.0"), ("library", "1.1", "2.0")]
+    assert done.json()["status"] == "pair"
+    whys = [skipped["why"] for skipped in done.json()["skipped"]]
+    assert any("its packages ask for other versions" in why for why in whys)
+    assert any("library" in why and "could not be made" in why for why in whys)
+    log = (tmp_path / "out" / "debug.log").read_text()
+    assert "could not be made" in log
+
+
+def test_a_dependency_moves_with_the_package_that_asks_for_it(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """The new release needs a package that the old environment does not have."""
+    index.release("tool", "1.0", "broken = False")
+    for version in ("1.1", "1.2", "1.3"):
+        index.release(
+            "tool", version, f"import extra\nbroken = {version >= '1.2'}", needs=["extra"]
+        )
+    index.release("extra", "0.5")
+    sides(tmp_path, tool=("1.0", "1.3"))
+    with (tmp_path / "bad.txt").open("a") as bad:
+        bad.write("extra==0.5\n")
+    done = bisect(tmp_path, index, *importing("tool", condition="tool.broken"))
+    assert culprits(done) == [("tool", "1.1", "1.2")]
+    assert done.json()["culprits"][0]["moves_with"] == ["extra"]
+
+
+@pytest.mark.parametrize("kind", ["html", "json"])
+def test_a_yanked_release_is_no_candidate_unless_asked_for(
+    tmp_path: Path, index: PlantedIndex, kind: str
+) -> None:
+    """Served as pages and as JSON; credentials go with every question and are never shown."""
+    for number, version in enumerate(("1.0", "1.1", "1.2", "1.3", "1.4rc1", "1.4")):
+        index.release(
+            "culprit",
+            version,
+            f"broken = {number >= 2}",
+            yanked=version == "1.2",
+            uploaded=f"2026-02-0{number + 1}T00:00:00Z",
+        )
+    sides(tmp_path, culprit=("1.0", "1.4"))
+    test = importing("culprit", condition="culprit.broken")
+    with served(index, tmp_path / "served", kind) as server:
+        address = server.url.replace("://", "://ann:hidden-word@")
+        done = bisect(tmp_path, None, "--index-url", address, *test)
+        assert culprits(done) == [("culprit", "1.1", "1.3")]
+        plan = bisect(tmp_path, None, "--index-url", address, "--dry-run", *test).json()
+        both = bisect(
+            tmp_path, None, "--index-url", address, "--dry-run", "--pre", "--yanked", *test
+        ).json()
+    assert all(word.startswith("Basic ") for word in server.authorizations)
+    changes = [{p["package"]: p["commits"] for p in one["packages"]} for one in (plan, both)]
+    assert [one["culprit"] for one in changes] == [3, 5]
+    said = done.stdout + done.stderr + (tmp_path / "out" / "debug.log").read_text()
+    assert "hidden-word" not in said
+    if kind == "json":
+        assert done.json()["culprits"][0]["date"].startswith("2026-02-04")
+
+
+def test_a_release_that_fails_every_other_time_is_found(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """Whether a trial fails is decided by its name alone, so that every run of this test is the same run."""
+    index.releases("culprit", TENS[:6], broken_from="1.3")
+    sides(tmp_path, culprit=("1.0", "1.5"))
+    name = "os.path.relpath(os.environ['AORTA_TRIAL_DIR']).encode()"
+    half = f"culprit.broken and hashlib.sha256({name}).digest()[0] % 2"
+    test = importing("culprit", "hashlib", condition=half)
+    done = bisect(tmp_path, index, "--jobs", "1", *test)
+    assert culprits(done) == [("culprit", "1.2", "1.3")]
+    assert done.json()["rates"]["good"] == 0
+    assert 0 < done.json()["rates"]["bad"] < 1
+
+
+def environment(home: Path, *wheels: Path) -> Path:
+    """A virtual environment with these wheels in it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    for wheel in wheels:
+        shutil.unpack_archive(wheel, next(home.glob("lib/python*/site-packages")), "zip")
+    return home
+
+
+def test_a_variable_that_the_probe_saw_is_a_candidate_like_a_package(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """Both sides are what the probe wrote, in two environments with a package each."""
+    for name, value, version in (("good.txt", "Ring", "1.0"), ("bad.txt", "Tree", "1.9")):
+        wheel = index.release("alpha", version)
+        home = environment(tmp_path / f"venv-{value}", wheel)
+        probe = subprocess.run(
+            [home / "bin" / "python", "-m", "aorta.probe"],
+            env={**environ(), "NCCL_ALGO": value},
+            capture_output=True,
+            check=True,
+        )
+        (tmp_path / name).write_bytes(probe.stdout)
+    condition = "os.environ['NCCL_ALGO'] == 'Tree' and alpha.version"
+    done = bisect(tmp_path, index, *importing("alpha", condition=condition), NCCL_ALGO="Other")
+    assert culprits(done) == [("NCCL_ALGO", "Ring", "Tree")]
+    assert done.json()["culprits"][0]["kind"] == "variable"
+    assert done.json()["good"]["alpha"] == "1.0"
+    assert "NCCL_ALGO Ring → Tree brings the failure" in done.stderr
+
+
+def test_killed_with_an_environment_in_the_making_it_goes_on_and_runs_no_trial_twice(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    index.releases("culprit", TENS, broken_from="1.6")
+    sides(tmp_path, culprit=("1.0", "1.9"))
+    code = """
+import os, sys, time, culprit
+with open("ran", "a") as ran: print(culprit.version, file=ran)
+if len(open("ran").readlines()) == 6 and not os.path.exists("go"):
+    open("waiting", "w"); time.sleep(300)
+sys.exit(culprit.broken)
+"""
+    arguments = words(tmp_path, index, "--jobs", "1", "--", "python", "-c", code)
+    running = start_aorta(*arguments, cwd=tmp_path)
+    wait_for_file(tmp_path / "waiting")
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    (tmp_path / "go").touch()
+    index.release("culprit", "1.55", "broken = True")  # the index moves on: this run does not
+    done = aorta("bisect", "--resume", tmp_path / "out", "--json", cwd=tmp_path)
+    assert culprits(done) == [("culprit", "1.5", "1.6")]
+    result: dict[str, Any] = done.json()
+    assert result["resumed_trials"] == 5
+    assert len((tmp_path / "ran").read_text().split()) == result["tests"] + 1
+
+
+def test_without_uv_environments_are_made_with_pip(tmp_path: Path, index: PlantedIndex) -> None:
+    index.releases("culprit", TENS[:3], broken_from="1.1")
+    sides(tmp_path, culprit=("1.0", "1.2"))
+    test = importing("culprit", condition="culprit.broken")
+    done = bisect(tmp_path, index, "--no-checks", *test, AORTA_UV="")
+    assert culprits(done) == [("culprit", "1.0", "1.1")]
+    assert "making both environments with pip" in done.stderr
+
+
+def test_the_commit_between_two_releases_is_named_where_the_repository_is_given(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    index.releases("culprit", TENS[:4], broken_from="1.2")
+    shas = []
+    for number in range(9):
+        version = f"1.{number // 2}"
+        content = f"version = {version!r}\nnumber = {number}\nbroken = {number >= 3}\n"
+        shas.append(repository.commit(f"commit {number}", {"culprit.py": content}))
+        if number % 2 == 0:
+            repository.git("tag", f"v{version}")
+    sides(tmp_path, culprit=("1.0", "1.3"))
+    build = (
+        'python -c "import shutil, culprit; '
+        "shutil.copy('culprit.py', __import__('sysconfig').get_paths()['purelib'])\""
+    )
+    (tmp_path / "bisect.yaml").write_text(
+        json.dumps({"packages": [{"name": "culprit", "path": "repository", "build": build}]})
+    )
+    test = importing("culprit", condition="culprit.broken")
+    done = bisect(tmp_path, index, "--spec", "bisect.yaml", *test)
+    assert done.exit_code == 0, done.stderr
+    [culprit] = done.json()["culprits"]
+    assert culprit["commit"] == shas[3]
+    assert culprit["release"] == {"good": "1.1", "bad": "1.2"}
+    assert "commit 3" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("bad.txt", "alpha==1.0\nbeta=2\n", "bad.txt:2: 'beta=2' is no requirement"),
+        ("bad.txt", "", "it names no package"),
+        ("bad.txt", "alpha==7.7\n", "the environment cannot be installed"),
+        ("bad.toml", "a = 1\n", "neither a uv.lock nor a pylock.toml"),
+        ("bad.json", "{}", "it is no env.json"),
+        ("none.txt", None, "No such file"),
+        ("bad.txt", "alpha==1.0\n", "nothing differs between the two environments"),
+    ],
+)
+def test_a_side_that_cannot_be_used_is_one_clear_line(
+    tmp_path: Path, index: PlantedIndex, name: str, text: str | None, says: str
+) -> None:
+    frozen(tmp_path / "good.txt", {"alpha": "1.0"})
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    ends = ["--good-env", "good.txt", "--bad-env", name, "--output-prefix", "out"]
+    done = aorta("bisect", *ends, *from_files(index), "--", "true", cwd=tmp_path)
+    assert done.exit_code == 2, done.stderr
+    assert says in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("aorta:")]) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_the_command_is_run_by_the_environments_own_python(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """Also where it names the program of a virtual environment that is one of the sides."""
+    index.releases("culprit", TENS[:3], broken_from="1.2")
+    environment(tmp_path / "venv", *index.directory.glob("culprit-1.2-*.whl"))
+    frozen(tmp_path / "good.txt", {"culprit": "1.0"})
+    ends = ["--good-env", "good.txt", "--bad-env", "venv", "--output-prefix", "out", "--json"]
+    test = ["venv/bin/python", *importing("culprit", condition="culprit.broken")[2:]]
+    done = aorta("bisect", *ends, *from_files(index), "--", *test, cwd=tmp_path)
+    assert culprits(done) == [("culprit", "1.1", "1.2")]
