@@ -77,6 +77,56 @@ for _ in range(given.batch):
 print("fits")
 '''
 
+HANG = '''\
+"""Two gloo ranks that add up a number in every step; from step 5 on the last rank does not come."""
+import argparse
+import os
+import tempfile
+import threading
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ranks", type=int)
+parser.add_argument("--steps", type=int)
+given = parser.parse_args()
+ready = threading.Event()
+
+
+def show_life() -> None:
+    while not ready.wait(0.5):
+        print("loading", flush=True)
+
+
+threading.Thread(target=show_life, daemon=True).start()
+import torch
+import torch.distributed as dist
+
+ready.set()
+
+
+def train(rank: int, place: str) -> None:
+    store = dist.FileStore(place, given.ranks)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=given.ranks)
+    for step in range(1, given.steps + 1):
+        if rank == 1 and step == 5:
+            time.sleep(10_000)
+        dist.all_reduce(torch.ones(1))
+        print(f"rank {rank} step {step}", flush=True)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    children = []
+    for rank in range(given.ranks):
+        child = os.fork()
+        if child == 0:
+            train(rank, f"{folder}/store")
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+print("done")
+'''
+
 MISTAKE = "import modul_that_nobody_has\n"
 HEALTHY = "print('loss 0.25')\n"
 
@@ -106,7 +156,7 @@ def nan_of_three_rows(directory: Path) -> Story:
         ("python", "train.py", "--data", "rows.txt", "--steps", "5000", "--layers", "12"),
         truth={
             "class": "nan",
-            "axes": {"DATA": 3, "STEPS": 438, "LAYERS": 3},
+            "axes": {"DATA": 3, "STEPS": 438, "LAYERS": 3, "WIDTH": 1},
             "rows": sorted(poison),
         },
     )
@@ -208,3 +258,61 @@ def limited_memory(mebibytes: int = 300) -> Iterator[Path]:
         yield group
     finally:
         group.rmdir()
+
+
+DEPENDENCY = '''\
+"""A release of one of three dependencies broke the reader."""
+import argparse
+
+import alpha
+import beta
+import gamma
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, default=10)
+given = parser.parse_args()
+if beta.broken and given.rows >= 4:
+    raise ValueError("reader gave back too few rows")
+print(alpha.version, gamma.version)
+'''
+
+
+def release_of_a_dependency(directory: Path, python: str) -> Story:
+    """(f) A dependency's release: a local index with 20 releases of 3 packages; `python` has the newest of them."""
+    from tests.support.planted_index import PlantedIndex
+
+    index = PlantedIndex(directory / "wheels")
+    newest = {}
+    for name, broken_from in (("alpha", None), ("beta", "1.13"), ("gamma", None)):
+        index.releases(name, [f"1.{minor}" for minor in range(20)], broken_from)
+        newest[name] = "1.19"
+    (directory / "good.txt").write_text("".join(f"{name}==1.0\n" for name in newest))
+    venv = directory / "venv"
+    subprocess.run((python, "-m", "venv", str(venv)), check=True)
+    pip = (str(venv / "bin/python"), "-m", "pip", "install", "-q", "--no-index")
+    wheels = ("--find-links", str(directory / "wheels"))
+    subprocess.run((*pip, *wheels, *(f"{n}=={v}" for n, v in newest.items())), check=True)
+    # What every virtual environment begins with is on no index of ours.
+    subprocess.run((*pip[:3], "uninstall", "-q", "-y", "setuptools"), check=True)
+    work = directory / "work"
+    work.mkdir()
+    (work / "train.py").write_text(DEPENDENCY)
+    return Story(
+        "dependency",
+        work,
+        (str(venv / "bin/python"), "train.py", "--rows", "500"),
+        ("--good", str(directory / "good.txt"), "--no-index", *wheels),
+        {"culprit": ("beta", "1.12", "1.13"), "axes": {"ROWS": 4}},
+    )
+
+
+def rank_that_does_not_come(directory: Path) -> Story:
+    """(c) Two gloo ranks, one of which waits in a collective for ever."""
+    (directory / "train.py").write_text(HANG)
+    return Story(
+        "hang",
+        directory,
+        ("python", "train.py", "--ranks", "2", "--steps", "60"),
+        ("--oracle", "hang", "--silent-for", "6s", "--skip", "triage"),
+        {"classes": {"hang", "collective_timeout"}, "axes": {"RANKS": 2, "STEPS": 5}},
+    )

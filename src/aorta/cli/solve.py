@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     metavar="REV|FILE|IMAGE",
     help="What worked: a revision, a requirements file or env.json, a container or its date.",
 )
+@click.option("--index-url", metavar="URL", help="Of releases, where --good is an environment.")
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
+@click.option("--no-index", is_flag=True, help="No index, only --find-links.")
 @click.option("--budget", type=options.Duration(), help="Of everything: 30m, 8h ...")
 @click.option("--max-trials", type=click.IntRange(1), help="Stop after so many trials.")
 @click.option("--stages", default="", metavar="A,B", help="Only these (reproduce is always one).")
@@ -89,6 +92,9 @@ def _request(given: dict[str, Any]) -> "SolveRequest":
         directory=Path.cwd(),
         output=given["output"],
         good=given["good"],
+        index_url=given["index_url"],
+        find_links=given["find_links"],
+        no_index=given["no_index"],
         budget=given["budget"],
         max_trials=given["max_trials"],
         stages=stages_from(_names(given["stages"]), _names(given["skip"])),

@@ -17,7 +17,7 @@ from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.ranks import ANY_RANK
 
 # Of one cell at most: as many as it takes to tell a cure from nothing, for a failure that is certain and one that is not.
-_CERTAIN_TRIALS, _FLAKY_TRIALS = 6, 30
+_CERTAIN_TRIALS, _FLAKY_TRIALS = 12, 30
 
 
 def spec_document(

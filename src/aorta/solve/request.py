@@ -26,6 +26,9 @@ class SolveRequest:
     directory: Path = Path()
     output: Path = Path("solve")
     good: str | None = None
+    index_url: str | None = None  # where releases between two environments come from
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
     budget: float | None = None  # seconds
     max_trials: int | None = None
     stages: tuple[str, ...] = STAGES
@@ -110,6 +113,6 @@ def kept_request(run: RunDir) -> SolveRequest:
         ) from None
     paths = ("source", "spec", "directory", "output")
     asked |= {name: Path(asked[name]) for name in paths if asked[name] is not None}
-    asked |= {name: tuple(asked[name]) for name in ("command", "stages")}
+    asked |= {name: tuple(asked[name]) for name in ("command", "stages", "find_links")}
     asked["mitigations_files"] = tuple(map(Path, asked["mitigations_files"]))
     return SolveRequest(**asked)

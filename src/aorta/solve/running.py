@@ -1,29 +1,37 @@
 """`solve`: the stages one after the other, each written down before the next begins."""
 
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.core.errors import AortaError, InfrastructureError, Terminated
+from aorta.core.errors import AortaError, Terminated
 from aorta.core.exits import Exit
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors.local import LocalExecutor
 from aorta.solve.plan import Plan, plan_of
 from aorta.solve.request import STAGES, Means, SolveRequest, keep_request, kept_request
 from aorta.solve.solution import Solution
-from aorta.solve.stages.bisect import Bisect
+from aorta.solve.stages.bisect import CHECK, Bisect
 from aorta.solve.stages.bundle import Bundle
 from aorta.solve.stages.diverge import Diverge
 from aorta.solve.stages.reduce import Reduce
-from aorta.solve.stages.reproduce import Reproduce
-from aorta.solve.stages.triage import Triage
+from aorta.solve.stages.reproduce import LOOK, Reproduce
+from aorta.solve.stages.triage import VERIFY, Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import subject_of
 from aorta.solve.summary import write_summary
 
 VERB = "solve"
+_ASKED_BY = {
+    "reproduce": (LOOK, "reproduce"),
+    "reduce": ("reduce",),
+    "triage": ("triage", VERIFY),
+    "bisect": ("bisect", CHECK),
+    "diverge": ("diverge",),
+    "bundle": (),
+}
+"""Under which names a stage's trials are counted, over every resume."""
 
 
 def all_stages() -> Sequence[Stage]:
@@ -50,7 +58,8 @@ def dry_run(request: SolveRequest) -> Plan:
 
 def go_on(output: Path, run_dir: Path | None, means: Means) -> Solution:
     """Take up a solve that was stopped; the newest unfinished one where none is named."""
-    run = find_resumable(output, VERB, run_dir)
+    given = run_dir.absolute() if run_dir is not None else None
+    run = find_resumable(output.absolute(), VERB, given)
     return _solve(run, kept_request(run), means)
 
 
@@ -94,27 +103,20 @@ def _one(stage: Stage, state: State) -> StageResult:
     if why:
         return StageResult(stage.name, "skipped", why)
     if stage.name != "reproduce" and stage.name != "bundle":
-        why = state.is_spent or _plan(state).left_out.get(stage.name, "")
+        why = state.is_spent or plan_of(state).left_out.get(stage.name, "")
         if why:
             return StageResult(stage.name, "budget", why)
     state.means.say(f"{stage.name} ...")
-    before, began = state.shared.trials, time.monotonic()
+    before = sum(result.seconds for result in state.results.values())
     try:
         result = stage(state)
-    except InfrastructureError as wrong:
-        result = StageResult(stage.name, "failed", str(wrong))
-        if stage.name == "reproduce":
-            raise
     except AortaError as wrong:
         if stage.name == "reproduce":
             raise
         result = StageResult(stage.name, "failed", str(wrong))
-    spent = state.shared.trials - before
-    return replace(result, trials=result.trials + spent, seconds=time.monotonic() - began)
-
-
-def _plan(state: State) -> Plan:
-    return plan_of(state)
+    spent = sum(state.shared.counts.get(name, 0) for name in _ASKED_BY[stage.name])
+    seconds = max(0.0, state.shared.elapsed - before)
+    return replace(result, trials=result.trials + spent, seconds=seconds)
 
 
 def _is_over(state: State) -> bool:
