@@ -1,5 +1,6 @@
 """Failing jobs with a known truth, for `aorta solve`: each is laid out in a directory, and says what is true of it."""
 
+import importlib
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -279,9 +280,8 @@ print(alpha.version, gamma.version)
 
 def release_of_a_dependency(directory: Path, python: str) -> Story:
     """(f) A dependency's release: a local index with 20 releases of 3 packages; `python` has the newest of them."""
-    from tests.support.planted_index import PlantedIndex
-
-    index = PlantedIndex(directory / "wheels")
+    planted = importlib.import_module("support.planted_index")  # of the tests, wherever they are
+    index = planted.PlantedIndex(directory / "wheels")
     newest = {}
     for name, broken_from in (("alpha", None), ("beta", "1.13"), ("gamma", None)):
         index.releases(name, [f"1.{minor}" for minor in range(20)], broken_from)

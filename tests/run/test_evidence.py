@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.aorta_cli import COMMAND, aorta, environ
+from support.services import requirements
 
 METRIC = ("--oracle", "metric", "--metric-file", "m.json", "--metric-key", "loss", "--above", "5")
 
@@ -50,6 +51,7 @@ def test_a_death_by_sigkill_is_found_under_both_of_its_numbers(
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
     """A control group of the kernel's whose processes may use 150 MiB together."""
+    requirements.demand(requirements.CONTROL_GROUPS)
     rows = [row.split(":", 2) for row in Path("/proc/self/cgroup").read_text().splitlines()]
     older = [group for _, controllers, group in rows if "memory" in controllers.split(",")]
     root = Path("/sys/fs/cgroup/memory" if older else "/sys/fs/cgroup")

@@ -7,7 +7,7 @@ from typing import Any
 
 from aorta.executors.local import LocalExecutor
 from aorta.triage.recipe import Recipe, load_recipe
-from aorta.triage.running import Finished, RunSettings, run_recipe
+from aorta.triage.running import MatrixReport, RunSettings, run_recipe
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.results import TrialDocument
 
@@ -49,7 +49,7 @@ def loaded(folder: Path, *cells: Mapping[str, Any], **keys: Any) -> Recipe:
     return load_recipe(written(folder, document(*cells, **keys)))
 
 
-def run(recipe: Recipe, output: Path, *, jobs: int = 1, **settings: Any) -> Finished:
+def run(recipe: Recipe, output: Path, *, jobs: int = 1, **settings: Any) -> MatrixReport:
     """In this process, on the real executor."""
     return run_recipe(recipe, RunSettings(output, **settings), lambda: LocalExecutor(jobs))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.errors import AortaError
-from aorta.triage.commandline import Flags, build_recipe_from_flags
+from aorta.triage.request import TriageRequest, build_recipe_from_flags
 from support.aorta_cli import aorta
 from support.triage_runs import BASELINE, FIXED, by_name, cell, document, written
 
@@ -26,16 +26,16 @@ def flags(
     workload: str = "half_nan",
     ticket: str | None = None,
     threshold: float | None = None,
-) -> Flags:
-    return Flags(
-        workload,
-        mitigations,
-        environments,
-        trials,
+) -> TriageRequest:
+    return TriageRequest(
+        workload=workload,
+        mitigation_axis=tuple(mitigations),
+        environment_axis=tuple(environments),
+        trials=trials,
         steps=steps,
         ticket=ticket,
         confound_threshold=threshold,
-        sidecars=sidecars,
+        mitigations_files=tuple(sidecars),
     )
 
 
@@ -62,7 +62,7 @@ def test_the_cells_are_the_product_of_the_axes() -> None:
         (flags(environments=["image:"]), "image:"),
     ],
 )
-def test_flags_are_held_to_the_rules_of_a_recipe(wrong: Flags, place: str) -> None:
+def test_flags_are_held_to_the_rules_of_a_recipe(wrong: TriageRequest, place: str) -> None:
     with pytest.raises(AortaError) as caught:
         build_recipe_from_flags(wrong)
     assert place in str(caught.value)

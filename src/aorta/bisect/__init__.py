@@ -10,3 +10,7 @@ containers: `container_days` finds the two days, `container_versions` what diffe
 its end means, `metric` and `levels` where a number decides. `findings` and `report` are the answer, `watching` what people see
 meanwhile. The search itself is in `aorta.search` and knows nothing of git, containers or files.
 """
+
+from aorta._verbs import make_callable
+
+make_callable(__name__)

@@ -59,18 +59,22 @@ def command(
     LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle directory of
     `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3 the evidence does not tell.
     """
-    from aorta.attribution.analysis import attribute
     from aorta.attribution.documents import SCHEMA, attribution_document
-    from aorta.attribution.evidence import collect
-    from aorta.attribution.opinion import with_opinion
-    from aorta.attribution.registry import built_in, with_user_file
+    from aorta.attribution.request import AttributeRequest, attribute
     from aorta.attribution.words import described
     from aorta.core.exits import Exit
 
-    evidence = collect(logs, failures, history, kernel_log, flight_recorder)
-    registry = with_user_file(patterns) if patterns else built_in()
-    result = attribute(evidence, registry=registry, no_progress_limit=max_no_progress_cycles)
-    result = with_opinion(result, adviser(llm_url, llm_model, llm_key_file, llm_timeout))
+    request = AttributeRequest(
+        logs=logs,
+        failures=failures,
+        history=history,
+        kernel_log=kernel_log,
+        flight_recorder=flight_recorder,
+        patterns=patterns,
+        max_no_progress_cycles=max_no_progress_cycles,
+        adviser=adviser(llm_url, llm_model, llm_key_file, llm_timeout),
+    )
+    result = attribute(request)
     if as_json:
         print_json(SCHEMA, attribution_document(result))
     else:

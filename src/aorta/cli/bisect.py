@@ -2,20 +2,22 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_above
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
-    from aorta.bisect.run import Request
-    from aorta.bisect.spec import BisectSpec
+    from aorta.bisect.request import BisectRequest
+    from aorta.bisect.spec import Runtime
+    from aorta.core.oracle import Oracle
     from aorta.engine.events import Listener
     from aorta.engine.session import Resume
+    from aorta.executors.choosing import ExecutorChoice
 
 _SCHEMA = "aorta.bisect/1"
 
@@ -34,8 +36,8 @@ class _MountsOrVerbose(click.Command):
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:  # told by whoever parses for good
             return 0
-        command = found.get("command_line")  # without a command click has a mark of its own here
-        return len(command) if isinstance(command, (list, tuple)) else 0
+        words = found.get("command_line")
+        return len(words) if isinstance(words, (list, tuple)) else 0
 
 
 def _with_long_names(args: list[str]) -> list[str]:
@@ -104,13 +106,61 @@ def _with_long_names(args: list[str]) -> list[str]:
     help="No trials to check the answer: its sides, partner, older break.",
 )
 @options.resumable
-@options.watchable
 @click.option("--dry-run", is_flag=True, help="Print the plan, and run nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--verbose", is_flag=True, help="Also -v. Every event, one line each.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@options.displaying_with("--verbose", help="Also -v. Every event, one line each.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND...]")
-def command(**given: Any) -> None:
+def command(
+    good: str | None,
+    bad: str | None,
+    good_env: str | None,
+    bad_env: str | None,
+    index_url: str | None,
+    extra_index_url: tuple[str, ...],
+    find_links: tuple[str, ...],
+    no_index: bool,
+    pre: bool,
+    yanked: bool,
+    repositories: tuple[str, ...],
+    spec_file: Path | None,
+    find_fix: bool,
+    first_parent: bool,
+    paths: tuple[str, ...],
+    skipped: tuple[str, ...],
+    confidence: float | None,
+    family: str | None,
+    runtime: "Runtime | None",
+    url_template: str | None,
+    start_date: str | None,
+    end_date: str | None,
+    threshold_days: int | None,
+    passing: str | None,
+    failing: str | None,
+    passing_versions: str | None,
+    failing_versions: str | None,
+    skip_precondition_checks: bool,
+    same_failure: bool,
+    bazel_cache: str | None,
+    shm_size: str | None,
+    mounts: tuple[str, ...],
+    metric_name: str | None,
+    passing_metric: tuple[float, ...],
+    failing_metric: tuple[float, ...],
+    oracle: "Oracle | None",
+    timeout: float | None,
+    executor: "ExecutorChoice",
+    build_timeout: float | None,
+    max_trials: int | None,
+    max_time: float | None,
+    extra_env: tuple[str, ...],
+    output_prefix: Path | None,
+    cache_dir: Path | None,
+    no_cache: bool,
+    no_checks: bool,
+    resume: "Resume | None",
+    dry_run: bool,
+    display: options.Display,
+    command_line: tuple[str, ...],
+) -> None:
     """Find the change that brought a failure, however flaky it is, in git history, dated containers or versions.
 
     The command fails as the oracle says (by default: any exit but 0); exit 125 skips a state.
@@ -126,61 +176,88 @@ def command(**given: Any) -> None:
     3 no answer: did not reproduce, inconsistent ends, never good; 4 stopped by a budget;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
-    request = _request(given)
-    if given["dry_run"]:
-        _dry_run(request, as_json=given["as_json"])
-        return
-    from aorta.bisect.entry import bisect
+    from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
+    from aorta.bisect.spec import versions_from
 
-    findings = bisect(request)
-    if given["as_json"]:
-        print_json(_SCHEMA, findings.document())
-    _show(findings, quiet=given["quiet"])
-    raise click.exceptions.Exit(findings.exit_code)
+    environments = EnvironmentOptions(
+        good=good_env,
+        bad=bad_env,
+        index_url=index_url,
+        extra_index_url=extra_index_url,
+        find_links=find_links,
+        no_index=no_index,
+        pre=pre,
+        yanked=yanked,
+        repositories=options.pairs_from(repositories, "--repository", "NAME=DIR"),
+    )
+
+    containers = ContainerOptions(
+        family=family,
+        runtime=runtime,
+        url_template=url_template,
+        start_date=start_date,
+        end_date=end_date,
+        threshold_days=threshold_days,
+        passing=passing,
+        failing=failing,
+        bazel_cache=bazel_cache,
+        shm_size=shm_size,
+        mounts=mounts,
+    )
+    request = BisectRequest(
+        command=command_line,
+        spec=spec_file,
+        good=good,
+        bad=bad,
+        find_fix=find_fix,
+        first_parent=first_parent,
+        paths=paths,
+        skip=skipped,
+        environments=environments,
+        containers=containers,
+        passing_versions=versions_from(passing_versions, "--passing-versions"),
+        failing_versions=versions_from(failing_versions, "--failing-versions"),
+        oracle=oracle,
+        metric_name=metric_name,
+        passing_metric=passing_metric,
+        failing_metric=failing_metric,
+        same_failure=same_failure,
+        skip_precondition_checks=skip_precondition_checks,
+        confidence=confidence,
+        checks=not no_checks,
+        extra_env=options.variables_from(extra_env),
+        timeout=timeout,
+        build_timeout=build_timeout,
+        max_trials=max_trials,
+        max_time=max_time,
+        executor=executor,
+        output_prefix=output_prefix,
+        cache=not no_cache,
+        cache_dir=cache_dir,
+        resume=resume,
+    )
+    if dry_run:
+        _say_plan(request, as_json=display.as_json)
+    else:
+        _bisect(request, display)
 
 
-def _request(given: dict[str, Any]) -> "Request":
-    from aorta.bisect.run import Request, kept_request
+def _bisect(request: "BisectRequest", display: options.Display) -> None:
+    from aorta.bisect.request import bisect
     from aorta.bisect.watching import short
-    from aorta.engine.question import Budget
     from aorta.views.pictures import BeliefPicture
 
-    resume = options.resume_from(given)
-    prefix = _prefix(given, resume)
     picture = BeliefPicture()
-    asked = kept_request(prefix) if resume and not _asks_something(given) else _asked(given)
-    return Request(
-        **asked,
-        prefix=prefix,
-        executor=lambda: options.executor_from(given),
-        listeners=lambda: options.views(given, picture, describe=short, each=_a_line_a_trial),
-        say=(lambda _: None) if given["quiet"] else say_above,
-        resume=resume,
-        budget=Budget(given["max_trials"], given["max_time"]),
+    findings = bisect(
+        request,
+        lambda: display.listeners(picture, describe=short, each=_a_line_a_trial),
+        (lambda _: None) if display.quiet else say_above,
         on_belief=picture.follow,
     )
-
-
-def _asks_something(given: dict[str, Any]) -> bool:
-    """Without any of these, a run that is gone on with is asked what it was asked before."""
-    names = ("command_line", "spec_file", "good", "bad", "family", "passing", "failing", "good_env")
-    return any(given[name] for name in names)
-
-
-def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    from aorta.bisect.cache import default_cache
-
-    spec = _spec(given)
-    containers = spec.containers
-    cache = given["cache_dir"] or default_cache(
-        knows_what_was_read=containers is not None and not containers.mounts
-    )
-    return {
-        "spec": spec,
-        "directory": _directory(given),
-        "checks": not given["no_checks"],
-        "cache": None if given["no_cache"] else cache,
-    }
+    if display.as_json:
+        print_json(_SCHEMA, findings.document())
+    _show(findings, quiet=display.quiet)
+    raise click.exceptions.Exit(findings.exit_code)
 
 
 def _a_line_a_trial(listener: "Listener") -> "Listener":
@@ -195,165 +272,14 @@ def _a_line_a_trial(listener: "Listener") -> "Listener":
     return listen if isinstance(listener, PlainProgress) else listener
 
 
-def _directory(given: dict[str, Any]) -> Path:
-    """Paths in a spec are relative to the spec."""
-    return given["spec_file"].resolve().parent if given["spec_file"] else Path.cwd()
+def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
+    from aorta.bisect.entry import plan_lines
+    from aorta.bisect.request import plan
 
-
-def _prefix(given: dict[str, Any], resume: "Resume | None") -> Path:
-    from datetime import datetime
-
-    from aorta.engine.rundir import find_resumable
-
-    prefix: Path | None = given["output_prefix"]
-    if resume is None:
-        stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
-        return (prefix or Path(f"bisect-{stamp}")).absolute()
-    found = resume.run or prefix
-    if found is None:
-        found = find_resumable(Path.cwd(), "bisect").path
-        say(f"going on with {found}")
-    return found.absolute()
-
-
-def _spec(given: dict[str, Any]) -> "BisectSpec":
-    """The spec file, with what the command line says on top of it."""
-    from aorta.bisect.metric import metric_named
-    from aorta.bisect.spec import BisectSpec, load_spec
-    from aorta.core.documents import validated
-
-    spec = load_spec(given["spec_file"]) if given["spec_file"] else BisectSpec()
-    oracle = options.oracle_from(given)
-    if given["metric_name"]:
-        oracle = metric_named(
-            given["metric_name"], given["passing_metric"], given["failing_metric"]
-        )
-    told = {
-        "command": tuple(given["command_line"]) or None,
-        "oracle": oracle,
-        "confidence": given["confidence"],
-        "find_fix": given["find_fix"] or None,
-        "first_parent": given["first_parent"] or None,
-        "same_failure": given["same_failure"] or None,
-        "skip_precondition_checks": given["skip_precondition_checks"] or None,
-        "timeout": given["timeout"],
-        "build_timeout": given["build_timeout"],
-        "packages": _packages(spec, given),
-        "containers": _containers(spec, given),
-        "environments": _environments(spec, given),
-    }
-    content = {name: value for name, value in vars(spec).items() if name != "env"}
-    content |= {name: value for name, value in told.items() if value is not None}
-    content["env"] = {**spec.env, **options.variables_from(given["extra_env"])}
-    return validated(BisectSpec, content, file="command line")
-
-
-def _packages(spec: "BisectSpec", given: dict[str, Any]) -> tuple[Any, ...] | None:
-    from aorta.bisect.spec import PackageSpec, versions_from
-
-    packages = list(spec.packages)
-    if given["good"] or given["bad"]:
-        if packages or not given["good"]:
-            raise UsageError("--good and --bad go together, for one repository and without a spec")
-        top = Path.cwd()
-        packages = [
-            PackageSpec(
-                name=_package_name(top),
-                path=".",
-                good=given["good"],
-                bad=given["bad"] or "HEAD",
-                paths=given["paths"],
-                skip=given["skipped"],
-            )
-        ]
-    elif given["repositories"]:
-        packages += [_repository(text) for text in given["repositories"]]
-    elif given["paths"] or given["skipped"]:
-        raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
-    sides = {
-        side: versions_from(given[f"{word}_versions"], f"--{word}-versions")
-        for side, word in (("good", "passing"), ("bad", "failing"))
-    }
-    for side, versions in sides.items():
-        known = {package.name for package in packages}
-        for name in versions.keys() - known:
-            packages.append(PackageSpec(name=name, path=f"/opt/{name}"))
-        packages = [
-            package.model_copy(update={side: versions.get(package.name, getattr(package, side))})
-            for package in packages
-        ]
-    return tuple(packages) or None
-
-
-def _repository(text: str) -> Any:
-    from aorta.bisect.spec import PackageSpec
-
-    name, equals, path = text.partition("=")
-    if not equals or not name or not path:
-        raise UsageError(f"--repository: found {text!r}, expected NAME=DIR")
-    return PackageSpec(name=name, path=path)
-
-
-def _environments(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
-    from aorta.bisect.spec import EnvironmentsSpec
-    from aorta.core.documents import validated
-
-    told = {side: given[f"{side}_env"] for side in ("good", "bad") if given[f"{side}_env"]}
-    names = ("index_url", "extra_index_url", "find_links", "no_index", "pre", "yanked")
-    how = {name: given[name] for name in names if given[name]}
-    if not told and not spec.environments:
-        if how or given["repositories"]:
-            raise UsageError("the options of a package index go with --good-env and --bad-env")
-        return None
-    before = vars(spec.environments) if spec.environments else {}
-    if {"good", "bad"} - {*before, *told}:
-        raise UsageError("--good-env and --bad-env go together")
-    if given["good"] or given["bad"]:
-        raise UsageError("give either --good and --bad or --good-env and --bad-env")
-    return validated(EnvironmentsSpec, {**before, **told, **how}, file="command line")
-
-
-def _package_name(directory: Path) -> str:
-    from aorta.bisect.git import Repository
-    from aorta.core.names import slug
-
-    return slug(Path(Repository.on_host(directory).where).name).lstrip(".-") or "repository"
-
-
-def _containers(spec: "BisectSpec", given: dict[str, Any]) -> Any | None:
-    from aorta.bisect.spec import ContainersSpec
-    from aorta.core.documents import validated
-
-    names = (
-        "family",
-        "runtime",
-        "url_template",
-        "start_date",
-        "end_date",
-        "threshold_days",
-        "passing",
-        "failing",
-        "bazel_cache",
-        "shm_size",
-    )
-    told: dict[str, Any] = {name: given[name] for name in names if given[name] is not None}
-    if given["mounts"]:
-        told["mounts"] = given["mounts"]
-    if told.get("runtime") == "host" and len(told) == 1:
-        return None
-    if not told:
-        return spec.containers
-    before = vars(spec.containers) if spec.containers else {}
-    return validated(ContainersSpec, {**before, **told}, file="command line")
-
-
-def _dry_run(request: "Request", *, as_json: bool) -> None:
-    from aorta.bisect.entry import plan_lines, plan_of
-
-    plan = plan_of(request)
+    found = plan(request)
     if as_json:
-        print_json("aorta.bisect.plan/1", plan)
-    for line in plan_lines(plan):
+        print_json("aorta.bisect.plan/1", found)
+    for line in plan_lines(found):
         say(line)
 
 

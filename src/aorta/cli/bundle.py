@@ -1,8 +1,6 @@
 """`aorta bundle`: what may leave this site, and what is in it?"""
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +12,8 @@ from aorta.core.exits import Exit
 if TYPE_CHECKING:
     from aorta.bundle.manifest import Checked
     from aorta.bundle.pack import Prepared
-    from aorta.bundle.policy import Policy
     from aorta.bundle.reading import Verified
+    from aorta.bundle.request import BundleReport
 
 _PATH = click.Path(path_type=Path)
 _MIB = 2**20
@@ -98,25 +96,35 @@ def pack(
     Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 3 packed, and the reproducer
     does not fail the same way; 5 cannot write.
     """
-    from aorta.bundle import pack as packing
-    from aorta.bundle import signing
-    from aorta.bundle.policy import read_policy, scrub_patterns
+    from aorta.bundle.errors import RefusedError
+    from aorta.bundle.request import SCHEMA, BundleRequest, bundle
 
-    site = read_policy(policy)
-    patterns = scrub_patterns(site, scrub, redaction_from)
-    if sign is not None:
-        signing.check_signing_key(sign)
-    with _prepared(run_dir, ticket, site, patterns, output) as prepared:
-        if review and not _agreed(prepared):
-            say("Nothing was written.")
-            raise click.exceptions.Exit(Exit.FAILED)
-        checked = None if no_check else _rehearsed(prepared)
-        path = packing.write(prepared, output, checked)
-        signature = signing.sign(path, sign) if sign is not None else None
-        _print_packed(prepared, path, signature, as_json)
-    if checked is not None and not checked.reproduces:
-        say(f"The reproducer in it does not fail the same way: {checked.why}")
-        raise click.exceptions.Exit(Exit.NO_ANSWER)
+    request = BundleRequest(
+        run_dir=run_dir,
+        output=output,
+        ticket=ticket,
+        scrub=scrub,
+        redaction_from=redaction_from,
+        policy=policy,
+        sign=sign,
+        check=not no_check,
+    )
+    try:
+        report = bundle(request, _agreed) if review else bundle(request)
+    except RefusedError as refused:
+        for problem in refused.problems:
+            say(f"refused: {problem}")
+        raise
+    if report is None:
+        say("Nothing was written.")
+        raise click.exceptions.Exit(Exit.FAILED)
+    if as_json:
+        print_json(SCHEMA, report.to_json())
+    else:
+        _show_packed(report)
+    if report.checked is not None and not report.checked.reproduces:
+        say(f"The reproducer in it does not fail the same way: {report.checked.why}")
+    raise click.exceptions.Exit(int(report.exit_code))
 
 
 @command.command()
@@ -232,36 +240,6 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
         say(f"next: {line}")
 
 
-@contextmanager
-def _prepared(
-    run_dir: Path, ticket: str | None, site: "Policy", patterns: tuple[str, ...], output: Path
-) -> Iterator["Prepared"]:
-    from aorta.bundle import pack as packing
-    from aorta.bundle.errors import RefusedError
-
-    try:
-        with packing.prepared(run_dir, ticket, site, patterns, output) as prepared:
-            yield prepared
-    except RefusedError as refused:
-        for problem in refused.problems:
-            say(f"refused: {problem}")
-        raise
-
-
-def _rehearsed(prepared: "Prepared") -> "Checked | None":
-    """Of a run that says of itself that it reproduces."""
-    from aorta.bundle import pack as packing
-    from aorta.bundle.rehearsal import rehearse
-    from aorta.engine.rundir import RunDir
-
-    if not prepared.source.reproduces:
-        return None
-    about = RunDir(prepared.source.root).about()
-    with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
-        path = packing.write(prepared, Path(scratch))
-        return rehearse(path, programs=[str(place) for place in about.get("programs", [])])
-
-
 def _agreed(prepared: "Prepared") -> bool:
     from aorta.bundle.review import review_lines
     from aorta.report.review import review_page
@@ -279,38 +257,20 @@ def _agreed(prepared: "Prepared") -> bool:
             return False
 
 
-def _print_packed(prepared: "Prepared", path: Path, signature: Path | None, as_json: bool) -> None:
-    from aorta.bundle.reading import verify as verified
-
-    checked = verified(path, max_bytes=1 << 50)
-    if as_json:
-        rehearsal = checked.manifest.checked
-        content = {
-            **_summary(checked),
-            "left_out": len(prepared.left_out),
-            "checked": rehearsal.model_dump() if rehearsal else None,
-        }
-        print_json(
-            "aorta.bundle/1", {**content, "signature": str(signature) if signature else None}
-        )
-        return
-    removed = ", ".join(f"{count} {group}" for group, count in prepared.scrubbed.items() if count)
-    click.echo(str(path))
+def _show_packed(report: "BundleReport") -> None:
+    manifest = report.manifest
+    removed = ", ".join(f"{count} {group}" for group, count in manifest.scrubbed.items() if count)
+    click.echo(str(report.path))
     say(
-        f"{len(prepared.files) + 1} files; removed: {removed or 'nothing'}; left here: {len(prepared.left_out)} files"
+        f"{len(manifest.files)} files; removed: {removed or 'nothing'}; left here: {len(manifest.left_out)} files"
     )
-    say(f"sha256 {checked.sha256}")
-    if checked.manifest.checked is not None:
-        say(f"unpacked elsewhere, the reproducer {_outcome(checked.manifest.checked)}")
+    say(f"sha256 {report.sha256}")
+    if report.checked is not None:
+        say(f"unpacked elsewhere, the reproducer {_outcome(report.checked)}")
     say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")
 
 
 def _summary(verified: "Verified") -> dict[str, Any]:
-    return {
-        "path": str(verified.path),
-        "sha256": verified.sha256,
-        "ticket": verified.manifest.ticket,
-        "files": len(verified.manifest.files),
-        "bytes": sum(file.bytes for file in verified.manifest.files),
-        "scrubbed": verified.manifest.scrubbed,
-    }
+    from aorta.bundle.request import summary
+
+    return summary(verified.path, verified.sha256, verified.manifest)

@@ -1,8 +1,10 @@
-"""Options that several verbs share, spelt once."""
+"""Options that several verbs share, spelt once. A group of them reaches the command as one typed value."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +14,10 @@ from aorta.core.errors import AortaError, UsageError
 if TYPE_CHECKING:  # pydantic costs more than all of click: not for a help text
     from aorta.core.oracle import Oracle
     from aorta.engine.events import Listener
-    from aorta.engine.session import Resume
-    from aorta.executors import Executor
     from aorta.views.lines import Describe
     from aorta.views.pictures import Picture
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = Callable[..., Any]
 
 
 class Duration(click.ParamType[float]):
@@ -43,17 +43,100 @@ def _stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return decorate
 
 
-def talking(command: Command) -> Command:
-    """`--json`, `-v`, `-q`."""
-    return _stacked(
-        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
-        click.option("-v", "--verbose", is_flag=True, help="Every event, one line each."),
-        click.option("-q", "--quiet", is_flag=True, help="No progress."),
-    )(command)
+@dataclass(frozen=True)
+class Display:
+    """How a command speaks while it runs and at its end."""
+
+    as_json: bool
+    verbose: bool
+    quiet: bool
+    watch: bool
+
+    def listeners(
+        self,
+        picture: "Picture | None" = None,
+        *,
+        describe: "Describe | None" = None,
+        each: "Callable[[Listener], Listener]" = lambda view: view,
+    ) -> "Sequence[Listener]":
+        """Everything that shows a run while it goes on. `each` may wrap a view."""
+        from aorta.views.lines import describe_values, progress_for
+
+        shown = progress_for(
+            describe or describe_values, picture=picture, quiet=self.quiet, verbose=self.verbose
+        )
+        wrapped = [each(view) for view in shown]
+        if not self.watch:
+            return wrapped
+        from aorta.report.watch.beside import WatchBeside
+
+        beside = WatchBeside(wrapped, lambda words: click.echo(words, err=True))
+        click.get_current_context().call_on_close(beside.close)
+        return [beside]
+
+
+def displaying(command: Command) -> Command:
+    """`--watch`, `--json`, `-v`, `-q` as `display`."""
+    return displaying_with("-v", "--verbose", help="Every event, one line each.")(command)
+
+
+def displaying_with(*verbose: str, help: str) -> Callable[[Command], Command]:  # noqa: A002
+    """The same, where `-v` means something else too."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def given(
+            *args: Any, watch: bool, as_json: bool, verbose: bool, quiet: bool, **others: Any
+        ) -> Any:
+            return command(*args, display=Display(as_json, verbose, quiet, watch), **others)
+
+        return _stacked(
+            click.option(
+                "--watch",
+                is_flag=True,
+                help="Serve this run's page live to this machine; says where.",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+            click.option(*verbose, "verbose", is_flag=True, help=help),
+            click.option("-q", "--quiet", is_flag=True, help="No progress."),
+        )(given)
+
+    return decorate
 
 
 def running_trials(command: Command) -> Command:
-    """Where trials run, how many at once, how long."""
+    """Where trials run and how many at once as `executor`; how long one may take as `timeout`."""
+
+    @wraps(command)
+    def given(
+        *args: Any,
+        jobs: int | None,
+        executor: str,
+        ray_address: str | None,
+        gpus_per_trial: int,
+        cpus_per_task: int,
+        nodes: int,
+        tasks_per_node: int,
+        partition: str | None,
+        account: str | None,
+        time_limit: float | None,
+        **others: Any,
+    ) -> Any:
+        from aorta.core.trial import Resources
+        from aorta.executors.choosing import ExecutorChoice
+
+        resources = Resources(
+            gpus=gpus_per_trial,
+            cpus=cpus_per_task,
+            nodes=nodes,
+            tasks_per_node=tasks_per_node,
+            partition=partition,
+            account=account,
+            time_limit=time_limit,
+        )
+        choice = ExecutorChoice(executor, jobs, resources, ray_address)
+        return command(*args, executor=choice, **others)
+
     return _stacked(
         click.option(
             "--jobs",
@@ -75,42 +158,21 @@ def running_trials(command: Command) -> Command:
         click.option("--partition", help="slurm."),
         click.option("--account", help="slurm."),
         click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
-    )(command)
-
-
-def watchable(command: Command) -> Command:
-    return click.option(
-        "--watch", is_flag=True, help="Serve this run's page live to this machine; says where."
-    )(command)
-
-
-def views(
-    given: dict[str, Any],
-    picture: "Picture | None" = None,
-    *,
-    describe: "Describe | None" = None,
-    each: "Callable[[Listener], Listener]" = lambda view: view,
-) -> "list[Listener]":
-    """Everything that shows a run while it goes on, as `talking` and `watchable` ask for. `each` may wrap a view."""
-    from aorta.views.lines import describe_values, progress_for
-
-    shown = progress_for(
-        describe or describe_values,
-        picture=picture,
-        quiet=given["quiet"],
-        verbose=given["verbose"],
-    )
-    wrapped = [each(view) for view in shown]
-    if not given["watch"]:
-        return wrapped
-    from aorta.report.watch.beside import WatchBeside
-
-    beside = WatchBeside(wrapped, lambda words: click.echo(words, err=True))
-    click.get_current_context().call_on_close(beside.close)
-    return [beside]
+    )(given)
 
 
 def resumable(command: Command) -> Command:
+    """Which run to go on with as `resume`; None for one that begins."""
+
+    @wraps(command)
+    def given(*args: Any, resume: str | None, salvage: bool, **others: Any) -> Any:
+        from aorta.engine.session import Resume
+
+        if resume is None and salvage:
+            raise UsageError("--salvage is for a run that is gone on with; give --resume too")
+        run = None if resume is None else Resume(Path(resume) if resume else None, salvage)
+        return command(*args, resume=run, **others)
+
     return _stacked(
         click.option(
             "--resume",
@@ -124,22 +186,32 @@ def resumable(command: Command) -> Command:
             is_flag=True,
             help="With --resume: go on with what can be read of a damaged journal.",
         ),
-    )(command)
-
-
-def resume_from(given: dict[str, Any]) -> "Resume | None":
-    """What the options of `resumable` ask for; None for a run that begins."""
-    from aorta.engine.session import Resume
-
-    resume = given["resume"]
-    if resume is None:
-        if given["salvage"]:
-            raise UsageError("--salvage is for a run that is gone on with; give --resume too")
-        return None
-    return Resume(Path(resume) if resume else None, given["salvage"])
+    )(given)
 
 
 def environment_layers(command: Command) -> Command:
+    """What is put around the workload as `layers`. The defaults leave what a spec says."""
+
+    @wraps(command)
+    def given(
+        *args: Any,
+        environment: str,
+        mitigations: str,
+        mitigations_files: tuple[Path, ...],
+        extra_env: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        from aorta.registry.layers import NO_MITIGATION, EnvironmentLayers
+
+        names = names_from(mitigations)
+        layers = EnvironmentLayers(
+            environment=None if environment == "local" else environment,
+            mitigations=None if names == (NO_MITIGATION,) else names,
+            mitigations_files=mitigations_files,
+            extra_env=variables_from(extra_env),
+        )
+        return command(*args, layers=layers, **others)
+
     return _stacked(
         click.option("--environment", default="local", show_default=True),
         click.option("--mitigations", default="none", show_default=True, help="Comma-separated."),
@@ -156,10 +228,45 @@ def environment_layers(command: Command) -> Command:
             metavar="NAME=VALUE",
             help="A variable on top of every other layer; repeatable.",
         ),
-    )(command)
+    )(given)
 
 
 def oracle_options(command: Command) -> Command:
+    """What counts as the failure as `oracle`; None if nothing says so."""
+
+    @wraps(command)
+    def given(
+        *args: Any,
+        oracle_kind: str | None,
+        exit_codes: str | None,
+        pattern: str | None,
+        stream: str | None,
+        with_failure: bool,
+        silent_for: str | None,
+        longer_than: str | None,
+        metric_file: str | None,
+        metric_key: str | None,
+        above: float | None,
+        below: float | None,
+        **others: Any,
+    ) -> Any:
+        said = {
+            "codes": [_whole_number(code) for code in exit_codes.split(",")]
+            if exit_codes is not None
+            else None,
+            "pattern": pattern,
+            "stream": stream,
+            "with_failure": with_failure or None,
+            "silent_for": silent_for,
+            "longer_than": longer_than,
+            "file": metric_file,
+            "key": metric_key,
+            "above": above,
+            "below": below,
+        }
+        content = {key: value for key, value in said.items() if value is not None}
+        return command(*args, oracle=_oracle(oracle_kind, content), **others)
+
     return _stacked(
         click.option(
             "--oracle",
@@ -177,31 +284,10 @@ def oracle_options(command: Command) -> Command:
         click.option("--metric-key", help="metric: the dotted key in that file."),
         click.option("--above", type=float, help="metric: a larger number is the failure."),
         click.option("--below", type=float, help="metric: a smaller number is the failure."),
-    )(command)
+    )(given)
 
 
-def oracle_from(given: dict[str, Any]) -> "Oracle | None":
-    """The oracle that the options describe, taken out of `given`; None if they describe none."""
-    names = {
-        "exit_codes": "codes",
-        "pattern": "pattern",
-        "stream": "stream",
-        "with_failure": "with_failure",
-        "silent_for": "silent_for",
-        "longer_than": "longer_than",
-        "metric_file": "file",
-        "metric_key": "key",
-        "above": "above",
-        "below": "below",
-    }
-    kind = given.pop("oracle_kind")
-    content = {
-        key: value
-        for option, key in names.items()
-        if (value := given.pop(option)) not in (None, False)
-    }
-    if "codes" in content:
-        content["codes"] = [_whole_number(code) for code in content["codes"].split(",")]
+def _oracle(kind: str | None, content: dict[str, Any]) -> "Oracle | None":
     if kind is None and not content:
         return None
     return _validated(
@@ -226,31 +312,9 @@ def _whole_number(text: str) -> int:
         raise UsageError(f"--exit-codes: {text!r} is not a number; expected such as 1,3") from None
 
 
-def executor_from(given: dict[str, Any]) -> "Executor":
-    """The executor that the options of `running_trials` describe."""
-    from aorta.core.trial import Resources
-    from aorta.executors.choosing import ExecutorOptions, open_executor
-    from aorta.runtimes.devices import visible_devices
-
-    resources = Resources(
-        gpus=given["gpus_per_trial"],
-        cpus=given["cpus_per_task"],
-        nodes=given["nodes"],
-        tasks_per_node=given["tasks_per_node"],
-        partition=given["partition"],
-        account=given["account"],
-        time_limit=given["time_limit"],
-    )
-    here = given["executor"] == "local"  # elsewhere the scheduler knows and hands out the devices
-    devices = visible_devices(_devices_found()) if resources.gpus and here else []
-    options = ExecutorOptions(given["jobs"], resources, devices, given["ray_address"])
-    return open_executor(given["executor"], options)
-
-
-def _devices_found() -> list[str]:
-    from aorta.probe import collect_env
-
-    return [str(index) for index, _ in enumerate(collect_env().gpus)]
+def names_from(listed: str) -> tuple[str, ...]:
+    """The names of a comma-separated option."""
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
 
 
 def variables_from(assignments: tuple[str, ...]) -> dict[str, str]:
@@ -264,3 +328,14 @@ def variables_from(assignments: tuple[str, ...]) -> dict[str, str]:
             raise UsageError("--extra-env: expected NAME=VALUE; the = is missing")
         variables[name] = check_variable(name, value, where="--extra-env")
     return variables
+
+
+def pairs_from(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
+    """What is given as `NAME=DIR`, by name."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"{option}: found {text!r}, expected {form}")
+        pairs[name] = value
+    return pairs

@@ -1,17 +1,19 @@
 """`aorta run`: does it fail, how often, how fast?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
-from aorta.core.errors import UsageError
-from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
-    from aorta.run.running import RunPlan, RunReport
+    from aorta.core.oracle import Oracle
+    from aorta.engine.session import Resume
+    from aorta.executors.choosing import ExecutorChoice
+    from aorta.registry.layers import EnvironmentLayers
+    from aorta.run.running import RunReport
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -25,11 +27,23 @@ if TYPE_CHECKING:
     "--results-dir", type=click.Path(path_type=Path), default=Path("results"), show_default=True
 )
 @options.resumable
-@options.watchable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
-@options.talking
+@options.displaying
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def command(**given: Any) -> None:
+def command(
+    workload: str | None,
+    trials: int,
+    steps: int | None,
+    layers: "EnvironmentLayers",
+    oracle: "Oracle | None",
+    timeout: float | None,
+    executor: "ExecutorChoice",
+    results_dir: Path,
+    resume: "Resume | None",
+    dry_run: bool,
+    display: options.Display,
+    command_line: tuple[str, ...],
+) -> None:
     """Run a workload or any command a number of times: does it fail, how often, how fast?
 
     \b
@@ -41,73 +55,33 @@ def command(**given: Any) -> None:
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
     5 infrastructure; 130/143 interrupted (resume with --resume).
     """
-    plan = _plan(given)
-    if given["dry_run"]:
-        _say_plan(plan)
-        return
-    report = _run(plan, given)
-    if given["as_json"]:
-        from aorta.run.running import SCHEMA
+    from aorta.run.request import RunRequest, plan_lines, run
+    from aorta.run.running import SCHEMA
+    from aorta.views.pictures import TrialsPicture
 
+    request = RunRequest(
+        workload=workload,
+        command=command_line,
+        trials=trials,
+        steps=steps,
+        layers=layers,
+        oracle=oracle,
+        timeout=timeout,
+        executor=executor,
+        results_dir=results_dir,
+        resume=resume,
+    )
+    if dry_run:
+        for line in plan_lines(request):
+            say(line)
+        say("nothing was run")
+        return
+    report = run(request, lambda: display.listeners(TrialsPicture()))
+    if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:
         _show(report)
-    raise click.exceptions.Exit(_exit_code(report))
-
-
-def _plan(given: dict[str, Any]) -> "RunPlan":
-    from aorta.registry.environments import get_environment
-    from aorta.registry.mitigations import get_mitigation
-    from aorta.run.running import RunPlan
-    from aorta.workloads.trial import WorkloadRequest
-
-    command_line = list(given["command_line"])
-    if given["workload"] == "":
-        raise UsageError("--workload is empty; name a workload, or leave it out")
-    if bool(command_line) == bool(given["workload"]):
-        raise UsageError("give either --workload NAME or a command behind --")
-    sidecars = given["mitigations_files"]
-    names = [name.strip() for name in given["mitigations"].split(",") if name.strip()]
-    request = WorkloadRequest(
-        workload=given["workload"] or "command",
-        config={"command": command_line} if command_line else {},
-        environment=get_environment(given["environment"], sidecars),
-        mitigations=[(name, get_mitigation(name, sidecars).env) for name in names],
-        extra_env=[options.variables_from(given["extra_env"])],
-        steps=given["steps"],
-        oracle=options.oracle_from(given),
-        timeout=given["timeout"],
-    )
-    return RunPlan(request, given["trials"], given["results_dir"])
-
-
-def _run(plan: "RunPlan", given: dict[str, Any]) -> "RunReport":
-    from aorta.run.running import run_trials
-    from aorta.views.pictures import TrialsPicture
-
-    return run_trials(
-        plan,
-        lambda: options.executor_from(given),
-        options.views(given, TrialsPicture()),
-        resume=options.resume_from(given),
-    )
-
-
-def _say_plan(plan: "RunPlan") -> None:
-    import shlex
-
-    from aorta.workloads.trial import workload_experiment
-
-    experiment = workload_experiment(plan.request)
-    say(f"{plan.trials} trials of {plan.request.workload} in {plan.request.environment.name}")
-    say(f"  in        {experiment.subject.cwd}")
-    command_line = plan.request.config.get("command")
-    if command_line:
-        say(f"  command   {shlex.join(command_line)}")
-    if experiment.env:
-        say(f"  variables {', '.join(sorted(experiment.env))}")
-    say(f"  oracle    {experiment.oracle.kind}")
-    say("nothing was run")
+    _leave(report)
 
 
 def _show(report: "RunReport") -> None:
@@ -140,14 +114,12 @@ def _show(report: "RunReport") -> None:
     click.echo(f"  results    {report.run_dir}")
 
 
-def _exit_code(report: "RunReport") -> int:
+def _leave(report: "RunReport") -> None:
     from aorta.engine.events import Reason
 
     ending = report.ending
     if ending.reason is Reason.INFRASTRUCTURE:
         say(f"aorta: {ending.detail}")
-        return int(ending.exit_code)
-    if ending.reason is not Reason.DONE:
+    elif ending.reason is not Reason.DONE:
         say(f"aorta: {ending.detail}; go on with: aorta run --resume {report.run_dir} ...")
-        return int(ending.exit_code)
-    return int(Exit.OK if report.all_clean else Exit.FAILED)
+    raise click.exceptions.Exit(int(report.exit_code))

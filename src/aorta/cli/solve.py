@@ -1,7 +1,7 @@
 """`aorta solve`: all of the above, unattended."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -9,7 +9,9 @@ from aorta.cli import options
 from aorta.cli.printing import print_json, say
 
 if TYPE_CHECKING:
-    from aorta.solve.request import Means, SolveRequest
+    from aorta.core.oracle import Oracle
+    from aorta.engine.session import Resume
+    from aorta.executors.choosing import ExecutorChoice
     from aorta.solve.solution import Solution
 
 
@@ -39,13 +41,32 @@ if TYPE_CHECKING:
 @options.oracle_options
 @options.running_trials
 @options.resumable
-@options.watchable
 @click.option("--dry-run", is_flag=True, help="Say the plan and what it should cost; run nothing.")
-@options.talking
+@options.displaying
 @click.argument(
     "command_line", nargs=-1, type=click.UNPROCESSED, metavar="[RUN_DIR|CASE] [-- COMMAND...]"
 )
-def command(**given: Any) -> None:
+def command(
+    spec: Path | None,
+    good: str | None,
+    index_url: str | None,
+    find_links: tuple[str, ...],
+    no_index: bool,
+    budget: float | None,
+    max_trials: int | None,
+    stages: str,
+    skip: str,
+    output: Path,
+    ticket: str | None,
+    mitigations_files: tuple[Path, ...],
+    oracle: "Oracle | None",
+    timeout: float | None,
+    executor: "ExecutorChoice",
+    resume: "Resume | None",
+    dry_run: bool,
+    display: options.Display,
+    command_line: tuple[str, ...],
+) -> None:
     """From a failing job to its cause and a reproducer that works elsewhere, in one go.
 
     \b
@@ -59,75 +80,54 @@ def command(**given: Any) -> None:
     not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
-    from aorta.solve.running import dry_run, go_on, solve
+    from aorta.solve.request import SolveRequest, solve, stages_from
+    from aorta.solve.running import dry_run as plan_before
 
-    if given["resume"] is not None:
-        solution = go_on(
-            given["output"], Path(given["resume"]) if given["resume"] else None, _means(given)
-        )
-        _show(solution, given)
-        return
-    request = _request(given)
-    if given["dry_run"]:
-        plan = dry_run(request)
-        if given["as_json"]:
-            print_json("aorta.solve.plan/1", plan.to_json())
-        for line in plan.lines():
-            say(line)
-        say("nothing was run")
-        return
-    _show(solve(request, _means(given)), given)
-
-
-def _request(given: dict[str, Any]) -> "SolveRequest":
-    from aorta.solve.request import SolveRequest, stages_from
-
-    oracle = options.oracle_from(given)
-    words = tuple(given["command_line"])
-    is_directory = len(words) == 1 and Path(words[0]).is_dir()
-    return SolveRequest(
-        command=() if is_directory else words,
-        source=Path(words[0]) if is_directory else None,
-        spec=given["spec"],
+    is_directory = len(command_line) == 1 and Path(command_line[0]).is_dir()
+    request = SolveRequest(
+        command=() if is_directory else command_line,
+        source=Path(command_line[0]) if is_directory else None,
+        spec=spec,
         directory=Path.cwd(),
-        output=given["output"],
-        good=given["good"],
-        index_url=given["index_url"],
-        find_links=given["find_links"],
-        no_index=given["no_index"],
-        budget=given["budget"],
-        max_trials=given["max_trials"],
-        stages=stages_from(_names(given["stages"]), _names(given["skip"])),
-        ticket=given["ticket"],
-        timeout=given["timeout"],
+        output=output,
+        good=good,
+        index_url=index_url,
+        find_links=find_links,
+        no_index=no_index,
+        budget=budget,
+        max_trials=max_trials,
+        stages=stages_from(options.names_from(stages), options.names_from(skip)),
+        ticket=ticket,
+        timeout=timeout,
         oracle=None
         if oracle is None
         else {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)},
-        mitigations_files=given["mitigations_files"],
-        jobs=given["jobs"] or 1,
+        mitigations_files=mitigations_files,
+        executor=executor,
+        resume=resume,
     )
+    if not dry_run:
+        quiet = display.quiet
+        found = solve(
+            request,
+            lambda _stage: display.listeners(),
+            (lambda _text: None) if quiet else say,
+        )
+        _show(found, as_json=display.as_json)
+    plan = plan_before(request)
+    if display.as_json:
+        print_json("aorta.solve.plan/1", plan.to_json())
+    for line in plan.lines():
+        say(line)
+    say("nothing was run")
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _means(given: dict[str, Any]) -> "Means":
-    from aorta.solve.request import Means
-
-    return Means(
-        executor=lambda: options.executor_from(given),
-        listeners=lambda _stage: options.views(given),
-        say=(lambda _text: None) if given["quiet"] else say,
-    )
-
-
-def _show(solution: "Solution", given: dict[str, Any]) -> None:
+def _show(solution: "Solution", *, as_json: bool) -> NoReturn:
     from aorta.solve.solution import SCHEMA
     from aorta.solve.summary import summary_lines
 
     _write_page(solution.state.path)
-    if given["as_json"]:
+    if as_json:
         print_json(SCHEMA, solution.to_json())
     else:
         for line in summary_lines(solution):

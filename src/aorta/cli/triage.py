@@ -2,29 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
-from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
-    from aorta.triage.optimize import FinishedStacks
-    from aorta.triage.recipe import Recipe
-    from aorta.triage.running import Finished, RunSettings
-    from aorta.triage.stacks import StackPlan
-
-# What a recipe says itself; its cells may be added to, and --mode, --output-dir and the like stay free beside it.
-_RECIPE_CONTENT = {
-    "workload": "--workload",
-    "steps": "--steps",
-    "ticket": "--ticket",
-    "baseline_cell": "--baseline-cell",
-    "confound_threshold": "--confound-threshold",
-}
+    from aorta.core.oracle import Oracle
+    from aorta.engine.session import Resume
+    from aorta.executors.choosing import ExecutorChoice
+    from aorta.triage.optimize import StackReport
+    from aorta.triage.running import MatrixReport
+    from aorta.views.pictures import Picture
 
 
 class _RunsByDefault(click.Group):
@@ -79,12 +71,36 @@ def command() -> None:
 @options.running_trials
 @click.option("--output-dir", type=click.Path(path_type=Path), default=Path("triage_results"))
 @options.resumable
-@options.watchable
 @click.option("--strict", is_flag=True, help="Exit 1 if a cell did not run.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
-@options.talking
+@options.displaying
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def run(**given: Any) -> None:
+def run(
+    recipe: Path | None,
+    mode: Literal["matrix", "optimize"],
+    workload: str | None,
+    mitigation_axis: str | None,
+    environment_axis: str | None,
+    trials: int | None,
+    exact_trials: bool,
+    control: bool,
+    steps: int | None,
+    ticket: str | None,
+    baseline_cell: str | None,
+    confound_threshold: float | None,
+    sets: int,
+    max_rate: float,
+    mitigations_files: tuple[Path, ...],
+    oracle: "Oracle | None",
+    timeout: float | None,
+    executor: "ExecutorChoice",
+    output_dir: Path,
+    resume: "Resume | None",
+    strict: bool,
+    dry_run: bool,
+    display: options.Display,
+    command_line: tuple[str, ...],
+) -> None:
     """Run a workload or any command in every cell of a matrix, or find the smallest stack that works.
 
     \b
@@ -100,23 +116,49 @@ def run(**given: Any) -> None:
     3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
     130/143 interrupted (resume with --resume).
     """
-    from aorta.triage.running import RunSettings
+    from aorta.triage.request import TriageRequest, plan_lines, triage
 
-    recipe = _recipe(given)
-    settings = RunSettings(
-        output_dir=given["output_dir"],
-        timeout=given["timeout"],
-        resume=options.resume_from(given),
+    request = TriageRequest(
+        recipe=recipe,
+        mode=mode,
+        workload=workload,
+        command=command_line,
+        oracle=oracle,
+        mitigation_axis=_names(mitigation_axis),
+        environment_axis=_names(environment_axis),
+        trials=trials,
+        exact_trials=exact_trials,
+        control=control,
+        steps=steps,
+        ticket=ticket,
+        baseline_cell=baseline_cell,
+        confound_threshold=confound_threshold,
+        sets=sets,
+        max_rate=max_rate,
+        mitigations_files=mitigations_files,
+        timeout=timeout,
+        executor=executor,
+        output_dir=output_dir,
+        resume=resume,
     )
-    if given["mode"] == "optimize":
-        _optimize(recipe, settings, given)
+    if dry_run:
+        for line in plan_lines(request):
+            say(line)
+        say("nothing was run")
         return
-    if given["dry_run"]:
-        _say_plan(recipe, settings, given["jobs"] or 1)
-        return
-    finished = _run(recipe, settings, given)
-    _show(finished, given)
-    raise click.exceptions.Exit(_exit_code(finished, strict=given["strict"]))
+    report = triage(request, lambda: display.listeners(_picture(mode)))
+    _show(report, as_json=display.as_json)
+    _leave(report, strict=strict)
+
+
+def _names(listed: str | None) -> tuple[str, ...] | None:
+    return None if listed is None else options.names_from(listed)
+
+
+def _picture(mode: str) -> "Picture":
+    from aorta.views.pictures import CellsPicture, StacksPicture
+
+    return StacksPicture() if mode == "optimize" else CellsPicture()
 
 
 @command.command("list-mitigations")
@@ -153,135 +195,36 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
         click.echo("  ".join(cells).rstrip())
 
 
-def _recipe(given: dict[str, Any]) -> "Recipe":
-    from aorta.triage import commandline
+def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
+    from aorta.triage import matrix, optimize
+    from aorta.triage.running import MatrixReport
 
-    oracle = options.oracle_from(given)
-    command_line = list(given["command_line"])
-    if oracle is not None and not command_line:
-        raise UsageError(
-            "--oracle and its options describe a command's failure; give one behind --"
-        )
-    wrapped = commandline.wrapped(command_line, oracle)
-    passed = [option for name, option in _RECIPE_CONTENT.items() if given[name] is not None]
-    if given["recipe"] is not None:
-        if passed:
-            raise UsageError(
-                f"{', '.join(passed)} cannot stand beside --recipe, which says this itself; "
-                "change the recipe, or leave --recipe out"
-            )
-        recipe = commandline.from_file(given["recipe"], given["mitigations_files"], wrapped)
-        return commandline.extended(recipe, given)
-    axes = given["mitigation_axis"] or given["environment_axis"] or given["trials"]
-    if given["resume"] and not passed and not axes and not command_line:
-        return commandline.from_run_dir(Path(given["resume"]))
-    return commandline.from_flags(given, wrapped)
-
-
-def _run(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> "Finished":
-    from aorta.triage.running import run_recipe, without_single_verdicts
-    from aorta.views.pictures import CellsPicture
-
-    listeners = options.views(given, CellsPicture(), each=without_single_verdicts)
-    return run_recipe(recipe, settings, lambda: options.executor_from(given), listeners)
-
-
-def _say_plan(recipe: "Recipe", settings: "RunSettings", jobs: int) -> None:
-    from aorta.triage.plan import describe_plan
-    from aorta.triage.running import check_recipe
-
-    for line in describe_plan(check_recipe(recipe, settings), settings.output_dir, jobs):
-        say(line)
-    say("nothing was run")
-
-
-def _show(finished: "Finished", given: dict[str, Any]) -> None:
-    from aorta.triage.matrix import SCHEMA
-
-    matrix, run_dir = finished.matrix, finished.run_dir
-    if given["as_json"]:
-        print_json(SCHEMA, {**matrix.to_json(), "run_dir": str(run_dir)})
-    else:
-        click.echo((run_dir / "matrix.md").read_text(encoding="utf-8"))
-        click.echo(f"results: {run_dir}")
-    if matrix.plan.recipe.sidecars:
-        files = " ".join(
-            f"--mitigations-file sidecars/{path.name}" for path in matrix.plan.recipe.sidecars
-        )
-        rerun = f"aorta triage run --recipe recipe.resolved.yaml {files}"
-        (say if given["as_json"] else click.echo)(f"to rerun: cd {run_dir} && {rerun}")
-
-
-def _exit_code(finished: "Finished", *, strict: bool) -> int:
-    from aorta.engine.events import Reason
-    from aorta.triage.statistics import Call
-
-    matrix, run_dir = finished.matrix, finished.run_dir
-    ending = matrix.ending
-    if ending.reason is not Reason.DONE:
-        say(f"aorta: {ending.detail}; go on with: aorta triage run --resume {run_dir}")
-        return int(ending.exit_code)
-    if matrix.baseline.comparison.call is Call.DID_NOT_RUN:
-        name, why = matrix.baseline.name, matrix.baseline.stats.error
-        say(f"aorta: {run_dir}: the baseline {name} did not run: {why}")
-        return int(Exit.NO_ANSWER)
-    if strict and matrix.did_not_run:
-        say(f"aorta: did not run: {', '.join(matrix.did_not_run)}")
-        return int(Exit.FAILED)
-    return int(Exit.OK)
-
-
-_NO_ANSWER = {
-    "did_not_reproduce": "the failure did not show without mitigations",
-    "not_found": "no stack of these mitigations makes the failure go away",
-}
-
-
-def _optimize(recipe: "Recipe", settings: "RunSettings", given: dict[str, Any]) -> None:
-    from aorta.triage.optimize import optimize
-    from aorta.triage.stacks import Goal, plan_stacks
-    from aorta.views.pictures import StacksPicture
-
-    goal = Goal(given["sets"], given["max_rate"])
-    if given["dry_run"]:
-        _say_stacks(plan_stacks(recipe, settings, goal))
-        return
-    listeners = options.views(given, StacksPicture())
-    finished = optimize(recipe, settings, goal, lambda: options.executor_from(given), listeners)
-    _show_stacks(finished, as_json=given["as_json"])
-    raise click.exceptions.Exit(_stacks_exit_code(finished))
-
-
-def _say_stacks(plan: "StackPlan") -> None:
-    from aorta.registry.mitigations import shown_env
-
-    say(f"the smallest of {len(plan.candidates)} mitigations that makes the failure go away")
-    for entry in plan.candidates:
-        say(f"  {entry.name}: {shown_env(entry.env)}")
-    for name, reason in plan.left_out.items():
-        say(f"  left out {name}: {reason}")
-    say(f"at most {plan.original.trials} trials a stack")
-    say("nothing was run")
-
-
-def _show_stacks(finished: "FinishedStacks", *, as_json: bool) -> None:
-    from aorta.triage.optimize import SCHEMA
-
+    is_matrix = isinstance(report, MatrixReport)
     if as_json:
-        print_json(SCHEMA, {**finished.optimized.to_json(), "run_dir": str(finished.run_dir)})
-        return
-    click.echo((finished.run_dir / "optimize.md").read_text(encoding="utf-8"))
-    click.echo(f"results: {finished.run_dir}")
+        print_json(matrix.SCHEMA if is_matrix else optimize.SCHEMA, report.to_json())
+    else:
+        page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
+        click.echo(page.read_text(encoding="utf-8"))
+        click.echo(f"results: {report.run_dir}")
+    sidecars = report.matrix.plan.recipe.sidecars if isinstance(report, MatrixReport) else ()
+    if sidecars:
+        files = " ".join(f"--mitigations-file sidecars/{path.name}" for path in sidecars)
+        rerun = f"aorta triage run --recipe recipe.resolved.yaml {files}"
+        (say if as_json else click.echo)(f"to rerun: cd {report.run_dir} && {rerun}")
 
 
-def _stacks_exit_code(finished: "FinishedStacks") -> int:
+def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
     from aorta.engine.events import Reason
+    from aorta.triage.running import MatrixReport
 
-    ending, status = finished.optimized.ending, finished.optimized.status
+    ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
+    is_matrix = isinstance(report, MatrixReport)
     if ending.reason is not Reason.DONE:
-        say(f"aorta: {ending.detail}; go on with the same command and --resume {finished.run_dir}")
-        return int(ending.exit_code)
-    if status in _NO_ANSWER:
-        say(f"aorta: {finished.run_dir}: {_NO_ANSWER[status]}")
-        return int(Exit.NO_ANSWER)
-    return int(Exit.OK)
+        again = ": aorta triage run" if is_matrix else " the same command and"
+        say(f"aorta: {ending.detail}; go on with{again} --resume {run_dir}")
+    elif report.no_answer:
+        say(f"aorta: {run_dir}: {report.no_answer}")
+    elif strict and isinstance(report, MatrixReport) and report.matrix.did_not_run:
+        say(f"aorta: did not run: {', '.join(report.matrix.did_not_run)}")
+        exit_code = Exit.FAILED
+    raise click.exceptions.Exit(int(exit_code))

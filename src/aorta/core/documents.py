@@ -5,22 +5,27 @@ text and stand once. A document that is too deep, doubled or damaged is refused 
 whose keys are not those of its model: unknown keys are refused, nothing is coerced. Files are opened elsewhere.
 """
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from aorta.core.errors import AortaError, SpecError
+from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.names import path_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MAX_DEPTH = 60
 MAX_VALUES = 200_000  # aliases can make a small file stand for a very large one
 
 Format = Literal["yaml", "json"]
 ModelT = TypeVar("ModelT", bound="StrictModel")
+ArgumentsT = TypeVar("ArgumentsT", bound="DataclassInstance")
 
 _SECRET_WORDS = ("env", "token", "password", "secret", "key")
 
@@ -59,6 +64,24 @@ def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> 
         return model.model_validate(data)
     except ValidationError as wrong:
         raise _as_spec_error(wrong, file, at) from None
+
+
+def validated_arguments(
+    kind: type[ArgumentsT], given: Mapping[str, object], *, where: str
+) -> ArgumentsT:
+    """The dataclass `kind` from keyword arguments, which may be written as a document would: a path as text, a tuple as a list."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise UsageError(
+            f"unknown argument {unknown[0]!r}; expected some of: {', '.join(sorted(known))}",
+            where=where,
+        )
+    try:
+        return TypeAdapter(kind).validate_python(given)
+    except ValidationError as wrong:
+        said = _as_spec_error(wrong, where, "")
+        raise UsageError(said.message, where=said.where) from None
 
 
 def _as_spec_error(wrong: ValidationError, file: str, at: str) -> SpecError:

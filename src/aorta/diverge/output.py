@@ -46,7 +46,7 @@ for number, (found, recorded) in enumerate(zip(results, saved["outputs"])):
 
 
 @dataclass(frozen=True)
-class Report:
+class DivergeReport:
     run_dir: Path
     ended: Reason
     sides: Sides
@@ -180,7 +180,7 @@ def _at(module: str | None, file: str | None, line: int | None) -> str:
     return f"{words} at {file}:{line}" if file else words
 
 
-def write_report(run_dir: Path, report: Report) -> None:
+def write_report(run_dir: Path, report: DivergeReport) -> None:
     write_json(run_dir / "result.json", SCHEMA, report.to_json())
     compared = report.comparison
     if compared is not None:

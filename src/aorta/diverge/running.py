@@ -24,7 +24,7 @@ from aorta.diverge.comparing import (
     lonely_collectives,
     self_difference,
 )
-from aorta.diverge.output import Report, write_report
+from aorta.diverge.output import DivergeReport, write_report
 from aorta.diverge.sides import BAD, GOOD, Sides
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason
@@ -119,7 +119,7 @@ def run_diverge(
     listeners: Callable[[], Sequence[Listener]] = tuple,
     *,
     resume: Resume | None = None,
-) -> Report:
+) -> DivergeReport:
     """The whole comparison, to its report. A run that was cut short goes on from what it recorded."""
     if resume is not None:
         session = Session.resuming(plan.output, "diverge", resume)
@@ -143,7 +143,7 @@ class _Work:
     ended: Reason = Reason.DONE
     trials: int = 0
 
-    def report(self) -> Report:
+    def report(self) -> DivergeReport:
         """Record, compare, repeat what is not told apart, keep the one operation."""
         runs = self._recorded(_MAIN, _FIRST_RUNS)
         if not any(runs[BAD]):
@@ -219,10 +219,10 @@ class _Work:
         runs: Mapping[str, Sequence[Sequence[Stream]]],
         comparison: Comparison | None,
         parted: Parting | None,
-    ) -> Report:
+    ) -> DivergeReport:
         bad = next((run for run in runs[BAD] if run), [])
         ranks = between_ranks(bad) if self.plan.between_ranks else None
-        return Report(
+        return DivergeReport(
             run_dir=self.session.path,
             ended=self.ended,
             sides=self.sides,

@@ -1,4 +1,4 @@
-"""Which executor a name stands for. Others can add theirs: the entry-point group is `aorta.executors`.
+"""Which executor was asked for. Others can add theirs: the entry-point group is `aorta.executors`.
 
 An entry point is a callable that takes `ExecutorOptions` and returns an `Executor`.
 """
@@ -10,13 +10,36 @@ from importlib.metadata import entry_points
 from aorta.core.errors import UsageError
 from aorta.core.trial import Resources
 from aorta.executors import Executor
+from aorta.probe import collect_env
+from aorta.runtimes.devices import visible_devices
 
 GROUP = "aorta.executors"
 
 
 @dataclass(frozen=True)
+class ExecutorChoice:
+    """Where trials run, how many side by side, and what each of them needs."""
+
+    name: str = "local"  # local, slurm, ray, or one of an entry point
+    jobs: int | None = None  # trials side by side; None: one here, on a cluster what fits
+    resources: Resources = field(default_factory=Resources)
+    ray_address: str | None = None
+
+    def open(self) -> Executor:
+        """A fresh one; whoever opens it closes it."""
+        here = self.name == "local"  # elsewhere the scheduler knows and hands out the devices
+        devices = visible_devices(_devices_found()) if self.resources.gpus and here else []
+        options = ExecutorOptions(self.jobs, self.resources, devices, self.ray_address)
+        return open_executor(self.name, options)
+
+
+def _devices_found() -> list[str]:
+    return [str(index) for index, _ in enumerate(collect_env().gpus)]
+
+
+@dataclass(frozen=True)
 class ExecutorOptions:
-    """What the user asked of an executor; each takes what it understands."""
+    """What an executor is made from; each takes what it understands."""
 
     jobs: int | None = None  # None: as many as make sense there
     resources: Resources = field(default_factory=Resources)

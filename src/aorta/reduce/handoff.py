@@ -10,8 +10,9 @@ from aorta.core.oracle import ExitCodeOracle, Oracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
 from aorta.probe.platform import platform_here
-from aorta.reduce.plan import NO_MITIGATION, ReducePlan
+from aorta.reduce.plan import ReducePlan
 from aorta.reduce.portable import secret_variables
+from aorta.registry.layers import NO_MITIGATION
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.ranks import ANY_RANK

@@ -1,8 +1,7 @@
 """From a spec to everything a reduction needs before its first trial; whatever is wrong is said here."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from aorta.core.axis import Axis
@@ -18,14 +17,12 @@ from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.observing import GatedOracle
 from aorta.reduce.portable import secret_variables
 from aorta.reduce.spec import SpecFile, read_spec
-from aorta.registry.environments import get_environment
-from aorta.registry.mitigations import get_mitigation
+from aorta.registry.layers import NO_MITIGATION, EnvironmentLayers
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.workloads.discovery import COMMAND, check_workload, load_workload
 from aorta.workloads.ranks import ANY_RANK, of_ranks
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
-NO_MITIGATION = "none"
 Found = TypeVar("Found")
 
 
@@ -36,10 +33,7 @@ class Overrides:
     timeout: float | None = None
     max_trials: int | None = None
     max_wall_clock: float | None = None
-    environment: str | None = None
-    mitigations: Sequence[str] | None = None
-    sidecars: Sequence[Path] = ()
-    extra_env: Mapping[str, str] | None = None
+    layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
     scrub: Sequence[str] = ()
     bare: bool = False
     ticket: str | None = None  # where the spec names none
@@ -182,12 +176,10 @@ def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
         config=config,
         environment=_resolved(
             f"{spec.file}: environment",
-            lambda: get_environment(
-                overrides.environment or content.environment or "local", overrides.sidecars
-            ),
+            lambda: overrides.layers.resolved_environment(content.environment),
         ),
         mitigations=_mitigations(spec, overrides),
-        extra_env=[content.extra_env, overrides.extra_env or {}],
+        extra_env=[content.extra_env, overrides.layers.extra_env],
         steps=workload.steps,
         oracle=content.oracle,
         timeout=overrides.timeout or workload.timeout,
@@ -200,10 +192,9 @@ def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
 def _mitigations(spec: SpecFile, overrides: Overrides) -> list[tuple[str, Mapping[str, str]]]:
     if overrides.bare:
         return []
-    names = spec.content.mitigations if overrides.mitigations is None else overrides.mitigations
     return _resolved(
         f"{spec.file}: mitigations",
-        lambda: [(name, get_mitigation(name, overrides.sidecars).env) for name in names],
+        lambda: overrides.layers.resolved_mitigations(spec.content.mitigations),
     )
 
 

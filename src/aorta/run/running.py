@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Tally
@@ -16,7 +17,7 @@ from aorta.core.point import Point
 from aorta.core.signature import Signature
 from aorta.core.stats import wilson
 from aorta.core.trial import TrialEnd
-from aorta.engine.events import Ending, Listener
+from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, Judge, SameJudge
 from aorta.engine.question import Budget, Keep, Question
@@ -77,8 +78,11 @@ class RunReport:
         return max(0, len(self.records) - self.asked) if self.asked else 0
 
     @property
-    def all_clean(self) -> bool:
-        return bool(self.records) and self.tally.clean == len(self.records)
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        clean = bool(self.records) and self.tally.clean == len(self.records)
+        return Exit.OK if clean else Exit.FAILED
 
     def to_json(self) -> dict[str, Any]:
         tally = self.tally

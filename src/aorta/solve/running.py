@@ -38,8 +38,8 @@ def all_stages() -> Sequence[Stage]:
     return (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
 
 
-def solve(request: SolveRequest, means: Means) -> Solution:
-    """From a failing command to all that can be found out about it within the budget."""
+def begin(request: SolveRequest, means: Means) -> Solution:
+    """In a new directory below the output."""
     request = request.checked()
     subject_of(request)  # whatever is wrong with it is said before anything is written
     run = claim_run_dir(request.output, VERB, ticket=request.ticket)
@@ -56,11 +56,12 @@ def dry_run(request: SolveRequest) -> Plan:
         return plan_of(State(RunDir(Path(scratch)), request, Means(LocalExecutor)))
 
 
-def go_on(output: Path, run_dir: Path | None, means: Means) -> Solution:
+def go_on(request: SolveRequest, means: Means) -> Solution:
     """Take up a solve that was stopped; the newest unfinished one where none is named."""
-    given = run_dir.absolute() if run_dir is not None else None
-    run = find_resumable(output.absolute(), VERB, given)
-    return _solve(run, kept_request(run), means)
+    named = request.resume.run if request.resume is not None else None
+    given = named.absolute() if named is not None else None
+    run = find_resumable(request.output.absolute(), VERB, given)
+    return _solve(run, kept_request(run, request.executor), means)
 
 
 def _solve(run: RunDir, request: SolveRequest, means: Means) -> Solution:
@@ -81,14 +82,14 @@ def _stages(state: State) -> Exit | None:
     stages = {stage.name: stage for stage in all_stages()}
     try:
         for name in STAGES:
+            if _is_over(state):
+                break
             if name in state.results:
                 continue
             if name not in stages or name not in state.request.stages:
                 state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
                 continue
             state.add(_one(stages[name], state))
-            if _is_over(state):
-                break
     except Stopped as stopped:
         return stopped.exit_code
     except KeyboardInterrupt:
@@ -122,7 +123,9 @@ def _one(stage: Stage, state: State) -> StageResult:
 def _is_over(state: State) -> bool:
     """Whether nothing is left worth a trial: it does not fail, or its user can mend it at once."""
     first = state.results.get("reproduce")
-    if first is None or first.status != "done":
+    if first is None:
+        return False
+    if first.status != "done":
         return True
     return bool(first.answer.get("mistake")) and state.request.good is None
 

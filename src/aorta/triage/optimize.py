@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.durations import show_duration
+from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Tally, Verdict
@@ -37,11 +38,36 @@ from aorta.triage.stacks import (
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadExperiment, workload_experiment
 
+_NO_ANSWER = {
+    "did_not_reproduce": "the failure did not show without mitigations",
+    "not_found": "no stack of these mitigations makes the failure go away",
+}
+
 
 @dataclass(frozen=True)
-class FinishedStacks:
+class StackReport:
+    """The smallest stacks of a run, and where it lies."""
+
     optimized: "Optimized"
     run_dir: Path
+
+    @property
+    def ending(self) -> Ending:
+        return self.optimized.ending
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.optimized.to_json(), "run_dir": str(self.run_dir)}
+
+    @property
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+        return _NO_ANSWER.get(self.optimized.status)
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
 
 
 def optimize(
@@ -50,7 +76,7 @@ def optimize(
     goal: Goal,
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
-) -> FinishedStacks:
+) -> StackReport:
     """Find the smallest stack, and write what was found; also when the run is stopped before its end."""
     recipe = with_timeout(recipe, settings.timeout)
     plan = plan_stacks(recipe, settings, goal)
@@ -78,7 +104,7 @@ def optimize(
         optimized = replace(optimized, warnings=warnings)
         write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
         write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
-        return FinishedStacks(optimized, session.path)
+        return StackReport(optimized, session.path)
 
 
 class _StackRun:

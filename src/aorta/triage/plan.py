@@ -18,6 +18,7 @@ from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.catalogue import Catalogue
+from aorta.registry.layers import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, Platform, why_inert
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.scrub.secrets import safe_value
@@ -27,7 +28,6 @@ from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 NO_TICKET = "_no_ticket_"
-NONE = "none"
 CONTROL_SUFFIX = ".slowed"
 
 
@@ -171,7 +171,7 @@ def baseline_index(recipe: Recipe) -> int:
     rules = (
         lambda cell: cell.name == wanted,
         lambda cell: cell.name.startswith("baseline-"),
-        lambda cell: cell.mitigations == (NONE,),
+        lambda cell: cell.mitigations == (NO_MITIGATION,),
         lambda _: len(cells) == 1,
     )
     for rule in rules:

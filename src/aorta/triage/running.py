@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.exits import Exit
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
 from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Event, Listener
+from aorta.engine.events import Ending, Event, Listener
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Keep, Question
@@ -34,9 +36,7 @@ from aorta.triage.plan import (
     check_ticket_directory,
 )
 from aorta.triage.recipe import Recipe, with_timeout
-from aorta.triage.statistics import (
-    Stopping,
-)
+from aorta.triage.statistics import Call, Stopping
 from aorta.workloads.results import TrialDocument, read_trial, trial_document
 
 VERB = "triage"
@@ -54,9 +54,32 @@ class RunSettings:
 
 
 @dataclass(frozen=True)
-class Finished:
+class MatrixReport:
+    """The matrix of a run, and where it lies."""
+
     matrix: Matrix
     run_dir: Path
+
+    @property
+    def ending(self) -> Ending:
+        return self.matrix.ending
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.matrix.to_json(), "run_dir": str(self.run_dir)}
+
+    @property
+    def no_answer(self) -> str | None:
+        """Why a run that went to its end has no answer."""
+        baseline = self.matrix.baseline
+        if baseline.comparison.call is not Call.DID_NOT_RUN:
+            return None
+        return f"the baseline {baseline.name} did not run: {baseline.stats.error}"
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not events.Reason.DONE:
+            return self.ending.exit_code
+        return Exit.NO_ANSWER if self.no_answer else Exit.OK
 
 
 def run_recipe(
@@ -64,7 +87,7 @@ def run_recipe(
     settings: RunSettings,
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
-) -> Finished:
+) -> MatrixReport:
     """Run every cell and write the matrix; also when the run is stopped before its end."""
     recipe = with_timeout(recipe, settings.timeout)
     plan = check_recipe(recipe, settings)
@@ -94,7 +117,7 @@ def run_recipe(
         tried = Tried(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
-        return Finished(matrix, session.path)
+        return MatrixReport(matrix, session.path)
 
 
 def check_recipe(recipe: Recipe, settings: RunSettings) -> Plan:

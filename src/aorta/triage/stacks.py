@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aorta.core.errors import SpecError, UsageError
@@ -11,10 +11,11 @@ from aorta.core.point import Point, Purpose
 from aorta.core.sprt import Calibration, Evidence, PresenceTest, Sprt, log_chance
 from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
+from aorta.registry.layers import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
-from aorta.registry.mitigations import load_mitigations
+from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS
-from aorta.triage.plan import NONE, Plan, PlannedCell
+from aorta.triage.plan import Plan, PlannedCell
 from aorta.triage.recipe import Recipe
 from aorta.triage.running import RunSettings, check_recipe
 
@@ -62,7 +63,7 @@ class StackPlan:
         stack = self.stack(point)
         joined = "+".join(entry.name for entry in stack)
         if len(joined) <= _LONGEST_NAME:
-            return joined or NONE
+            return joined or NO_MITIGATION
         return f"{len(stack)}_of_{len(self.candidates)}_{point.config_key[:8]}"
 
 
@@ -72,6 +73,16 @@ def plan_stacks(recipe: Recipe, settings: RunSettings, goal: Goal) -> StackPlan:
         raise UsageError(f"--max-rate: found {goal.max_rate}, expected a rate from 0 to below 1")
     plan = check_recipe(recipe, settings)
     return stack_plan(plan, goal)
+
+
+def describe_stacks(plan: StackPlan) -> Iterator[str]:
+    """Line by line, before anything runs."""
+    yield f"the smallest of {len(plan.candidates)} mitigations that makes the failure go away"
+    for entry in plan.candidates:
+        yield f"  {entry.name}: {shown_env(entry.env)}"
+    for name, reason in plan.left_out.items():
+        yield f"  left out {name}: {reason}"
+    yield f"at most {plan.original.trials} trials a stack"
 
 
 def stack_plan(plan: Plan, goal: Goal) -> StackPlan:

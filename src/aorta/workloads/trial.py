@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import aorta
+from aorta import version
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.layers import layered, stack_mitigations
 from aorta.core.names import check_variable
@@ -31,7 +31,7 @@ STEPS = "steps"
 STEPS_VARIABLE = "AORTA_STEPS"
 """How `steps` reaches a command, which has no config to find it in."""
 
-_PACKAGE = Path(aorta.__file__).resolve().parent
+_PACKAGE = Path(version.__file__).resolve().parent
 _PACKAGE_IN_CONTAINER = "/opt/aorta/aorta"
 _CONTAINERS = (RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS)
 

@@ -53,6 +53,7 @@ SLURM_ACCOUNTING = Component(
 )
 CHROMIUM = Component("a browser", ("chromium",), ("chromium",))
 MOUNTS = Component("a file system of its own", ("mount",), ("mount",), needs_root=True)
+CONTROL_GROUPS = Component("a control group of its own", (), (), needs_root=True)
 PYTHON = Component("Debian's python3", ("/usr/bin/python3",), ("python3",))
 
 

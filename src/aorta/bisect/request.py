@@ -1,0 +1,262 @@
+"""The door of the room: everything that may be asked of a bisection, and the one function that answers it.
+
+What is said here lies on top of a spec file; a run that is gone on with knows what it was asked.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from aorta.bisect import entry
+from aorta.bisect.cache import default_cache
+from aorta.bisect.findings import Findings
+from aorta.bisect.git import Repository
+from aorta.bisect.metric import metric_named
+from aorta.bisect.run import Request, kept_request
+from aorta.bisect.spec import (
+    BisectSpec,
+    ContainersSpec,
+    EnvironmentsSpec,
+    PackageSpec,
+    Runtime,
+    load_spec,
+)
+from aorta.core.documents import validated
+from aorta.core.errors import UsageError
+from aorta.core.names import slug
+from aorta.core.oracle import Oracle
+from aorta.engine.events import Listener
+from aorta.engine.question import Budget
+from aorta.engine.rundir import find_resumable
+from aorta.engine.session import Resume
+from aorta.executors.choosing import ExecutorChoice
+from aorta.search.belief import Weights
+
+_FILE = "command line"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerOptions:
+    """Keys of `containers:` in a spec; None, or no mount, is what was not said."""
+
+    family: str | None = None
+    runtime: Runtime | None = None
+    url_template: str | None = None
+    start_date: str | None = None
+    end_date: str | None = None
+    threshold_days: int | None = None
+    passing: str | None = None
+    failing: str | None = None
+    bazel_cache: str | None = None
+    shm_size: str | None = None
+    mounts: tuple[str, ...] = ()
+
+    def over(self, spec: ContainersSpec | None) -> ContainersSpec | None:
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        told = {name: value for name, value in told.items() if value not in {None, ()}}
+        if told == {"runtime": "host"}:
+            return None
+        if not told:
+            return spec
+        before = vars(spec) if spec else {}
+        return validated(ContainersSpec, {**before, **told}, file=_FILE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentOptions:
+    """Keys of `environments:` in a spec: two ends, and where releases come from. `repositories`: whose commits to name."""
+
+    good: str | None = None
+    bad: str | None = None
+    index_url: str | None = None
+    extra_index_url: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    pre: bool = False
+    yanked: bool = False
+    repositories: Mapping[str, str] = field(default_factory=dict)  # name -> directory
+
+    def over(self, spec: EnvironmentsSpec | None) -> EnvironmentsSpec | None:
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        told = {name: value for name, value in told.items() if value and name != "repositories"}
+        if not (self.good or self.bad or spec):
+            if told or self.repositories:
+                raise UsageError("the options of a package index go with --good-env and --bad-env")
+            return None
+        before = vars(spec) if spec else {}
+        if {"good", "bad"} - {*before, *told}:
+            raise UsageError("--good-env and --bad-env go together")
+        return validated(EnvironmentsSpec, {**before, **told}, file=_FILE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectRequest:
+    """What may have changed, what tells good from bad, and what may be spent; None is what was not said."""
+
+    command: tuple[str, ...] = ()
+    spec: Path | None = None
+    good: str | None = None  # a revision of the repository here
+    bad: str | None = None  # None: HEAD
+    find_fix: bool = False
+    first_parent: bool = False
+    paths: tuple[str, ...] = ()  # only commits that touch these
+    skip: tuple[str, ...] = ()  # revisions, or ranges A..B
+    environments: EnvironmentOptions = field(default_factory=EnvironmentOptions)
+    containers: ContainerOptions = field(default_factory=ContainerOptions)
+    passing_versions: Mapping[str, str] = field(default_factory=dict)
+    failing_versions: Mapping[str, str] = field(default_factory=dict)
+    oracle: Oracle | None = None  # None: any failing exit
+    metric_name: str | None = None
+    passing_metric: tuple[float, ...] = ()
+    failing_metric: tuple[float, ...] = ()
+    same_failure: bool = False
+    skip_precondition_checks: bool = False
+    confidence: float | None = None
+    checks: bool = True  # trials that check the answer itself
+    extra_env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None  # of one trial, in seconds
+    build_timeout: float | None = None
+    max_trials: int | None = None
+    max_time: float | None = None  # in seconds
+    executor: ExecutorChoice = field(default_factory=ExecutorChoice)
+    output_prefix: Path | None = None  # None: ./bisect-<now>
+    cache: bool = True  # use and keep outcomes of other runs
+    cache_dir: Path | None = None
+    resume: Resume | None = None
+
+    @property
+    def asks_something(self) -> bool:
+        """Without any of these, a run that is gone on with is asked what it was asked before."""
+        containers = self.containers
+        named = containers.family or containers.passing or containers.failing
+        ends = self.good or self.bad or self.environments.good
+        return bool(self.command or self.spec or ends or named)
+
+
+def bisect(
+    request: BisectRequest,
+    listeners: Callable[[], Sequence[Listener]] = tuple,
+    say: Callable[[str], None] = lambda _words: None,
+    *,
+    on_belief: Callable[[Weights], None] = lambda _weights: None,
+) -> Findings:
+    """Which change broke it? `listeners` makes fresh ones for each of its searches; `on_belief` is shown where each looks."""
+    return entry.bisect(_resolved(request, listeners, say, on_belief))
+
+
+def plan(request: BisectRequest) -> dict[str, Any]:
+    """What would be tried; nothing is run or written."""
+    return entry.plan_of(_resolved(request))
+
+
+def _resolved(
+    request: BisectRequest,
+    listeners: Callable[[], Sequence[Listener]] = tuple,
+    say: Callable[[str], None] = lambda _words: None,
+    on_belief: Callable[[Weights], None] = lambda _weights: None,
+) -> Request:
+    prefix = _prefix(request, say)
+    as_before = request.resume is not None and not request.asks_something
+    return Request(
+        **(kept_request(prefix) if as_before else _asked(request)),
+        prefix=prefix,
+        executor=request.executor.open,
+        listeners=listeners,
+        say=say,
+        resume=request.resume,
+        budget=Budget(request.max_trials, request.max_time),
+        on_belief=on_belief,
+    )
+
+
+def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
+    prefix = request.output_prefix
+    if request.resume is None:
+        stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
+        return (prefix or Path(f"bisect-{stamp}")).absolute()
+    found = request.resume.run or prefix
+    if found is None:
+        found = find_resumable(Path.cwd(), "bisect").path
+        say(f"going on with {found}")
+    return found.absolute()
+
+
+def _asked(request: BisectRequest) -> dict[str, Any]:
+    spec = _spec(request)
+    containers = spec.containers
+    cache = request.cache_dir or default_cache(
+        knows_what_was_read=containers is not None and not containers.mounts
+    )
+    return {
+        "spec": spec,
+        # Paths in a spec are relative to the spec.
+        "directory": request.spec.resolve().parent if request.spec else Path.cwd(),
+        "checks": request.checks,
+        "cache": cache if request.cache else None,
+    }
+
+
+def _spec(request: BisectRequest) -> BisectSpec:
+    """The spec file, with what the request says on top of it."""
+    spec = load_spec(request.spec) if request.spec else BisectSpec()
+    oracle: object = request.oracle
+    if request.metric_name:
+        oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
+    told = {
+        "command": request.command or None,
+        "oracle": oracle,
+        "confidence": request.confidence,
+        "find_fix": request.find_fix or None,
+        "first_parent": request.first_parent or None,
+        "same_failure": request.same_failure or None,
+        "skip_precondition_checks": request.skip_precondition_checks or None,
+        "timeout": request.timeout,
+        "build_timeout": request.build_timeout,
+        "packages": _packages(spec, request) or None,
+        "containers": request.containers.over(spec.containers),
+        "environments": request.environments.over(spec.environments),
+    }
+    if told["environments"] is not None and (request.good or request.bad):
+        raise UsageError("give either --good and --bad or --good-env and --bad-env")
+    content = {name: value for name, value in vars(spec).items() if name != "env"}
+    content |= {name: value for name, value in told.items() if value is not None}
+    content["env"] = {**spec.env, **request.extra_env}
+    return validated(BisectSpec, content, file=_FILE)
+
+
+def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ...]:
+    packages = list(spec.packages)
+    if request.good or request.bad:
+        if packages or not request.good:
+            raise UsageError("--good and --bad go together, for one repository and without a spec")
+        packages = [
+            PackageSpec(
+                name=_repository_name(Path.cwd()),
+                path=".",
+                good=request.good,
+                bad=request.bad or "HEAD",
+                paths=request.paths,
+                skip=request.skip,
+            )
+        ]
+    elif request.environments.repositories:
+        named = request.environments.repositories.items()
+        packages += [PackageSpec(name=name, path=path) for name, path in named]
+    elif request.paths or request.skip:
+        raise UsageError("--path and --skip go with --good; in a spec they are keys of a package")
+    sides = {"good": request.passing_versions, "bad": request.failing_versions}
+    for side, versions in sides.items():
+        known = {package.name for package in packages}
+        for name in versions.keys() - known:
+            packages.append(PackageSpec(name=name, path=f"/opt/{name}"))
+        packages = [
+            package.model_copy(update={side: versions.get(package.name, getattr(package, side))})
+            for package in packages
+        ]
+    return tuple(packages)
+
+
+def _repository_name(directory: Path) -> str:
+    return slug(Path(Repository.on_host(directory).where).name).lstrip(".-") or "repository"

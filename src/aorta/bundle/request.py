@@ -1,0 +1,102 @@
+"""The door of the room: everything that may be asked of packing a run, and the one function that does it."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aorta.bundle import pack, signing
+from aorta.bundle.manifest import Checked, Manifest
+from aorta.bundle.pack import Prepared
+from aorta.bundle.policy import read_policy, scrub_patterns
+from aorta.bundle.reading import verify
+from aorta.bundle.rehearsal import rehearse
+from aorta.core.exits import Exit
+from aorta.engine.rundir import RunDir
+
+SCHEMA = "aorta.bundle/1"
+_ANY_SIZE = 1 << 50  # it is ours
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleRequest:
+    """Which run to pack, where to, and what must not leave."""
+
+    run_dir: Path
+    output: Path = Path()
+    ticket: str | None = None  # None: the one that the run itself names
+    scrub: tuple[str, ...] = ()  # text to take out besides what is found
+    redaction_from: Path | None = None  # a file of such patterns
+    policy: Path | None = None  # a file of the site's rules
+    sign: Path | None = None  # an Ed25519 SSH key
+    check: bool = True  # run the reproducer from where the bundle is unpacked
+
+
+@dataclass(frozen=True)
+class BundleReport:
+    """The bundle as it lies there, read once more."""
+
+    path: Path
+    sha256: str
+    manifest: Manifest
+    signature: Path | None = None
+
+    @property
+    def checked(self) -> Checked | None:
+        """None: it was not run, or there is nothing to run."""
+        return self.manifest.checked
+
+    @property
+    def exit_code(self) -> Exit:
+        failed = self.checked is not None and not self.checked.reproduces
+        return Exit.NO_ANSWER if failed else Exit.OK
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **summary(self.path, self.sha256, self.manifest),
+            "left_out": len(self.manifest.left_out),
+            "checked": self.checked.model_dump() if self.checked else None,
+            "signature": str(self.signature) if self.signature else None,
+        }
+
+
+def bundle(
+    request: BundleRequest, agreed: Callable[[Prepared], bool] = lambda _prepared: True
+) -> BundleReport | None:
+    """Scrub, try and pack it; None where `agreed`, which sees everything before it is written, says no."""
+    site = read_policy(request.policy)
+    patterns = scrub_patterns(site, request.scrub, request.redaction_from)
+    if request.sign is not None:
+        signing.check_signing_key(request.sign)
+    run_dir, output = request.run_dir, request.output
+    with pack.prepared(run_dir, request.ticket, site, patterns, output) as prepared:
+        if not agreed(prepared):
+            return None
+        checked = _rehearsed(prepared) if request.check else None
+        path = pack.write(prepared, output, checked)
+    signature = signing.sign(path, request.sign) if request.sign is not None else None
+    packed = verify(path, max_bytes=_ANY_SIZE)
+    return BundleReport(path, packed.sha256, packed.manifest, signature)
+
+
+def summary(path: Path, sha256: str, manifest: Manifest) -> dict[str, Any]:
+    """What every document about a bundle says of it."""
+    return {
+        "path": str(path),
+        "sha256": sha256,
+        "ticket": manifest.ticket,
+        "files": len(manifest.files),
+        "bytes": sum(file.bytes for file in manifest.files),
+        "scrubbed": manifest.scrubbed,
+    }
+
+
+def _rehearsed(prepared: Prepared) -> Checked | None:
+    """Of a run that says of itself that it reproduces."""
+    if not prepared.source.reproduces:
+        return None
+    about = RunDir(prepared.source.root).about()
+    with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
+        path = pack.write(prepared, Path(scratch))
+        return rehearse(path, programs=[str(place) for place in about.get("programs", [])])

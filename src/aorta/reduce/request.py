@@ -1,0 +1,109 @@
+"""The door of the room: everything that may be asked of a reduction, and the one function that answers it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aorta.core.errors import UsageError
+from aorta.engine.events import Listener
+from aorta.engine.rundir import RunDir, find_resumable
+from aorta.engine.session import Resume
+from aorta.executors.choosing import ExecutorChoice
+from aorta.reduce.plan import Overrides, make_plan
+from aorta.reduce.report import ReduceReport
+from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
+from aorta.reduce.spec import SpecFile, load_spec, workload_spec
+from aorta.registry.layers import EnvironmentLayers
+from aorta.scrub.patterns import split_patterns
+from aorta.workloads.discovery import COMMAND
+
+_DEFAULT_OUTPUT = Path("reduce")
+_OF_A_WORKLOAD = "workload "  # how a run says that no file but a workload declared its axes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceRequest:
+    """Either a spec or a workload that declares its axes; a resumed run may leave both to what it was begun with."""
+
+    spec: Path | None = None
+    workload: str | None = None
+    output: Path | None = None  # where the run directory is made; None: ./reduce
+    layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
+    bare: bool = False  # without the mitigations that the spec names
+    scrub: tuple[str, ...] = ()  # text to take out of what ships
+    timeout: float | None = None  # of one trial, in seconds
+    max_trials: int | None = None
+    max_wall_clock: float | None = None  # in seconds
+    executor: ExecutorChoice = field(default_factory=ExecutorChoice)
+    resume: Resume | None = None
+    dry_run: bool = False  # search, and leave nothing on disk
+
+
+def reduce(
+    request: ReduceRequest,
+    listeners: Callable[[], Sequence[Listener]] = tuple,
+    say: Callable[[str], None] = lambda _words: None,
+) -> ReduceReport:
+    """Shrink it as far as it still fails the same way. `say` is told which run is gone on with where none was named."""
+    if request.resume is not None:
+        request = _taken_up(request, request.resume, say)
+    plan = make_plan(_spec(request), _overrides(request))
+    if request.dry_run:
+        return rehearse(plan, request.executor.open, listeners())
+    place = Place(_output(request), jobs=request.executor.jobs or 1, resume=request.resume)
+    return reduce_workload(plan, place, request.executor.open, listeners())
+
+
+def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]) -> ReduceRequest:
+    """With what the run that is resumed was begun with, wherever the request leaves it open."""
+    if request.dry_run:
+        raise UsageError("--dry-run leaves nothing to resume; give one of them")
+    run = RunDir(resume.run) if resume.run else find_resumable(_output(request), VERB)
+    if resume.run is None:
+        say(f"resuming {run.path}")
+    about = run.about()
+    begun = str(about.get("spec", ""))
+    spec, workload = request.spec, request.workload
+    if spec is None and workload is None and begun.startswith(_OF_A_WORKLOAD):
+        workload = begun.removeprefix(_OF_A_WORKLOAD)
+    elif spec is None and workload is None and begun:
+        spec = Path(begun)
+    executor = request.executor
+    if executor.jobs is None:
+        executor = replace(executor, jobs=about.get("jobs"))
+    resume = replace(resume, run=run.path)
+    return replace(request, spec=spec, workload=workload, executor=executor, resume=resume)
+
+
+def _output(request: ReduceRequest) -> Path:
+    return request.output or _DEFAULT_OUTPUT
+
+
+def _spec(request: ReduceRequest) -> SpecFile:
+    if request.spec is not None and request.workload is None:
+        return load_spec(request.spec)
+    if request.workload is None or request.spec is not None:
+        raise UsageError("give either --spec FILE or --workload NAME")
+    if request.workload == COMMAND:
+        raise UsageError("a command declares no axes; write a spec: aorta reduce init -- COMMAND")
+    return workload_spec(request.workload)
+
+
+def _overrides(request: ReduceRequest) -> Overrides:
+    return Overrides(
+        timeout=request.timeout,
+        max_trials=request.max_trials,
+        max_wall_clock=request.max_wall_clock,
+        layers=request.layers,
+        scrub=[pattern for option in request.scrub for pattern in split_patterns(option)],
+        bare=request.bare,
+        ticket=_ticket(request),
+    )
+
+
+def _ticket(request: ReduceRequest) -> str | None:
+    """Of `--output reduce/MY-TICKET` the last part."""
+    output = request.output
+    if request.resume is not None and request.resume.run is not None:
+        output = request.resume.run.absolute().parent
+    return output.name or None if output else None

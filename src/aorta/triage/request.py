@@ -1,0 +1,299 @@
+"""The door of the room: everything that may be asked of a triage, and the one function that answers it.
+
+A recipe is named in one of three ways: a file, axes that span one, or a run directory to go on with.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count, product
+from pathlib import Path
+from typing import Any, Literal
+
+from aorta.core.documents import validated
+from aorta.core.errors import SpecError, UsageError
+from aorta.core.names import slug
+from aorta.core.oracle import Oracle
+from aorta.engine.events import Listener
+from aorta.engine.session import Resume
+from aorta.executors.choosing import ExecutorChoice
+from aorta.registry.layers import NO_MITIGATION
+from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
+from aorta.triage.optimize import StackReport, optimize
+from aorta.triage.plan import baseline_index, describe_plan
+from aorta.triage.recipe import (
+    SCHEMA_VERSION,
+    Cell,
+    InlineImage,
+    Recipe,
+    RecipeFile,
+    check_names,
+    checked_cell_name,
+    image_of,
+    load_recipe,
+    unique_files,
+)
+from aorta.triage.running import (
+    MatrixReport,
+    RunSettings,
+    check_recipe,
+    run_recipe,
+    without_single_verdicts,
+)
+from aorta.triage.stacks import Goal, describe_stacks, plan_stacks
+from aorta.workloads.discovery import COMMAND
+
+_EVERY_TRIAL_COUNTS = 40
+"""optimize: trials of one candidate at most, where nothing else was said."""
+
+
+# What a recipe says itself; its cells may be added to, and the mode, output_dir and the like stay free beside it.
+_RECIPE_CONTENT = ("workload", "steps", "ticket", "baseline_cell", "confound_threshold")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriageRequest:
+    """A recipe, or what spans one; None is what was not said."""
+
+    recipe: Path | None = None
+    mode: Literal["matrix", "optimize"] = "matrix"
+    workload: str | None = None
+    command: tuple[str, ...] = ()
+    oracle: Oracle | None = None  # of the command; None: any failing exit
+    mitigation_axis: tuple[str, ...] | None = None  # beside a recipe: further cells
+    environment_axis: tuple[str, ...] | None = None
+    trials: int | None = None  # of one cell, at most
+    exact_trials: bool = False
+    control: bool = False
+    steps: int | None = None  # of one trial
+    ticket: str | None = None
+    baseline_cell: str | None = None
+    confound_threshold: float | None = None
+    sets: int = 1  # optimize: find so many sets
+    max_rate: float = 0.0  # optimize: a mended run may still fail so often
+    mitigations_files: tuple[Path, ...] = ()
+    timeout: float | None = None  # of one trial, in seconds
+    executor: ExecutorChoice = field(default_factory=ExecutorChoice)
+    output_dir: Path = Path("triage_results")
+    resume: Resume | None = None
+
+
+def triage(
+    request: TriageRequest,
+    listeners: Callable[[], Sequence[Listener]] = tuple,
+) -> MatrixReport | StackReport:
+    """Which mitigation, in which environment, makes it stop? The kind of report follows the mode."""
+    recipe, settings = recipe_of(request), _settings(request)
+    if request.mode == "optimize":
+        return optimize(recipe, settings, _goal(request), request.executor.open, listeners())
+    alone = [without_single_verdicts(listener) for listener in listeners()]
+    return run_recipe(recipe, settings, request.executor.open, alone)
+
+
+def plan_lines(request: TriageRequest) -> Iterator[str]:
+    """What would run, for people; nothing is run or written."""
+    recipe, settings = recipe_of(request), _settings(request)
+    if request.mode == "optimize":
+        yield from describe_stacks(plan_stacks(recipe, settings, _goal(request)))
+        return
+    plan = check_recipe(recipe, settings)
+    yield from describe_plan(plan, settings.output_dir, request.executor.jobs or 1)
+
+
+def _settings(request: TriageRequest) -> RunSettings:
+    return RunSettings(request.output_dir, request.timeout, request.resume)
+
+
+def _goal(request: TriageRequest) -> Goal:
+    return Goal(request.sets, request.max_rate)
+
+
+def recipe_of(request: TriageRequest) -> Recipe:
+    if request.oracle is not None and not request.command:
+        raise UsageError(
+            "--oracle and its options describe a command's failure; give one behind --"
+        )
+    command = wrapped(request.command, request.oracle)
+    passed = [
+        f"--{name.replace('_', '-')}"
+        for name in _RECIPE_CONTENT
+        if getattr(request, name) is not None
+    ]
+    if request.recipe is not None:
+        if passed:
+            raise UsageError(
+                f"{', '.join(passed)} cannot stand beside --recipe, which says this itself; "
+                "change the recipe, or leave --recipe out"
+            )
+        return extended(from_file(request.recipe, request.mitigations_files, command), request)
+    spans = request.mitigation_axis or request.environment_axis or request.trials or passed
+    begun = request.resume.run if request.resume is not None else None
+    if begun is not None and not spans and not command:
+        return from_run_dir(begun)
+    return from_flags(request, command)
+
+
+def wrapped(command_line: Sequence[str], oracle: Oracle | None) -> dict[str, Any]:
+    """The `workload_config` of a command behind `--`, word for word; empty without one."""
+    if not command_line:
+        return {}
+    try:
+        "\0".join(command_line).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(
+            "the command holds bytes that are not UTF-8, which no recipe can hold; put it into a script"
+        ) from None
+    config: dict[str, Any] = {"command": list(command_line), "cwd": str(Path.cwd())}
+    if oracle is not None:
+        config["oracle"] = oracle.model_dump(exclude_defaults=True, mode="json")
+        config["oracle"]["kind"] = oracle.kind
+    return config
+
+
+def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) -> Recipe:
+    recipe = load_recipe(path, sidecars, defaults={"workload": COMMAND} if command else None)
+    if not command:
+        return recipe
+    if recipe.content.workload != COMMAND:
+        raise SpecError(
+            f"found {recipe.content.workload!r} beside a command behind --; "
+            f"expected workload: {COMMAND}, or no workload",
+            where=f"{path}: workload",
+        )
+    content = recipe.content.model_dump(mode="python")
+    content["workload_config"] = {**recipe.content.workload_config, **command}
+    checked = validated(RecipeFile, content, file=str(path))
+    return replace(recipe, content=checked)
+
+
+def extended(recipe: Recipe, request: TriageRequest) -> Recipe:
+    """The recipe with what the command line adds: cells of its axes, another number of trials, a control."""
+    content = recipe.content.model_dump(mode="python")
+    if request.trials is not None:
+        content["trials"] = request.trials
+    if request.exact_trials:
+        content["exact_trials"] = True
+    if request.control and content["control"] is None:
+        content["control"] = {}
+    content["cells"] = [*content["cells"], *_added_cells(recipe, request)]
+    checked = replace(recipe, content=validated(RecipeFile, content, file=recipe.file))
+    check_names(checked)
+    return checked
+
+
+def _added_cells(recipe: Recipe, request: TriageRequest) -> list[dict[str, Any]]:
+    """The product of the axes, each cell like the baseline but for its mitigation and environment; none twice."""
+    if request.mitigation_axis is None and request.environment_axis is None:
+        return []
+    baseline = recipe.content.cells[baseline_index(recipe)]
+    usual = baseline.model_dump(mode="python")
+    stacks = [list(baseline.mitigations)]
+    if request.mitigation_axis is not None:
+        stacks = [[name] for name in _each_once(request.mitigation_axis, "--mitigation-axis")]
+    places: list[Any] = [usual["environment"]]
+    if request.environment_axis is not None:
+        places = [image_of(n) for n in _each_once(request.environment_axis, "--environment-axis")]
+    known = [(list(cell.mitigations), cell.environment_name) for cell in recipe.content.cells]
+    names = {cell.name for cell in recipe.content.cells}
+    added: list[dict[str, Any]] = []
+    for stack, place in product(stacks, places):
+        environment = place.model_dump() if isinstance(place, InlineImage) else place
+        cell = Cell.model_validate({**usual, "mitigations": stack, "environment": environment})
+        if (stack, cell.environment_name) in known:
+            continue
+        wanted = slug(f"{'+'.join(stack)}-{cell.environment_name}")
+        numbered = (f"{wanted}-{number}" for number in count(2))
+        name = next(n for n in chain([wanted], numbered) if n not in names)
+        names.add(name)
+        known.append((stack, cell.environment_name))
+        added.append({**cell.model_dump(mode="python"), "name": checked_cell_name(name)})
+    return added
+
+
+def from_run_dir(run_dir: Path) -> Recipe:
+    """The recipe that a run directory holds, with its own copies of the sidecars."""
+    sidecars = sorted((run_dir / SIDECARS).glob("*"))
+    return load_recipe(run_dir / RESOLVED_RECIPE, sidecars)
+
+
+def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
+    """Flag mode. What must be said is asked for by the names of the options."""
+    if request.workload == "":
+        raise UsageError("--workload is empty; name a workload, or leave it out")
+    if bool(command) == bool(request.workload):
+        raise UsageError("give --recipe FILE, or either --workload NAME or a command behind --")
+    given: dict[str, object] = {"--steps": request.steps or (command or None)}
+    if request.mode != "optimize":
+        given |= {
+            "--mitigation-axis": request.mitigation_axis,
+            "--environment-axis": request.environment_axis,
+            "--trials": request.trials,
+        }
+    missing = [option for option, value in given.items() if value is None]
+    if missing:
+        raise UsageError(f"without --recipe, {', '.join(missing)} must be given")
+    return build_recipe_from_flags(request, command)
+
+
+def _mitigations(request: TriageRequest) -> list[str]:
+    """A search for the smallest stack always begins without any."""
+    names = _each_once(request.mitigation_axis, "--mitigation-axis", (NO_MITIGATION,))
+    return list(dict.fromkeys([NO_MITIGATION, *names])) if request.mode == "optimize" else names
+
+
+def build_recipe_from_flags(
+    request: TriageRequest, command: Mapping[str, Any] | None = None
+) -> Recipe:
+    """One cell for each mitigation in each environment, named `<mitigation>-<environment>`."""
+    confound = {"threshold": request.confound_threshold, "baseline_cell": request.baseline_cell}
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "ticket": request.ticket,
+        "workload": COMMAND if command else request.workload,
+        "trials": _EVERY_TRIAL_COUNTS if request.trials is None else request.trials,
+        "steps": request.steps,
+        "workload_config": dict(command or {}),
+        "exact_trials": request.exact_trials,
+        "control": request.control,
+        "confound": {key: value for key, value in confound.items() if value is not None},
+        "cells": _cells(request),
+    }
+    content = validated(RecipeFile, document, file="command line")
+    recipe = Recipe(content, sidecars=unique_files(request.mitigations_files), base=Path.cwd())
+    check_names(recipe)
+    return recipe
+
+
+def _each_once(given: Sequence[str] | None, option: str, usual: Sequence[str] = ()) -> list[str]:
+    names = usual if given is None else given
+    if not names:
+        raise UsageError(f"{option}: found no name, expected such as a,b")
+    return list(dict.fromkeys(names))
+
+
+def _cells(request: TriageRequest) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = []
+    places = _each_once(request.environment_axis, "--environment-axis", ("local",))
+    for mitigation, value in product(_mitigations(request), places):
+        environment = image_of(value)
+        shown = environment if isinstance(environment, str) else environment.environment_name
+        cells.append(
+            {
+                "name": checked_cell_name(slug(f"{mitigation}-{shown}")),
+                "mitigations": [mitigation],
+                "environment": environment
+                if isinstance(environment, str)
+                else environment.model_dump(),
+            }
+        )
+    _check_distinct(cells)
+    return cells
+
+
+def _check_distinct(cells: Sequence[Mapping[str, Any]]) -> None:
+    """Names that are not path-safe are usable, unless two of them end up in one directory."""
+    seen: dict[str, Mapping[str, Any]] = {}
+    for cell in cells:
+        first = seen.setdefault(cell["name"], cell)
+        if first is not cell:
+            pairs = [f"{c['mitigations'][0]} in {c['environment']}" for c in (first, cell)]
+            raise UsageError(f"{' and '.join(pairs)} would share the directory {cell['name']!r}")
