@@ -316,3 +316,49 @@ def rank_that_does_not_come(directory: Path) -> Story:
         ("--oracle", "hang", "--silent-for", "6s", "--skip", "triage"),
         {"classes": {"hang", "collective_timeout"}, "axes": {"RANKS": 2, "STEPS": 5}},
     )
+
+
+def parts_right(story: str, document: dict[str, Any]) -> dict[str, bool]:
+    """Every part of the answer that has a truth, by the name of the function that tells the story."""
+    failure, cure = document["failure"] or {}, document["cure"] or {}
+    reproducer = document["reproducer"] or {}
+    axes = {axis["name"]: axis["final"] for axis in reproducer.get("axes", [])}
+    culprits = [(c["package"], c["good"], c["bad"], c.get("title")) for c in document["culprits"]]
+    ships = (reproducer.get("elsewhere") or {}).get("reproduced") == 1
+    told: dict[str, dict[str, bool]] = {
+        "missing_module": {
+            "said": document["status"] == "user_error",
+            "one run": document["trials"] == 1,
+        },
+        "never_fails": {"said": document["status"] == "did_not_reproduce"},
+        "nan_of_three_rows": {
+            "class": failure.get("class") == "nan",
+            "smallest": axes == {"DATA": 3, "STEPS": 438, "LAYERS": 3, "WIDTH": 1},
+            "ships": ships,
+        },
+        "batch_too_large": {
+            "class": failure.get("class") == "host_oom",
+            "smallest": 20 <= axes.get("BATCH", 0) <= 36,
+        },
+        "rank_that_does_not_come": {
+            "class": failure.get("class") in {"hang", "collective_timeout"},
+            "smallest": axes == {"RANKS": 2, "STEPS": 5},
+            "ships": ships,
+        },
+        "race_of_threads": {
+            "cure": cure.get("mitigations") == ["omp_one_thread"],
+            "on the original": cure.get("verified_on") == "original",
+            "smallest": axes == {"ROUNDS": 7},
+            "ships": ships,
+        },
+        "commit_of_the_users_own": {
+            "culprit": [c[3] for c in culprits] == ["change 30"],
+            "smallest": axes == {"STEPS": 5},
+            "ships": ships,
+        },
+    }
+    dependency = {
+        "culprit": [c[:3] for c in culprits] == [("beta", "1.12", "1.13")],
+        "smallest": axes == {"ROWS": 4},
+    }
+    return told.get(story, dependency)

@@ -183,13 +183,13 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     found = _attributed(end, subject)
     finding = found.finding
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
+    line = _NAN.search(end.stdout.tail) or _NAN.search(end.stderr.tail)
     if end.out_of_memory:
         kind, confidence = FailureClass.HOST_OOM, 0.99
         summary = "killed by the kernel for want of memory"
-    elif _has_failed(end) is False and _NAN.search(end.stdout.tail + end.stderr.tail):
-        kind, confidence = FailureClass.NAN, max(0.9, confidence)
-        line = _NAN.search(end.stdout.tail + end.stderr.tail)
-        summary = f"a number that is none: {line[0].strip()[:160]}" if line else summary
+    elif line and (not _has_failed(end) or kind is FailureClass.UNKNOWN):
+        kind, confidence = FailureClass.NAN, max(0.6 if _has_failed(end) else 0.9, confidence)
+        summary = f"a number that is none: {line[0].strip()[:160]}"
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
     return {
         "class": kind.value,
