@@ -99,6 +99,8 @@ def solve(
     from aorta.solve import running
 
     means = Means(request.executor.open, listeners, say)
+    if request.source is not None and RunDir(request.source).about().get("verb") == "solve":
+        request = replace(request, resume=Resume(request.source))
     if request.resume is not None:
         return running.go_on(request, means)
     return running.begin(request, means)

@@ -115,6 +115,8 @@ def _one(stage: Stage, state: State) -> StageResult:
         if stage.name == "reproduce":
             raise
         result = StageResult(stage.name, "failed", str(wrong))
+    if result.status == "failed" and state.is_spent:
+        result = replace(result, status="budget", why=state.is_spent)
     spent = sum(state.shared.counts.get(name, 0) for name in _ASKED_BY[stage.name])
     seconds = max(0.0, state.shared.elapsed - before)
     return replace(result, trials=result.trials + spent, seconds=seconds)

@@ -91,7 +91,7 @@ class Bisect:
             results_dir=state.path,
             judge=KOfN(1, enough),
             run_dir=folder,
-            budget=state.budget(CHECK, folder),
+            budget=state.budget(CHECK),
         )
         report = run_trials(
             plan,
@@ -130,7 +130,7 @@ class Bisect:
                 listeners=lambda: state.means.listeners(self.name),
                 say=lambda _text: None,
                 resume=state.resume(place),
-                budget=state.budget(self.name, place),
+                budget=state.budget(self.name),
             )
         )
         if findings.exit_code in _STOPPED:

@@ -43,7 +43,7 @@ class Triage:
             output_dir=state.path,
             timeout=state.request.timeout,
             resume=state.resume(folder),
-            budget=state.budget(self.name, folder),
+            budget=state.budget(self.name),
             run_dir=folder,
         )
         recipe = _recipe(state, subject, candidates(state))
@@ -98,7 +98,7 @@ class Triage:
                 results_dir=state.path,
                 judge=KOfN(1, first.enough_clean),
                 run_dir=folder,
-                budget=state.budget(VERIFY, folder),
+                budget=state.budget(VERIFY),
             ),
             state.executor(VERIFY),
             state.means.listeners(self.name),
