@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aorta.attribution import Evidence, LogSource, attribute
-from aorta.attribution.reading import Source
+from aorta.attribution.reading import ReadableLog
 from aorta.attribution.registry import built_in
 from aorta.attribution.scanning import read_whole
 from benchmarks import attribution_accuracy, attribution_service
@@ -41,7 +41,7 @@ def reading_speed(scratch: Path) -> None:
     registry = built_in()
     literals = scratch / "literals"
     literals.write_text("\n".join([*registry.by_trigger, "(most recent call last)"]) + "\n")
-    source = Source(str(log), path=log)
+    source = ReadableLog(str(log), path=log)
     rows = [
         ("whole registry, one pass", SIZE / seconds(lambda: read_whole([source], registry))),
         ("grep -F, the same literals", SIZE / seconds(lambda: grep(literals, log))),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import CommitChange, Span, span_between
+from aorta.bisect.histories import CommitChange, CommitSpan, span_between
 from aorta.core.outcome import Verdict
 from aorta.core.point import Purpose
 from aorta.search.bisecting import Bisection
@@ -87,7 +87,7 @@ def by_git(path: Path, old: str, new: str, culprit: str) -> tuple[str | None, in
 
 
 def by_aorta(
-    path: Path, span: Span, culprit: str, *, find_fix: bool
+    path: Path, span: CommitSpan, culprit: str, *, find_fix: bool
 ) -> tuple[str | None, int, int]:
     search: Bisection
     changes: Sequence[CommitChange]

@@ -3,7 +3,8 @@
 Every case is first run to its end undisturbed; then it is killed and resumed until it ends, again and again, until the
 kills are spent. Counted is what must not happen: a trial that was written down and is gone, or ran again; another
 answer; a finished run that runs something; a process, a draft or a temporary file that is left.
-`python -m benchmarks.kills [KILLS] [EXECUTOR]`
+`python -m benchmarks.kills [KILLS] [EXECUTOR]`; with `slurm` the commands of a cluster must be on the path, and a job that
+stays in its queue counts too. `PYTHONPATH=src:tests python -m benchmarks.kills [KILLS] slurm --own` starts a small one.
 """
 
 import json
@@ -24,7 +25,10 @@ from typing import Any
 KILLS = 200
 MARK = "AORTA_KILL_MARK"
 _LOG = 'echo "$AORTA_TRIAL_DIR" >> "$COUNT"; sleep 0.1; '
-_LONGEST = 1.5  # seconds before a kill; most runs take a few
+_LONGEST = {
+    "local": 1.5,
+    "slurm": 12.0,
+}  # seconds before a kill; most runs take a few times as long
 _PATIENCE = 60.0
 _NO_ANSWER = "no answer"
 
@@ -185,7 +189,7 @@ class _Place:
         found = Found(runs=1)
         while found.kills < most:
             child = self._start(draw.randint(1, 4))
-            deadline = time.monotonic() + draw.uniform(0.05, _LONGEST)
+            deadline = time.monotonic() + draw.uniform(0.05, _LONGEST[self._executor])
             ended = 0
             while not ended and time.monotonic() < deadline:
                 ended, _ = os.waitpid(child, os.WNOHANG)
@@ -220,6 +224,7 @@ class _Place:
         found.trials += len(keys)
         found.wrong["trial counted twice"] += sum(count > 1 for count in keys.values())
         found.wrong["process left"] += bool(_wait_for_none(f"{MARK}={self.path}"))
+        found.wrong["job left"] += self._executor == "slurm" and not _until(lambda: not _queue())
         left = [*(self.path / "tmp").iterdir(), *self.path.rglob("*.draft")]
         for path in left:
             found.wrong[f"file left: {path.name}"] += 1
@@ -304,10 +309,33 @@ def _documents(lines: Sequence[str]) -> list[int]:
 
 def _wait_for_none(variable: str) -> list[int]:
     """Processes that carry the variable and do not end within the patience."""
+    _until(lambda: not _processes_with(variable))
+    return _processes_with(variable)
+
+
+def _until(holds: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + _PATIENCE
-    while (left := _processes_with(variable)) and time.monotonic() < deadline:
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.2)
-    return left
+    return True
+
+
+def _queue() -> list[str]:
+    done = subprocess.run(("squeue", "--noheader"), capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def _on_a_cluster_of_its_own(kills: int) -> None:
+    from support.services.slurm import start_slurm  # of the tests, which bring a real one along
+
+    cluster = start_slurm()
+    try:
+        os.environ.update(cluster.environ)
+        main(kills, "slurm")
+    finally:
+        cluster.stop()
 
 
 def _processes_with(variable: str) -> list[int]:
@@ -322,4 +350,8 @@ def _processes_with(variable: str) -> list[int]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else KILLS, (sys.argv[2:] or ["local"])[0])
+    spent = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
+    if "--own" in sys.argv:
+        _on_a_cluster_of_its_own(spent)
+    else:
+        main(spent, (sys.argv[2:] or ["local"])[0])

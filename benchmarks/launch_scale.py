@@ -26,7 +26,7 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.cycle_dir import LogDir
 from aorta.launch.output import CycleLogs, Shown
-from aorta.launch.records import Action, Ending, Start, Verdict
+from aorta.launch.records import Action, JobEnding, SourceVerdict, Start
 from aorta.launch.rendezvous import create_rendezvous
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import JobStore, StoreCalls
@@ -55,7 +55,9 @@ class _Decider:
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
 
-    def outcome(self, store: JobStore, round_number: int, nodes: tuple[str, ...]) -> Start | Ending:
+    def outcome(
+        self, store: JobStore, round_number: int, nodes: tuple[str, ...]
+    ) -> Start | JobEnding:
         previous = store.last_start(round_number)
         if previous is None:
             return Start("scale", 0, nodes, max_restarts=3, started=time.time())
@@ -64,7 +66,7 @@ class _Decider:
         self._seen.decided = time.monotonic()
         return Start("scale", previous.cycle + 1, nodes, max_restarts=3, started=time.time())
 
-    def final(self, store: JobStore, start: Start) -> Ending:
+    def final(self, store: JobStore, start: Start) -> JobEnding:
         raise AssertionError("no agent runs out of restarts here")
 
 
@@ -76,8 +78,8 @@ class _Silent:
     def trigger(self, *_: object) -> None:
         """Nobody is asked."""
 
-    def read(self, *_: object) -> Verdict | None:
-        return Verdict(Action.RESTART, "benchmark")
+    def read(self, *_: object) -> SourceVerdict | None:
+        return SourceVerdict(Action.RESTART, "benchmark")
 
 
 class _Agent(DecidingAgent):

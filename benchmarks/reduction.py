@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 from statistics import mean
 
-from aorta.core.axis import number, subset
+from aorta.core.axis import as_indexes, as_number, number, subset
 from aorta.core.point import Point
 from aorta.engine.judge import SequentialJudges
 from aorta.search.descent import Descent
@@ -200,14 +200,8 @@ def _row(*cells: str) -> None:
 
 
 def _kept(point: Point, name: str) -> frozenset[int]:
-    value = point[name]
-    if not isinstance(value, tuple):
-        raise TypeError(f"expected indexes, found {value!r}")
-    return frozenset(value)
+    return frozenset(as_indexes(point[name]))
 
 
 def _number(point: Point, name: str) -> float:
-    value = point[name]
-    if isinstance(value, (str, tuple)):
-        raise TypeError(f"expected a number, found {value!r}")
-    return value
+    return as_number(point[name])

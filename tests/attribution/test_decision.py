@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.attribution import Action, FailureClass, Finding, PastCycle, Root
-from aorta.attribution.decision import RULES, Policy, decide
+from aorta.attribution.decision import RULES, RestartPolicy, decide
 from aorta.attribution.finding import SURE
 
 CLASSES = st.sampled_from(list(FailureClass))
@@ -30,7 +30,7 @@ def finding(
     )  # fmt: skip
 
 
-STOPPED_AT_FIRST = {kind for kind, rule in RULES.items() if rule.policy is Policy.STOP}
+STOPPED_AT_FIRST = {kind for kind, rule in RULES.items() if rule.policy is RestartPolicy.STOP}
 
 
 @pytest.mark.parametrize("kind", list(FailureClass))

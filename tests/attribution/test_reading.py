@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import reading
-from aorta.attribution.reading import MARGIN, PIECE, Source, cleaned, line_at, line_numbers, pieces
+from aorta.attribution.reading import (
+    MARGIN,
+    PIECE,
+    ReadableLog,
+    cleaned,
+    line_at,
+    line_numbers,
+    pieces,
+)
 from aorta.attribution.registry import built_in
 from aorta.attribution.scanning import (
     HyperscanScanner,
@@ -49,14 +57,14 @@ def test_pieces_are_the_source_cut_into_its_own_parts(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "PIECE", size)
         patch.setattr(reading, "MARGIN", size // 3)
-        found = list(pieces(Source("x", text=text), begin))
+        found = list(pieces(ReadableLog("x", text=text), begin))
     assert b"".join(piece.data[piece.start : piece.end] for piece in found) == text[begin:]
     for piece in found:
         assert text[piece.offset : piece.offset + len(piece.data)] == piece.data
 
 
 def test_memory_stays_bounded_by_a_line_that_never_ends() -> None:
-    endless = Source("x", text=b"x" * (5 * PIECE))
+    endless = ReadableLog("x", text=b"x" * (5 * PIECE))
     assert max(len(piece.data) for piece in pieces(endless)) <= 2 * (PIECE + MARGIN)
 
 
@@ -77,18 +85,18 @@ def test_memory_stays_bounded_by_a_line_that_never_ends() -> None:
 def test_the_rank_of_a_line_is_what_its_prefix_says(
     raw: bytes, rank: int | None, text: str
 ) -> None:
-    (line,) = cleaned(raw, Source("job.log"), 0)
+    (line,) = cleaned(raw, ReadableLog("job.log"), 0)
     assert (line.rank, line.text) == (rank, text)
 
 
 def test_in_the_file_of_one_rank_a_bare_number_is_no_prefix() -> None:
-    (line,) = cleaned(b"7: hello", Source("rank_2.err", rank=2), 0)
+    (line,) = cleaned(b"7: hello", ReadableLog("rank_2.err", rank=2), 0)
     assert line.text == "7: hello"
 
 
 def test_a_carriage_return_ends_a_line_like_a_line_feed() -> None:
     data = b"50%|###   |\r100%|######|\rValueError: x\n"
-    assert line_at(data, data.index(b"Value"), Source("x")).text == "ValueError: x"
+    assert line_at(data, data.index(b"Value"), ReadableLog("x")).text == "ValueError: x"
 
 
 @given(st.lists(st.sampled_from([b"a\n", b"bb\n", b"\n"]), max_size=30), st.data())
@@ -96,7 +104,7 @@ def test_line_numbers_count_line_ends(parts: list[bytes], data: st.DataObject) -
     text = b"".join(parts)
     offsets = data.draw(st.lists(st.integers(0, len(text)), max_size=5))
     expected = {offset: text[:offset].count(b"\n") + 1 for offset in offsets}
-    assert line_numbers(Source("x", text=text), offsets) == expected
+    assert line_numbers(ReadableLog("x", text=text), offsets) == expected
 
 
 @settings(deadline=None)  # the first example imports numpy
@@ -108,9 +116,9 @@ def test_lines_are_counted_the_same_near_and_far(block: bytes, far: bool) -> Non
 def test_a_log_that_cannot_be_opened_is_empty_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for source in (
-        Source("gone", path=tmp_path / "gone"),
-        Source("loop", path=tmp_path / "loop"),
-        Source("directory", path=tmp_path),
+        ReadableLog("gone", path=tmp_path / "gone"),
+        ReadableLog("loop", path=tmp_path / "loop"),
+        ReadableLog("directory", path=tmp_path),
     ):
         assert list(pieces(source)) == []
         assert line_numbers(source, [5]) == {5: 1}
@@ -120,7 +128,7 @@ def test_a_failure_far_from_the_end_of_a_large_log_is_still_found(tmp_path: Path
     log = tmp_path / "job.log"
     failure = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nMemoryError\n'
     log.write_bytes(b"quiet line\n" * 1000 + failure + b"quiet line\n" * 5_000_000)
-    source = Source("job.log", path=log)
+    source = ReadableLog("job.log", path=log)
     assert not read_ends([source], built_in()).events
     (event,) = read_whole([source], built_in()).events
     assert (event.failure_class, event.text) == ("host_oom", "MemoryError")
@@ -130,7 +138,7 @@ def test_a_storm_of_the_same_error_keeps_its_first_and_its_last(tmp_path: Path) 
     log = tmp_path / "rank_0.err"
     storm = b"".join(b"RuntimeError: number %d\n" % number for number in range(200_000))
     log.write_bytes(storm)
-    events = read_whole([Source("rank_0.err", 0, path=log)], built_in()).events
+    events = read_whole([ReadableLog("rank_0.err", 0, path=log)], built_in()).events
     assert len(events) <= 20
     assert (events[0].text, events[-1].text) == (
         "RuntimeError: number 0",

@@ -152,6 +152,10 @@ def test_any_failing_exit_is_bad_and_how_many_failed_otherwise_is_said(tmp_path:
     found = bisect(repository, tmp_path / "out", *words).json()
     assert found["culprits"][0]["bad"] == shas[6]
     assert found["other_failures"] > 0
+    first, *kinds = found["failed_differently"]
+    assert first.endswith("failed differently:")
+    assert any("Error: kind" in kind for kind in kinds)
+    assert first in (tmp_path / "out" / "report.md").read_text()
     assert any("--same-failure" in warning for warning in found["warnings"])
 
 

@@ -1,6 +1,9 @@
 """As the users of JAX-Toolbox' triage tool type it: its name, its arguments, an ordinary account in the docker group."""
 
+import getpass
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from support.aorta_cli import ROOT, Finished, aorta, environ
+from support.aorta_cli import ROOT, Finished, aorta, environ, start_aorta
 from support.git_repositories import Repository
 from support.nightly import World, day
 from support.services.engines import DockerEngine
 from support.services.registry import Registry
-from support.waiting import patience
+from support.waiting import patience, wait_until
 
 USER, GROUP = 4242, 4343  # nobody on this machine; the group is the one that may use the engine
 DAYS = [day(n) for n in (1, 2, 3, 4)]
@@ -146,3 +150,107 @@ def test_options_of_the_command_are_its_own_with_and_without_two_dashes(tmp_path
         for done in found:
             assert done.exit_code == 0, done.stderr
             assert done.json()["culprits"][0]["commit"] == shas[3]
+
+
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("named", [False, True])
+def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
+    docker_engine: DockerEngine, world: World, tmp_path: Path, *, named: bool
+) -> None:
+    """Made on its first use, where it is named and where it is not. The packages behind a build do not build it again."""
+    good, bad = (docker_engine.import_image(r, f"cached-{s}:1") for s, r in world.rootfs.items())
+    cache = (
+        tmp_path / "deep" / "cache"
+        if named
+        else tmp_path / f"{getpass.getuser()}-bazel-triage-cache"
+    )
+    spec = tmp_path / "bisect.yaml"
+    build = (
+        "place=${BAZEL_CACHE_OPTION#--bazel-cache=}; [ -e $place/warm ] || echo full >> $place/log; "
+        "touch $place/warm; cat /opt/jax/number >> $place/log; cp /opt/jax/broken /installed"
+    )
+    jax = {"name": "jax", "path": "/opt/jax", "build": build}
+    spec.write_text(yaml.safe_dump({"packages": [jax, {"name": "xla", "path": "/opt/xla"}]}))
+    done = triage(
+        *("--passing-container", good, "--failing-container", bad, "--spec", spec, "--no-checks"),
+        *(("--bazel-cache", cache) if named else ()),
+        *("--output-prefix", tmp_path / "out", "--json", "--no-cache", "test-jax.sh"),
+        cwd=tmp_path,
+        env={**docker_engine.environ, "TMPDIR": str(tmp_path)},
+    )
+    result = done.json()
+    assert result["status"] == "found", done.stderr
+    assert result["culprits"][0]["bad"] == world.culprit
+    log = (cache / "log").read_text().split()
+    assert log.count("full") == 1
+    numbers = [word for word in log if word != "full"]
+    assert len(numbers) == len(set(numbers)) < result["builds"]  # once a version of jax
+    assert "aorta-bisect" not in docker_engine("images").stdout
+
+
+@pytest.mark.xdist_group("docker")
+def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
+    docker_engine: DockerEngine, world: World, tmp_path: Path
+) -> None:
+    good, bad = (docker_engine.import_image(r, f"slow-{s}:1") for s, r in world.rootfs.items())
+    spec, gate = tmp_path / "bisect.yaml", tmp_path / "gate"
+    gate.mkdir()
+    build = (
+        "echo '[3 of 9] compiling the mask'; until [ -e /gate/open ]; do sleep 0.1; done; "
+        "cp /opt/jax/broken /installed"
+    )
+    packages = [{"name": "jax", "path": "/opt/jax", "build": build}]
+    spec.write_text(yaml.safe_dump({"packages": packages}))
+    out = tmp_path / "out"
+    running = start_aorta(
+        *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
+        *("--output-prefix", out, "--no-cache", "--no-checks", "-v", f"{gate}:/gate"),
+        *("sh", "-c", "seq 3000; test-jax.sh"),
+        cwd=tmp_path,
+        env=docker_engine.environ,
+    )
+    info = out / "info.log"
+
+    def says(words: str) -> bool:
+        return info.exists() and words in info.read_text()
+
+    wait_until(lambda: says(": [3 of 9] compiling the mask"), "word of a build that goes on")
+    status = json.loads((out / "status.json").read_text())
+    (gate / "open").touch()
+    _, stderr = running.communicate(timeout=patience())
+    said = stderr.decode()
+    assert running.returncode == 0, said
+    assert status["schema"] == "aorta.bisect.status/1"
+    assert (status["status"], status["stage"]) == ("running", "versions")
+    [building] = status["building"]
+    assert building["what"] == f"jax@{world.jax[-1][:10]}"
+    assert building["seconds"] >= 5
+    assert building["last_line"] == "[3 of 9] compiling the mask"
+    assert f"building {building['what']}\n" in said
+    assert f"building {building['what']} for " in said
+    assert "Build completed in " in said
+    assert str(out / "debug.log") in said
+    assert json.loads((out / "status.json").read_text())["status"] == "found"
+    debug = (out / "debug.log").read_text()
+    assert "build.log | [3 of 9] compiling the mask\n" in debug
+    assert all(f"stdout.log | {n}\n" in debug for n in (1, 1500, 3000))  # whole, not its end
+    # the first estimate knows how long a build takes: the first one waited for seconds
+    left = re.search(r"about (\d+) more trials, ([\d.]+)s", said)
+    assert left is not None
+    assert float(left[2]) > 2 * int(left[1])
+
+
+@pytest.mark.xdist_group("docker")
+def test_a_default_cache_of_somebody_else_is_refused_before_anything_runs(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    place = tmp_path / f"{getpass.getuser()}-bazel-triage-cache"
+    place.mkdir()
+    os.chown(place, USER, USER)
+    done = triage(
+        *("--passing-container", "none:1", "--failing-container", "none:2", "true"),
+        cwd=tmp_path,
+        env={**docker_engine.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert done.exit_code == 2
+    assert "somebody else" in done.stderr

@@ -13,8 +13,10 @@ import yaml
 from aorta.bisect.container import environment_of
 from aorta.bisect.spec import ContainersSpec
 from support.aorta_cli import Finished, aorta
+from support.git_images import with_git
 from support.nightly import BUILD, TEST, World, day
 from support.services.engines import DockerEngine, Engine, PodmanEngine
+from support.services.images import Rootfs
 from support.services.registry import Registry
 
 DAYS = 12
@@ -268,6 +270,87 @@ def test_containers_that_differ_in_no_listed_package_are_themselves_the_answer(
     assert (tmp_path / "out" / "last-known-good").exists()
 
 
+@pytest.mark.xdist_group("docker")
+def test_containers_as_near_as_the_threshold_are_near_enough(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(n) for n in (1, *range(7, 14))]
+    template = world.publish(oci_registry, "nightly/near", days, first_bad=day(13))
+    where = ("--container=jax", f"--container-url-template={template}", "--start-date", day(7))
+    spec = {"packages": NO_PACKAGE}
+    done = bisect(tmp_path, spec, docker_engine, *where, "--threshold-days", "20")
+    result = done.json()
+    assert result["containers"]["last_good"].endswith(day(7)), done.stderr
+    assert result["containers"]["first_bad"].endswith(day(13))
+    tried = {
+        path.name[: len("container-2024-09-01")] for path in (tmp_path / "out" / "probes").iterdir()
+    }
+    assert tried == {f"container-{day(7)}", f"container-{day(13)}"}
+
+
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_container_that_cannot_start_is_trouble_of_the_machine_and_says_why(
+    docker_engine: DockerEngine,
+    oci_registry: Registry,
+    world: World,
+    tmp_path: Path,
+    *,
+    dated: bool,
+) -> None:
+    template = world.publish(oci_registry, "nightly/stuck", [day(1), day(2)], first_bad=day(2))
+    passing, failing = (template.format(container="jax", date=day(n)) for n in (1, 2))
+    where = {"family": "jax", "url_template": template}
+    named = {"passing": passing, "failing": failing}
+    options = {"options": ["--device=/dev/no-such"], **(where if dated else named)}
+    done = bisect(tmp_path, {"containers": options}, docker_engine)
+    assert done.exit_code == 5
+    assert "the container did not start" in done.stderr
+    assert "/dev/no-such" in done.stderr
+    assert "did not appear" not in done.stderr
+    assert docker_engine.containers() == []
+
+
+@pytest.mark.xdist_group("docker")
+def test_thousands_of_commits_inside_a_container_are_searched_like_a_few(
+    docker_engine: DockerEngine, busybox: Rootfs, tmp_path: Path
+) -> None:
+    many, culprit = 3600, 2345
+    stream = []
+    for n in range(many):
+        title, content = f"commit {n}", f"{n}\n"
+        stream += [f"commit refs/heads/{'main' if n == 0 else 'side'}", f"mark :{n + 1}"]
+        stream += [f"committer Ann <ann@example.com> {1_700_000_000 + n} +0000"]
+        stream += [f"data {len(title)}", title, f"from :{n}" if n else "M 644 inline number"]
+        stream += ["M 644 inline number"] * bool(n) + [f"data {len(content)}", content]
+    stream += ["commit refs/heads/main", "committer Ann <ann@example.com> 1700009000 +0000"]
+    stream += ["data 5", "merge", "from :1", f"merge :{many}"]
+    stream += ["M 644 inline number", "data 5", f"{many}\n"]
+    path = tmp_path / "many"
+    git = ("git", "-C", str(path))
+    subprocess.run(("git", "init", "--quiet", "-b", "main", str(path)), check=True)
+    subprocess.run((*git, "fast-import", "--quiet"), input="\n".join(stream), text=True, check=True)
+    subprocess.run((*git, "checkout", "--quiet", "--force", "main"), check=True)
+    shas = subprocess.run((*git, "rev-list", "--reverse", "main"), capture_output=True, text=True)
+    good, *_, bad = shas.stdout.split()
+    image = docker_engine.import_image(
+        with_git(busybox, tmp_path / "image", {"/opt/many": path}), "many:1"
+    )
+    packages = [{"name": "many", "path": "/opt/many", "good": good, "bad": bad}]
+    file = tmp_path / "bisect.yaml"
+    file.write_text(yaml.safe_dump({"packages": packages, "containers": {"failing": image}}))
+    done = aorta(
+        *("bisect", "--spec", file, "--output-prefix", tmp_path / "out", "--json", "--no-cache"),
+        *("--no-checks", "sh", "-c", f"test $(cat /opt/many/number) -lt {culprit}"),
+        cwd=tmp_path,
+        env=docker_engine.environ,
+    )
+    assert done.exit_code == 0, done.stderr
+    result = done.json()
+    assert [said["title"] for said in result["culprits"]] == [f"commit {culprit}"]
+    assert result["tests"] <= 15
+
+
 def test_the_gpus_of_the_machine_are_let_in_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").touch()
     assert "--gpus=all" in environment_of(ContainersSpec(), tmp_path).options
@@ -355,6 +438,8 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
     assert (
         len(saves) == len(set(saves)) == result["builds"] + 1
     )  # and the container itself, got once
+    shells = [options["--container-image"] for options, words in calls if words == ["sh"]]
+    assert len(shells) <= 4  # for all questions to both images, before the search and after it
     tests = [options for options, words in calls if words == ["sh", "-c", script]]
     outputs = [
         mount

@@ -15,6 +15,7 @@ from support.aorta_cli import Finished, aorta, environ, start_aorta
 from support.git_repositories import Repository
 from support.planted_index import PlantedIndex, frozen, served
 from support.processes import wait_for_file
+from support.waiting import patience
 
 TENS = tuple(f"1.{minor}" for minor in range(10))
 OTHERS = ("alpha", "beta", "gamma")
@@ -139,6 +140,93 @@ def test_a_dependency_moves_with_the_package_that_asks_for_it(
     done = bisect(tmp_path, index, *importing("tool", condition="tool.broken"))
     assert culprits(done) == [("tool", "1.1", "1.2")]
     assert done.json()["culprits"][0]["moves_with"] == ["extra"]
+
+
+def test_a_release_gets_what_it_needs_of_a_package_that_does_not_matter(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """Releases in the middle ask for a library between its two ends, which neither end has."""
+    index.releases("library", ("1.0", "2.0", "3.0"))
+    for number, version in enumerate(TENS[:5]):
+        needs = ["library==2.0"] if version in {"1.1", "1.2"} else []
+        index.release("culprit", version, f"broken = {number >= 2}", needs=needs)
+    sides(tmp_path, culprit=("1.0", "1.4"), library=("1.0", "3.0"))
+    done = bisect(tmp_path, index, *importing("culprit", condition="culprit.broken"))
+    assert culprits(done) == [("culprit", "1.1", "1.2")]
+    assert done.json()["skipped"] == []
+    assert done.json()["good"]["library"] == "2.0"  # what was there, not what was asked for
+    shown = subprocess.run(["sh", "-c", done.json()["reproduce"]["good"]], check=False)
+    assert shown.returncode == 0
+    assert "library==2.0" in (tmp_path / "out" / "good.txt").read_text()
+
+
+def test_an_environment_that_contradicts_itself_is_made_as_it_was(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    """Both ends were installed against what their packages ask for: no resolver would have it so."""
+    index.release("stubborn", "1.0", needs=["culprit<1", "missing>=2"])
+    index.releases("culprit", TENS[:4], broken_from="1.2")
+    sides(tmp_path, culprit=("1.0", "1.3"), stubborn=("1.0", "1.0"))
+    test = importing("culprit", "stubborn", condition="culprit.broken")
+    assert culprits(bisect(tmp_path, index, *test)) == [("culprit", "1.1", "1.2")]
+
+
+def test_interrupted_it_says_what_it_knows_and_leaves_no_environment(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    index.releases("culprit", TENS, broken_from="1.6")
+    sides(tmp_path, culprit=("1.0", "1.9"))
+    code = """
+import sys, time, culprit
+with open("ran", "a") as ran: print(culprit.version, file=ran)
+if len(open("ran").readlines()) == 4:
+    open("waiting", "w"); time.sleep(300)
+sys.exit(culprit.broken)
+"""
+    arguments = words(tmp_path, index, "--jobs", "1", "--", "python", "-c", code)
+    running = start_aorta(*arguments, cwd=tmp_path)
+    wait_for_file(tmp_path / "waiting")
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=patience())
+    assert running.returncode == 130, err
+    assert json.loads(out)["status"] == "partial"
+    assert b"--resume" in err
+    assert not (tmp_path / "out" / ".aorta" / "environments").exists()
+
+
+def test_the_active_environment_is_the_bad_one_where_none_is_named(
+    tmp_path: Path, index: PlantedIndex
+) -> None:
+    index.releases("culprit", TENS[:3], broken_from="1.2")
+    home = environment(tmp_path / "venv", *index.directory.glob("culprit-1.2-*.whl"))
+    frozen(tmp_path / "good.txt", {"culprit": "1.0"})
+    done = aorta(
+        *("bisect", "--good-env", "good.txt", "--output-prefix", "out", "--dry-run", "--json"),
+        *from_files(index),
+        *importing("culprit", condition="culprit.broken"),
+        cwd=tmp_path,
+        env={"VIRTUAL_ENV": str(home)},
+    )
+    assert done.exit_code == 0, done.stderr
+    [package] = [p for p in done.json()["packages"] if p["kind"] == "package"]
+    assert (package["package"], package["good"], package["bad"]) == ("culprit", "1.0", "1.2")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("uv", [None, ""], ids=["uv", "pip"])
+def test_a_dry_run_says_what_a_loose_file_would_install(
+    tmp_path: Path, index: PlantedIndex, uv: str | None
+) -> None:
+    index.release("tool", "1.0", needs=["alpha"])
+    frozen(tmp_path / "good.txt", {"tool": "1.0", "alpha": "1.0"})
+    (tmp_path / "bad.txt").write_text("tool\n")
+    how = {} if uv is None else {"AORTA_UV": uv}
+    done = bisect(tmp_path, index, "--dry-run", "--", "true", **how)
+    assert done.exit_code == 0, done.stderr
+    [package] = done.json()["packages"]
+    assert (package["package"], package["good"], package["bad"]) == ("alpha", "1.0", "1.9")
+    assert "alpha 1.0 → 1.9" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("kind", ["html", "json"])
@@ -278,8 +366,10 @@ def test_the_commit_between_two_releases_is_named_where_the_repository_is_given(
     assert done.exit_code == 0, done.stderr
     [culprit] = done.json()["culprits"]
     assert culprit["commit"] == shas[3]
+    assert repository.worktrees() == [str(repository.path)]
     assert culprit["release"] == {"good": "1.1", "bad": "1.2"}
-    assert "commit 3" in done.stderr
+    assert "culprit 1.1 → 1.2 brings the failure (9" in done.stderr
+    assert "'commit 3' by Ann" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -306,6 +396,7 @@ def test_a_side_that_cannot_be_used_is_one_clear_line(
     assert says in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("aorta:")]) == 1
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_is_run_by_the_environments_own_python(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from aorta.bisect.git import Repository as Git
 from aorta.bisect.histories import span_between
 from support.aorta_cli import aorta
@@ -130,3 +132,46 @@ def test_a_path_with_spaces_and_a_submodule_works(tmp_path: Path) -> None:
     assert Git.on_host(repository.path).resolve("HEAD") == shas[1]
     line = span_between(Git.on_host(repository.path), shas[0], shas[1]).line
     assert [commit.sha for commit in line.states] == shas
+
+
+NEEDS_THE_FEATURE = "test -e feature || exit 125; ! grep -q yes broken"
+
+
+@pytest.mark.parametrize("culprit_at", [3, 5, 7])
+def test_a_feature_that_went_and_came_back_is_carried_along(
+    tmp_path: Path, culprit_at: int
+) -> None:
+    """Gone with commit 2 and back with commit 7: with what that brings, the states between can be tested."""
+    repository = Repository.create(tmp_path / "repo")
+    shas = []
+    for n in range(10):
+        feature = repository.path / "feature"
+        if n == 2:
+            feature.unlink()
+        files = {"number": f"{n}\n", "broken": "yes\n" if n >= culprit_at else "no\n"}
+        if n in (0, 7):
+            files = {"feature": "here\n", "broken": files["broken"]}
+        shas.append(repository.commit(f"commit {n}", files))
+    words = ("--good", shas[0], "--", "sh", "-c", NEEDS_THE_FEATURE)
+    found = culprit(repository, tmp_path / "out", *words)
+    assert found["commit"] == shas[culprit_at]
+    assert repository.head == shas[-1]
+    assert repository.worktrees() == [str(repository.path)]
+
+
+def test_a_feature_that_only_a_branch_had_picked_is_carried_along(tmp_path: Path) -> None:
+    """The good end is a release with the feature picked onto it; on main it comes later, and the break before it."""
+    repository = Repository.create(tmp_path / "repo")
+    repository.commit("base", {"number": "0\n", "broken": "no\n"})
+    repository.git("checkout", "--quiet", "-b", "release")
+    good = repository.commit("pick the feature", {"feature": "here\n"})
+    repository.git("checkout", "--quiet", "main")
+    shas = {}
+    for n in range(1, 9):
+        files = {"number": f"{n}\n", "broken": "yes\n" if n >= 3 else "no\n"}
+        if n == 5:
+            files = {"feature": "here\n"}
+        shas[n] = repository.commit(f"main {n}", files)
+    words = ("--good", good, "--bad", "main", "--", "sh", "-c", NEEDS_THE_FEATURE)
+    found = culprit(repository, tmp_path / "out", *words)
+    assert found["commit"] == shas[3]

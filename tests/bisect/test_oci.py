@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.bisect.oci import Repository, list_tags
+from aorta.bisect.oci import ImageRepository, list_tags
 from aorta.core.errors import InfrastructureError
 from support.services.registry import Registry
 
@@ -122,7 +122,7 @@ def test_every_page_of_tags_is_read(
     tags = [f"jax-2024-01-{day:02d}" for day in range(1, 24)]
     push_tags(oci_registry, "team/many", tags)
     monkeypatch.setattr("aorta.bisect.oci._PAGE", 5)
-    assert sorted(list_tags(Repository.of(f"{oci_registry.address}/team/many"))) == tags
+    assert sorted(list_tags(ImageRepository.of(f"{oci_registry.address}/team/many"))) == tags
 
 
 @pytest.mark.xdist_group("docker")
@@ -132,7 +132,7 @@ def test_a_registry_that_wants_a_login_gets_the_one_docker_keeps(
 ) -> None:
     push_tags(oci_registry, "team/private", ["a", "b"])
     with gate(oci_registry, scheme) as host:
-        repository = Repository.of(f"{host}/team/private")
+        repository = ImageRepository.of(f"{host}/team/private")
         login(tmp_path / "wrong", host, base64.b64encode(b"ann:wrong").decode(), monkeypatch)
         with pytest.raises(InfrastructureError) as refused:
             list_tags(repository)
@@ -153,18 +153,18 @@ def test_a_credential_helper_is_asked(
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with gate(oci_registry, "Bearer") as host:
-        assert list_tags(Repository.of(f"{host}/team/helped")) == ["a"]
+        assert list_tags(ImageRepository.of(f"{host}/team/helped")) == ["a"]
 
 
 @pytest.mark.xdist_group("docker")
 def test_what_a_registry_does_not_have_is_said_in_one_line(oci_registry: Registry) -> None:
     with pytest.raises(InfrastructureError, match="no such repository"):
-        list_tags(Repository.of(f"{oci_registry.address}/team/none"))
+        list_tags(ImageRepository.of(f"{oci_registry.address}/team/none"))
     with pytest.raises(InfrastructureError, match="does not answer"):
-        list_tags(Repository.of("127.0.0.1:1/team/none"))
+        list_tags(ImageRepository.of("127.0.0.1:1/team/none"))
 
 
 def test_a_reference_without_a_host_is_one_of_the_default_registry() -> None:
-    assert Repository.of("busybox").name == "library/busybox"
-    assert Repository.of("team/image").name == "team/image"
-    assert Repository.of("localhost:5000/x").host == "localhost:5000"
+    assert ImageRepository.of("busybox").name == "library/busybox"
+    assert ImageRepository.of("team/image").name == "team/image"
+    assert ImageRepository.of("localhost:5000/x").host == "localhost:5000"

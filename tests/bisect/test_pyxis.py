@@ -44,6 +44,11 @@ def left_behind(out: Path, cluster: SlurmCluster) -> list[str]:
     return [*images, *cluster.containers(), *cluster.queue()]
 
 
+def next_job(cluster: SlurmCluster) -> int:
+    """The number of a step of its own: without an allocation every srun is a job."""
+    return int(cluster("srun", "--ntasks=1", "sh", "-c", "echo $SLURM_JOB_ID"))
+
+
 @pytest.fixture(scope="module")
 def template(oci_registry: Registry, world: World) -> str:
     return world.publish(oci_registry, "nightly/pyxis", DAYS, first_bad=FIRST_BAD)
@@ -53,9 +58,15 @@ def test_from_dated_containers_to_the_commit_through_srun(
     slurm_cluster: SlurmCluster, template: str, world: World, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
+    before = next_job(slurm_cluster)
     done = bisect(out, slurm_cluster, template, "--", "test-jax.sh", "//tests:nn_test_gpu")
+    jobs = next_job(slurm_cluster) - before - 1
     result = done.json()
     assert result["status"] == "found", done.stderr
+    built = done.stderr.count("Build completed in ")
+    assert built > 4
+    # the image is got once; one shell answers all questions to each image, and one more after the search
+    assert jobs <= result["tests"] + built + 5
     [culprit] = result["culprits"]
     assert (culprit["package"], culprit["bad"]) == ("jax", world.culprit)
     assert result["containers"]["last_good"].endswith(day(4))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.sprt import Calibration, Evidence, PresenceTest, Sprt
+from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt
 from aorta.core.stats import binomial_tail
 from aorta.engine.judge import (
     CalibrationJudge,
@@ -80,7 +80,7 @@ def _fewest_fixed(present: float, absent: float, alpha: float, beta: float) -> i
 
 
 def test_without_false_alarms_one_hit_is_proof() -> None:
-    assert Sprt(0.3, 0.0, 0.002, 0.02).decide(Evidence(1, 40)) is True
+    assert Sprt(0.3, 0.0, 0.002, 0.02).decide(HitCount(1, 40)) is True
 
 
 def test_what_never_missed_costs_one_trial_a_candidate_and_one_miss_ends_that() -> None:
@@ -111,11 +111,11 @@ def test_over_all_rates_a_candidate_like_the_original_is_missed_no_more_often_th
     Where some failures are certain, which are never missed, the others may be missed as often as makes up for it.
     """
     missed, rates = 0.0, [(i + 0.5) / 200 for i in range(200)]
-    for rate in rates:
-        for hits in range(9):
+    for hits in range(9):
+        test = PresenceTest(HitCount(hits, 8), 0.0, 0.002, beta, certain)
+        most = next(m for m in range(1, 10**4) if test.decide(HitCount(0, m)) is False)
+        for rate in rates:
             chance = comb(8, hits) * rate**hits * (1 - rate) ** (8 - hits)
-            test = PresenceTest(Evidence(hits, 8), 0.0, 0.002, beta, certain)
-            most = next(m for m in range(1, 10**4) if test.decide(Evidence(0, m)) is False)
             missed += chance * (1 - rate) ** most / len(rates)
     assert missed * (1 - certain) <= beta
 
@@ -249,4 +249,4 @@ def test_judges_told_the_same_judge_the_same(told: list[tuple[int, bool, int, in
 
 
 def test_long_runs_do_not_overflow() -> None:
-    assert 0.48 < Evidence(2500, 5000).low(0.2) < 0.5
+    assert 0.48 < HitCount(2500, 5000).low(0.2) < 0.5

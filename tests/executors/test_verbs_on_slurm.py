@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.aorta_cli import Finished, aorta
+from aorta.engine.journal import read_records
+from support.aorta_cli import Finished, aorta, start_aorta
 from support.git_repositories import numbered
 from support.reductions import finals, numeric, reduce_spec, write_spec
 from support.services.slurm import SlurmCluster
@@ -87,3 +88,36 @@ def test_a_bisection_survives_the_loss_of_a_node(
     [culprit] = done.json()["culprits"]
     assert culprit["bad"] == shas[21]
     assert lost_in(tmp_path)
+
+
+def test_a_run_killed_on_the_cluster_goes_on_and_runs_nothing_again_that_was_written_down(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    script = 'echo "$AORTA_TRIAL_DIR" >> "$LOG"; sleep 0.5; n=$(basename "$AORTA_TRIAL_DIR"); test $((10#${n##*-} % 3)) -ne 0'
+    words = ["run", "--trials", "12", "--results-dir", "out", "--executor", "slurm"]
+    what = ["--", "bash", "-c", script]
+    env = {**slurm_cluster.environ, "LOG": str(log)}
+    with start_aorta(*words, "--jobs", "2", *what, cwd=tmp_path, env=env) as first:
+        assert eventually(lambda: len(written(tmp_path)) >= 3)
+        first.kill()
+    kept, begun = written(tmp_path), len(log.read_text().split())
+    (run_dir,) = (path.parent.parent for path in tmp_path.glob("out/**/journal.jsonl"))
+    resumed = [*words, "--jobs", "4", "--resume", str(run_dir), "--json", *what]
+    done = aorta(*resumed, cwd=tmp_path, env=env, timeout=300)
+    assert done.json()["counts"] == {"reproduced": 4, "clean": 8, "other": 0, "error": 0}
+    assert kept <= written(tmp_path), "a trial that was written down is gone"
+    assert not {Path(place).name for place in log.read_text().split()[begun:]} & kept
+    ran = len(log.read_text().split())
+    assert aorta(*resumed, cwd=tmp_path, env=env, timeout=300).json() == {
+        **done.json(),
+        "resumed_trials": 12,
+    }
+    assert len(log.read_text().split()) == ran, "a finished run runs nothing"
+    assert eventually(lambda: not slurm_cluster.queue()), "no job is left behind"
+
+
+def written(where: Path) -> set[str]:
+    """The trials in the journal, by the names of their directories."""
+    journals = where.glob("out/**/journal.jsonl")
+    return {Path(record.path).name for path in journals for record in read_records(path)}

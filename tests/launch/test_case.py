@@ -14,7 +14,15 @@ from aorta.launch.case_spec import draft_spec
 from aorta.launch.cycle_dir import Ruling
 from aorta.launch.decision import LastWords
 from aorta.launch.options import parse
-from aorta.launch.records import Action, Ending, Evidence, FailedCycle, Start, Verdict, WorkerEnd
+from aorta.launch.records import (
+    Action,
+    CycleEvidence,
+    FailedCycle,
+    JobEnding,
+    SourceVerdict,
+    Start,
+    WorkerEnd,
+)
 from aorta.reduce.spec import ReduceSpec, read_spec
 from support.launching import Site, environment, script
 from support.waiting import patience
@@ -65,9 +73,9 @@ def drafted(
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
     start = Start("job", 3, ("here",))
-    evidence = Evidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
-    ending = Ending(Exit.STOP, "no hope", "job:3")
-    ruling = Ruling(Verdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
+    evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
+    ending = JobEnding(Exit.STOP, "no hope", "job:3")
+    ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
     words = LastWords(ending, FailedCycle(start, (evidence,)), ruling)
     text = draft_spec(words, parse(arguments or ("train.py",)), tmp_path / "aorta.yaml")
     return read_spec(yaml.safe_load(text), file="aorta.yaml", base=tmp_path).content

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.launch.config import Aggregation
-from aorta.launch.records import Action, Evidence, FailedCycle, Start, Verdict
+from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict, Start
 from aorta.launch.sources import DecisionSource, Everybody, SourceError
 from aorta.launch.sources.local import LocalSource
 from aorta.launch.sources.panel import Panel
@@ -34,13 +34,13 @@ class Says:
         del failed, everybody
         self.triggers += 1
 
-    def read(self, failed: FailedCycle) -> Verdict | None:
+    def read(self, failed: FailedCycle) -> SourceVerdict | None:
         del failed
         if self._answer == "unreachable":
             raise SourceError("no route")
         if self._answer == "silent":
             return None
-        return Verdict(Action(self._answer), "why", self.name)
+        return SourceVerdict(Action(self._answer), "why", self.name)
 
 
 def verdict(answers: Sequence[str], aggregation: Aggregation, timeout: float = 30.0) -> Action:
@@ -66,7 +66,7 @@ class Blocked(Says):
         super().__init__(answer)
         self.released = threading.Event()
 
-    def read(self, failed: FailedCycle) -> Verdict | None:
+    def read(self, failed: FailedCycle) -> SourceVerdict | None:
         self.released.wait(patience())
         return super().read(failed)
 
@@ -92,11 +92,11 @@ def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
     runs: list[str] = []
     begun = threading.Event()
 
-    def analyse(failed: FailedCycle) -> Verdict:
+    def analyse(failed: FailedCycle) -> SourceVerdict:
         runs.append(failed.start.cycle_id)
         begun.set()
         time.sleep(0.2)
-        return Verdict(Action.RESTART, "why")
+        return SourceVerdict(Action.RESTART, "why")
 
     panel = Panel([LocalSource("here", analyse)], "any")
     panel.trigger(FAILED, lambda _: FAILED)
@@ -110,12 +110,14 @@ def test_the_leader_waits_for_what_the_other_agents_know_before_it_analyses() ->
     """The analysis begins beside the rendezvous, and its answer is used if nothing was added meanwhile."""
     runs: list[int] = []
     start = Start("job", 0, ("one", "two"))
-    pieces = tuple(Evidence("job", "job:0", 0, name, name, g) for g, name in enumerate(start.nodes))
+    pieces = tuple(
+        CycleEvidence("job", "job:0", 0, name, name, g) for g, name in enumerate(start.nodes)
+    )
     told = iter([None, None, FailedCycle(start, pieces)])
 
-    def analyse(failed: FailedCycle) -> Verdict:
+    def analyse(failed: FailedCycle) -> SourceVerdict:
         runs.append(len(failed.evidence))
-        return Verdict(Action.RESTART, "why")
+        return SourceVerdict(Action.RESTART, "why")
 
     source = LocalSource("here", analyse)
     source.trigger(FailedCycle(start, pieces[:1]), lambda _: next(told))
@@ -129,9 +131,9 @@ def test_the_leader_waits_for_what_the_other_agents_know_before_it_analyses() ->
 def test_agents_that_do_not_lead_leave_the_analysis_to_the_leader() -> None:
     runs: list[str] = []
 
-    def analyse(failed: FailedCycle) -> Verdict:
+    def analyse(failed: FailedCycle) -> SourceVerdict:
         runs.append(failed.start.cycle_id)
-        return Verdict(Action.RESTART, "why")
+        return SourceVerdict(Action.RESTART, "why")
 
     LocalSource("here", analyse).trigger(FAILED, None)
     assert runs == []

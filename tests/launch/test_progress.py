@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from aorta.attribution import FailureClass, Finding, PastCycle, Root
 from aorta.attribution.decision import without_progress
 from aorta.launch.decision import LONG_CYCLE, progress
-from aorta.launch.records import Action, Start, Verdict
+from aorta.launch.records import Action, SourceVerdict, Start
 
 STEPS = st.lists(st.none() | st.integers(0, 50), min_size=1, max_size=20)
 
 
-def told(step: int | None) -> Verdict:
-    return Verdict(Action.RESTART, "why", finding={"last_step": step})
+def told(step: int | None) -> SourceVerdict:
+    return SourceVerdict(Action.RESTART, "why", finding={"last_step": step})
 
 
 def walk(steps: list[int | None], lived: float = 1.0) -> Start:
@@ -46,7 +46,7 @@ def test_where_no_step_is_ever_told_a_long_life_counts_as_progress() -> None:
 
 def test_a_preempted_cycle_is_not_held_against_the_job() -> None:
     start = Start("job", 0, ("node",), best_step=7, idle_cycles=1)
-    taken = Verdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
+    taken = SourceVerdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
     assert progress(start, (), taken, 1.0) == (7, 1)
 
 

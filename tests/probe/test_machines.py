@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aorta.probe.collect import collect_env
-from aorta.probe.containers import container_type, probe_docker
+from aorta.probe.host import container_type, probe_docker
 from aorta.probe.machine import Machine
 from aorta.probe.platform import platform_here
 from aorta.probe.rocm import probe_hip, probe_hipblaslt, probe_system_health

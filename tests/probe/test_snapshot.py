@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aorta.probe import EnvSnapshot, collect, collect_env
+from aorta.probe.host import KNOWN_VARIABLES
 from aorta.probe.machine import Machine, Probed
-from aorta.registry.variables import KNOWN_VARIABLES
 
 SECRETS = {
     "LD_PRELOAD": "https://me:hunter2hunter2@mirror/lib.so",

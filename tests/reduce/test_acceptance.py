@@ -185,5 +185,5 @@ def test_a_registered_workload_needs_no_spec(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 1
-    assert "CRC check failed" in ran.stdout
+    assert "CRC check failed" in ran.stderr
     assert json.loads((tmp_path / report["run_dir"] / "result.json").read_text()) == {**report}

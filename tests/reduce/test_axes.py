@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.reductions import finals, numeric, reduce_spec, run_dir_of, write_spec
+from support.aorta_cli import aorta
+from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
 
 def test_a_whole_number_goes_to_its_exact_minimum(tmp_path: Path) -> None:
@@ -150,11 +151,34 @@ def test_a_list_in_a_variable_is_reduced(tmp_path: Path) -> None:
     assert report["axes"][0]["final_items"] == ["c", "g"]
 
 
+@pytest.mark.parametrize("initial", ["a;b;c;d;e", ["a", "b", "c", "d", "e"]])
+def test_a_list_with_another_separator_has_as_many_items(tmp_path: Path, initial: object) -> None:
+    axis = {"name": "LAYERS", "kind": "list", "initial": initial, "separator": ";"}
+    script = 'case ";$LAYERS;" in *";c;"*) case ";$LAYERS;" in *";e;"*) echo BOOM;; esac;; esac'
+    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
+    assert (report["axes"][0]["initial"], report["axes"][0]["final_items"]) == (5, ["c", "e"])
+
+
+def test_a_list_whose_separator_was_not_said_is_not_taken_for_one_item(tmp_path: Path) -> None:
+    axis = {"name": "LAYERS", "kind": "list", "initial": "a;b;c"}
+    done = reduce_spec(write_spec(tmp_path, "echo BOOM", [axis]))
+    assert done.exit_code == 2
+    assert "separator: ';'" in done.json()["error"]["message"]
+
+
 def test_a_window_closes_around_the_steps_that_matter(tmp_path: Path) -> None:
     axis = {"name": "steps", "kind": "window", "start": "FIRST", "length": "COUNT", "initial": [0, 1000]}  # fmt: skip
     script = '[ "$FIRST" -le 400 ] && [ $((FIRST + COUNT)) -gt 420 ] && echo BOOM'
-    report = reduce_spec(write_spec(tmp_path, script, [axis])).json()
-    assert finals(report) == {"steps": [400, 21]}
+    spec = write_spec(tmp_path, script, [axis])
+    done = aorta("reduce", "--spec", spec, "--output", "out", "--json", cwd=tmp_path)
+    assert finals(done.json()) == {"steps": [400, 21]}
+    assert "steps=400+21: reproduces" in done.stderr
+    assert " items" not in done.stderr
+    trace = trace_of(run_dir_of(done.json(), tmp_path))
+    assert trace[-1]["values"] == {"steps": [400, 21]}
+    run_dir = run_dir_of(done.json(), tmp_path)
+    again = aorta("reduce", "--spec", spec, "--resume", run_dir, "--json", "-q", cwd=tmp_path)
+    assert again.json()["resumed_trials"] == again.json()["trials"]
 
 
 def test_ranks_inside_a_script_are_given_by_variables(tmp_path: Path) -> None:

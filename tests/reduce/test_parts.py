@@ -8,7 +8,7 @@ from aorta.core.outcome import Outcome
 from aorta.core.point import Point, Purpose
 from aorta.core.trial import StreamEnd, TrialEnd
 from aorta.engine.journal import TrialRecord
-from aorta.reduce.experiment import Patience, patience_with
+from aorta.reduce.experiment import TimeLimits, patience_with
 from aorta.reduce.files import needed_files
 from support.aorta_cli import aorta
 from support.reductions import finals, numeric, reduce_spec, write_spec
@@ -25,7 +25,7 @@ def _ended(seconds: float, outcome: Outcome = Outcome.REPRODUCED) -> TrialRecord
 
 
 def test_a_candidate_may_take_ten_times_what_the_original_took() -> None:
-    patience = Patience()
+    patience = TimeLimits()
     assert patience.seconds_for(CANDIDATE) is None
     for seconds in (20.0, 30.0, 25.0):
         patience.learn(_ended(seconds))
@@ -34,14 +34,14 @@ def test_a_candidate_may_take_ten_times_what_the_original_took() -> None:
 
 
 def test_it_is_never_less_than_ten_seconds_and_errors_teach_nothing() -> None:
-    patience = Patience()
+    patience = TimeLimits()
     patience.learn(_ended(0.1))
     patience.learn(_ended(5000.0, Outcome.ERROR))
     assert patience.seconds_for(CANDIDATE) == 10.0
 
 
 def test_the_word_of_the_user_wins_and_a_hang_has_its_time() -> None:
-    given = Patience(given=7.0)
+    given = TimeLimits(given=7.0)
     given.learn(_ended(100.0))
     assert given.seconds_for(CANDIDATE) == 7.0
     hanging = patience_with(None, HangOracle(silent_for=30.0))

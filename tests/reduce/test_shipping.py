@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.aorta_cli import aorta
+from support.aorta_cli import aorta, environ
 from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
 
 FAILS = {"kind": "exit_code"}
@@ -126,10 +126,77 @@ def test_a_copy_that_dies_of_something_else_is_not_called_self_contained(tmp_pat
     report = reduce_spec(spec).json()
     assert report["status"] == "reduced"
     assert report["shipped_copy"]["self_contained"] is False
+    assert report["shipped_copy"]["in_original_directory"] is True
     assert "another failure" in report["shipped_copy"]["why"]
     ship = (run_dir_of(report, work) / "SHIP.md").read_text()
     assert "does not fail the same way by itself" in ship
     assert f"it needs `{work}` (run_repro.sh, line " in ship
+
+
+MINE = """from typing import ClassVar
+import helper
+from aorta.workloads.base import Workload, WorkloadResult
+
+
+class Mine(Workload):
+    predicates: ClassVar = {"too_many": lambda result: result.metrics["bad"]}
+
+    def setup(self):
+        pass
+
+    def run(self):
+        bad = helper.is_bad(int(self.variables()["N"]) * self.config["times"])
+        return WorkloadResult(passed=True, metrics={"bad": bad}, step_times_ms=[1.5, 2.5], main_work_started=True)
+"""
+
+
+def test_a_registered_workload_ships_with_its_code_its_config_its_predicate_and_its_step_times(
+    tmp_path: Path,
+) -> None:
+    """The workload calls every run a pass: its predicate alone says that it fails."""
+    code, work = tmp_path / "code", tmp_path / "work"
+    code.mkdir()
+    (code / "mine.py").write_text(MINE)
+    (code / "helper.py").write_text("def is_bad(n):\n    return n >= 111\n")
+    spec = write_spec(
+        work, "", [numeric("N", 1000, 1)], oracle={"kind": "python", "predicate": "too_many"},
+        workload={"name": "mine:Mine", "config": {"times": 3}},
+    )  # fmt: skip
+    paths = os.pathsep.join([environ()["PYTHONPATH"], str(code)])
+    report = reduce_spec(spec, env={"PYTHONPATH": paths}).json()
+    assert report["status"] == "reduced", report
+    assert report["axes"][0]["final"] == 37
+    assert report["shipped_copy"]["self_contained"] is True, report["shipped_copy"]
+    run_dir = run_dir_of(report, work)
+    shutil.rmtree(code)
+    packed = aorta("bundle", run_dir, "--output", tmp_path / "ship", env={"PYTHON": sys.executable})
+    assert "failed like the original" in packed.stdout + packed.stderr, packed.stdout
+    here = {"PYTHON": sys.executable, "PYTHONPATH": environ()["PYTHONPATH"]}
+    times = tmp_path / "times.txt"
+    ran = elsewhere(run_dir, tmp_path, AORTA_STEP_TIMES=str(times), **here)
+    assert ran.returncode == 1, ran.stderr
+    assert times.read_text() == "1.5\n2.5\n"
+    there = tmp_path / "there" / "shrunken"
+    matrix = aorta(
+        "triage", "run", "--recipe", there / "recipe.resolved.yaml", "--output-dir", "t", "--json",
+        cwd=tmp_path, env={"PYTHON": sys.executable},
+    ).json()  # fmt: skip
+    (cell,) = matrix["cells"]
+    assert (cell["failed_count"], cell["trials"]) == (3, 3)
+    assert (cell["step_time_source"], cell["mean_step_time_ms"]) == ("per_step", 2)
+    again = aorta("reduce", "--spec", there / "aorta.yaml", "--output", "r", "--json", cwd=tmp_path)
+    assert again.json()["status"] == "not_reduced", again.stdout
+
+
+def test_a_reproducer_without_the_aorta_it_needs_is_not_taken_for_the_failure(
+    tmp_path: Path,
+) -> None:
+    done = aorta(
+        "reduce", "--workload", "half_nan", "--output", "out", "--json", "-q", cwd=tmp_path
+    )
+    ran = elsewhere(run_dir_of(done.json(), tmp_path), tmp_path, PYTHON="/bin/false")
+    assert ran.returncode == 127
+    assert "it needs aorta" in ran.stderr
 
 
 def test_other_runs_repositories_caches_and_environments_are_no_workload(tmp_path: Path) -> None:
@@ -232,7 +299,11 @@ def test_scrubbing_that_breaks_the_reproducer_is_seen_and_said(tmp_path: Path) -
         tmp_path, '[ "$N" -ge 5 ] && [ "${#WHO}" = 5 ] && echo BOOM',
         [numeric("N", 40, 1)], extra_env={"WHO": "zebra"}, oracle=dict(BOOM),
     )  # fmt: skip
-    bad = reduce_spec(spec, "--scrub", "zebra").json()
+    done = reduce_spec(spec, "--scrub", "zebra")
+    bad = done.json()
     assert bad["shipped_copy"]["self_contained"] is False
+    assert bad["shipped_copy"]["in_original_directory"] is False
+    assert (bad["status"], bad["search"], done.exit_code) == ("partial", "reduced", 3)
+    assert "run_repro.sh does not fail by itself" in bad["why"]
     ship = (run_dir_of(bad, tmp_path) / "SHIP.md").read_text()
     assert "does not fail the same way by itself" in ship

@@ -5,10 +5,10 @@ import pytest
 from aorta.core.errors import RegistryError
 from aorta.core.layers import stack_mitigations
 from aorta.core.names import is_path_safe, is_variable
+from aorta.probe.host import KNOWN_VARIABLES
 from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
-from aorta.registry.mitigation import Mitigation, Platform, Reader, why_inert
+from aorta.registry.mitigation import Mitigation, Platform, VariableReader, why_inert
 from aorta.registry.mitigations import get_mitigation, load_mitigations, mitigation_rows
-from aorta.registry.variables import KNOWN_VARIABLES
 
 PLATFORMS: tuple[Platform, ...] = ("rocm", "cuda", "cpu")
 
@@ -116,7 +116,7 @@ def test_an_unknown_reader_is_no_reason_to_call_a_mitigation_inert() -> None:
 
 
 def test_a_variable_that_nobody_reads_is_said_to_act_nowhere() -> None:
-    dead = Mitigation("dead", {"DEAD": "1"}, readers={"DEAD": Reader("nobody", ())})
+    dead = Mitigation("dead", {"DEAD": "1"}, readers={"DEAD": VariableReader("nobody", ())})
     assert dead.platforms == ()
     assert why_inert(dead, "cuda", {}) == "no library reads DEAD on cuda (nor anywhere)"
 

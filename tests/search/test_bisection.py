@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point
-from aorta.search.bisection import Settings, TimelineBisection
+from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Timeline, Vector
 from support.timelines import flaky_judge, one_package, random_histories, simulate
@@ -46,7 +46,7 @@ def test_whatever_is_asked_is_wanted_and_asked_once(
     """The engine drops what is not wanted and asks again: an unwanted question would go round for ever."""
     judge = flaky_judge(rng.randrange(1, states), fails, 0.0, rng)
     broken = {i for i in range(1, states - 1) if rng.random() < 0.2}
-    search = TimelineBisection(one_package(states), Settings(sentinels=2))
+    search = TimelineBisection(one_package(states), BisectionSettings(sentinels=2))
     pending: list[Point] = []
     asked = set()
     for _ in range(600):
@@ -170,7 +170,7 @@ def test_broken_repaired_and_broken_again_is_noticed() -> None:
     done = simulate(
         one_package(64),
         lambda v: 10 <= v[0] < 40 or v[0] >= 55,
-        settings=Settings(sentinels=2),
+        settings=BisectionSettings(sentinels=2),
     )
     assert done.changes == {(0, 55)}
     assert len(done.search.fixed_before) == 1
@@ -194,7 +194,7 @@ def test_more_confidence_is_never_less_right() -> None:
             done = simulate(
                 one_package(128),
                 flaky_judge(culprit, 0.6, 0.05, rng),
-                settings=Settings(confidence=level),
+                settings=BisectionSettings(confidence=level),
             )
             right[level] += done.changes == {(0, culprit)}
     assert right[0.99] >= 24
@@ -239,7 +239,7 @@ def test_no_search_runs_more_trials_than_it_may_and_never_says_it_will(
 ) -> None:
     timeline = Timeline(random_histories(sizes, rng))
     culprit = rng.randrange(1, sizes[0] + 1)
-    search = TimelineBisection(timeline, Settings(confidence=confidence))
+    search = TimelineBisection(timeline, BisectionSettings(confidence=confidence))
     trials = 0
     while not search.done:
         assert search.expected_questions() <= search.most_trials
@@ -253,7 +253,29 @@ def test_no_search_runs_more_trials_than_it_may_and_never_says_it_will(
 def test_ends_that_turn_out_to_fail_alike_end_the_search() -> None:
     rng = random.Random(1)
     done = simulate(
-        one_package(10), lambda _: rng.random() < 0.5, settings=Settings(confidence=0.999)
+        one_package(10), lambda _: rng.random() < 0.5, settings=BisectionSettings(confidence=0.999)
     )
     assert done.search.ends is EndsVerdict.GOOD_FAILS_TOO
     assert done.trials < 120
+
+
+@pytest.mark.parametrize("untestable", [1, 10])
+def test_a_failure_that_nothing_shows_costs_few_builds_where_the_bad_end_cannot_be_tested(
+    untestable: int,
+) -> None:
+    done = simulate(one_package(1000), lambda v: None if v[0] >= 1000 - untestable else False)
+    assert done.search.states_tried <= 4 + untestable  # 22 and 12 with halving
+    assert done.search.sides()[1] == (0, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 200), st.integers(1, 12), st.integers(1, 4), st.randoms())
+def test_a_bad_end_that_cannot_be_tested_hides_nothing_that_can(
+    states: int, untestable: int, workers: int, rng: random.Random
+) -> None:
+    first = max(2, states - untestable)
+    culprit = rng.randrange(1, first)
+    done = simulate(
+        one_package(states), lambda v: None if v[0] >= first else v[0] >= culprit, workers=workers
+    )
+    assert done.changes == {(0, culprit)}

@@ -9,9 +9,9 @@ from benchmarks.simulate import Cost, Rate, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.axis import Axis, choice, number, subset, window
+from aorta.core.axis import Axis, ChoiceAxis, choice, number, subset, window
 from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.point import Point, Purpose, Window
 from aorta.engine.judge import KOfN, SameJudge, SequentialJudges
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
@@ -42,10 +42,10 @@ def failing(steps: int, batch: int, lines: frozenset[int], dtypes: set[str], at:
     def rate(point: Point) -> float:
         kept, span, n, b = point["lines"], point["window"], point["steps"], point["batch"]
         assert isinstance(kept, tuple)
-        assert isinstance(span, tuple)
+        assert isinstance(span, Window)
         assert isinstance(n, int)
         assert isinstance(b, int)
-        inside = span[0] <= at < span[0] + span[1]
+        inside = span.start <= at < span.start + span.length
         return float(
             n >= steps and b >= batch and lines <= set(kept) and point["dtype"] in dtypes and inside
         )
@@ -97,13 +97,12 @@ def _smaller(axis: Axis, best: Point) -> list[Point]:
         assert isinstance(value, tuple)
         single = [tuple(i for i in value if i != out) for out in value]
         return [best.with_value("lines", kept) for kept in single if kept]
-    if axis.name == "dtype":
+    if isinstance(axis, ChoiceAxis):
         position = axis.choices.index(str(value))
         return [best.with_value("dtype", wanted) for wanted in axis.choices[position + 1 :]]
-    assert isinstance(value, tuple)
-    start, length = value
-    shorter = [(start, length - 1), (start + 1, length - 1)]
-    return [best.with_value("window", w) for w in shorter if w[1] >= 1]
+    assert isinstance(value, Window)
+    shorter = [Window(start, value.length - 1) for start in (value.start, value.start + 1)]
+    return [best.with_value("window", span) for span in shorter if span.length >= 1]
 
 
 @settings(max_examples=20)

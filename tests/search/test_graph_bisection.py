@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.bisect.git import Commit
-from aorta.bisect.histories import Graph, Span
+from aorta.bisect.histories import CommitSpan, Graph
 from aorta.core.outcome import Verdict
-from aorta.search.bisecting import Settings
+from aorta.search.bisecting import BisectionSettings
 from aorta.search.graph_bisection import GraphBisection
 
 lenient = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -22,7 +22,7 @@ def graph_of(shape: str, rng: random.Random) -> Graph:
         Commit(f"c{n}", tuple(f"c{p}" for p in known), n, "Ann", "", f"commit {n}")
         for n, known in enumerate(parents)
     ]
-    return Span("c0", commits[-1].sha, commits[0], (), tuple(commits[1:])).graph("package")
+    return CommitSpan("c0", commits[-1].sha, commits[0], (), tuple(commits[1:])).graph("package")
 
 
 def run(
@@ -101,7 +101,7 @@ def test_no_search_runs_more_trials_than_it_may(
     shape: str, confidence: float, fails: float, rng: random.Random
 ) -> None:
     graph = graph_of(shape, rng)
-    search = GraphBisection(graph.history, Settings(confidence=confidence))
+    search = GraphBisection(graph.history, BisectionSettings(confidence=confidence))
     trials = run(search, rng, rng.randrange(graph.history.changes), fails=fails)
     assert trials <= search.most_trials
 
@@ -111,7 +111,7 @@ def test_without_confirmation_it_takes_the_two_ends_and_halving() -> None:
         rng = random.Random(seed)
         graph = graph_of("branches", rng)
         culprit = rng.randrange(graph.history.changes)
-        search = GraphBisection(graph.history, Settings(confirm=False))
+        search = GraphBisection(graph.history, BisectionSettings(confirm=False))
         trials = run(search, rng, culprit)
         assert search.answer is not None
         assert [change.rank for change in search.answer.changes] == [culprit]

@@ -10,10 +10,10 @@ from benchmarks.simulate import drive
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.axis import Axis, Strategy, choice, number, subset, window
+from aorta.core.axis import Axis, NumberAxis, Strategy, as_window, choice, number, subset, window
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.point import Point, Window
 from aorta.search.axes import search_along
 from aorta.search.numeric import NumericSearch
 
@@ -24,8 +24,7 @@ def value(point: Point) -> float:
     return found
 
 
-def searching(axis: Axis) -> NumericSearch:
-    assert isinstance(axis.initial, (int, float))
+def searching(axis: NumberAxis) -> NumericSearch:
     return NumericSearch(Point.of({"n": axis.initial}), axis, axis.initial)
 
 
@@ -120,13 +119,12 @@ def test_a_window_shrinks_to_the_steps_that_matter(last: int, before: int, slots
     search = search_along(axis, Point.of({"w": axis.initial}))
 
     def covers(point: Point) -> float:
-        found = point["w"]
-        assert isinstance(found, tuple)
-        return float(found[0] <= first and last < found[0] + found[1])
+        found = as_window(point["w"])
+        return float(found.start <= first and last < found.start + found.length)
 
     drive(search, covers, slots=slots)
     assert search.best is not None
-    assert search.best["w"] == (first, last - first + 1)
+    assert search.best["w"] == Window(first, last - first + 1)
 
 
 @pytest.mark.parametrize(

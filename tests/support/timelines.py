@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point
-from aorta.search.bisection import Settings, TimelineBisection
+from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.timeline import History, Timeline, Vector
 
 Judge = Callable[[Vector], bool | None]
@@ -32,7 +32,7 @@ def simulate(
     judge: Judge,
     *,
     workers: int = 1,
-    settings: Settings | None = None,
+    settings: BisectionSettings | None = None,
     most: int = 3000,
 ) -> Simulated:
     """Rounds of `workers` questions, all answered before the next round is asked."""

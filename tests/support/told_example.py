@@ -25,7 +25,7 @@ _FOLDED = (
     (re.compile(r"^\[ *[\d.]+m?s\] "), "[time] "),
     (re.compile(r"\b[\d.]+m?s\b(?= \(|$)"), "time"),
     (re.compile(r"127\.0\.0\.1:\d+"), "registry"),
-    (re.compile(r"report: \S+/"), "report: "),
+    (re.compile(r"(report:|written to) \S+/"), r"\1 "),
 )
 
 

@@ -154,6 +154,8 @@ def test_a_failure_of_another_kind_is_no_reproduction_and_no_cure(tmp_path: Path
     crash = by_name(matrix)["crash"]
     assert (crash["failed_count"], crash["call"]) == (0, "other failure")
     assert crash["other_count"] == crash["trials"]
+    assert sum(count for _, count in matrix["other_failures"]) == crash["trials"]
+    assert f"{crash['trials']} trials failed differently:" in page_of(tmp_path, matrix)
     assert crash["failure_hints"][0][0] == "exit 1 | ImportError: gone"
 
 
@@ -366,6 +368,35 @@ def test_an_unknown_workload_is_said_when_the_recipe_runs(tmp_path: Path) -> Non
     recipe = load_recipe(written(tmp_path, {**content, "workload_config": {}}))
     with pytest.raises(AortaError, match="unknown workload 'nobody'"):
         check_recipe(recipe, RunSettings(tmp_path))
+
+
+def test_a_workload_that_one_cell_alone_does_not_know_is_that_cells_error(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    about = plugin / "site_plugin-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: site-plugin\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[aorta.workloads]\nmine = mine:Mine\n")
+    (plugin / "mine.py").write_text(
+        "from aorta.workloads.base import Workload, WorkloadResult\n"
+        "class Mine(Workload):\n"
+        "    def setup(self): pass\n"
+        "    def run(self): return WorkloadResult(passed=True, main_work_started=True)\n"
+    )
+    knows = cell("knows", extra_env={"PYTHONPATH": str(plugin)})
+    content = {
+        **document(BASELINE, knows, workload="mine", steps=1, trials=1),
+        "workload_config": {},
+    }
+    path = written(tmp_path, content)
+    dry = aorta("triage", "run", "--recipe", path, "--dry-run", cwd=tmp_path)
+    assert dry.exit_code == 0
+    assert "unknown workload 'mine'" in dry.stderr
+    assert "this cell is an error" in dry.stderr
+    matrix = aorta("triage", "run", "--recipe", path, "--json", "-q", cwd=tmp_path).json()
+    cells = by_name(matrix)
+    assert cells["knows"]["passed_count"] == 1
+    assert cells["baseline-local"]["call"] == "did not run"
+    assert "unknown workload 'mine'" in page_of(tmp_path, matrix)
 
 
 def test_cells_must_look_for_one_failure(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from aorta.triage.recipe import (
     Confound,
     Control,
     InlineImage,
-    Order,
     RecipeFile,
     StopAfter,
+    TrialOrder,
     load_recipe,
     resolved_yaml,
 )
@@ -253,7 +253,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 
 def test_the_reference_names_every_key() -> None:
     reference = (ROOT / "examples/triage/README.md").read_text()
-    for model in (RecipeFile, Cell, StopAfter, Order, Control, Confound):
+    for model in (RecipeFile, Cell, StopAfter, TrialOrder, Control, Confound):
         for key in model.model_fields:
             assert f"`{key}`" in reference or re.search(rf"[{{,\s]{key}[:,}}]", reference), key
     assert "keeps names as names" in reference

@@ -15,10 +15,10 @@ from aorta.workloads.bad_shard import BadShard, make_shards
 from aorta.workloads.bad_shard.load import SHARD_DIR
 from aorta.workloads.base import Workload
 from aorta.workloads.half_nan import HalfNan
-from aorta.workloads.half_nan.train import SHAPES_FILE, Settings, half, read_shapes, train
+from aorta.workloads.half_nan.train import SHAPES_FILE, TrainSettings, half, read_shapes, train
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-ORIGINAL = Settings(shapes=read_shapes(SHAPES_FILE))
+ORIGINAL = TrainSettings(shapes=read_shapes(SHAPES_FILE))
 
 
 def script(example: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +30,7 @@ def script(example: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def first_nan(settings: Settings) -> int | None:
+def first_nan(settings: TrainSettings) -> int | None:
     return next((n for n, loss in enumerate(train(settings), start=1) if math.isnan(loss)), None)
 
 
@@ -99,7 +99,7 @@ def test_the_flaky_variant_fails_for_some_data_and_not_for_other() -> None:
 
 
 def test_a_random_seed_is_another_one_every_time() -> None:
-    assert len({Settings.from_env({"SEED": "random"}).seed for _ in range(3)}) == 3
+    assert len({TrainSettings.from_env({"SEED": "random"}).seed for _ in range(3)}) == 3
 
 
 def test_the_shards_in_the_repository_are_what_their_maker_writes(tmp_path: Path) -> None:

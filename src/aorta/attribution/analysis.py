@@ -12,7 +12,7 @@ from aorta.attribution.healthy import without_noise
 from aorta.attribution.last_words import last_words
 from aorta.attribution.nouns import Attribution, Evidence, Finding
 from aorta.attribution.progress import progress_of
-from aorta.attribution.reading import Source
+from aorta.attribution.reading import ReadableLog
 from aorta.attribution.registry import Registry, built_in
 from aorta.attribution.scanning import read_ends, read_whole
 from aorta.attribution.sources import (
@@ -56,7 +56,9 @@ def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Fact
     return replace(facts, reading=replace(facts.reading, events=events))
 
 
-def _facts(evidence: Evidence, logs: list[Source], reading: Reading, registry: Registry) -> Facts:
+def _facts(
+    evidence: Evidence, logs: list[ReadableLog], reading: Reading, registry: Registry
+) -> Facts:
     failures = failures_with_times(evidence)
     ended = {failure.rank for failure in failures}
     heard = {log.rank for log in logs if log.rank is not None and log.size}

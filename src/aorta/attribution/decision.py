@@ -17,7 +17,7 @@ from aorta.attribution.taxonomy import Action, FailureClass
 DEFAULT_NO_PROGRESS_LIMIT = 3
 
 
-class Policy(Enum):
+class RestartPolicy(Enum):
     """What a first, clear occurrence of a class gets."""
 
     STOP = "stop"
@@ -30,47 +30,49 @@ class Policy(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    policy: Policy
+    policy: RestartPolicy
     why: str
 
 
 _C = FailureClass
 RULES: dict[FailureClass, Rule] = {
-    _C.IMPORT_ERROR: Rule(Policy.STOP, "the same code will fail to import again"),
-    _C.SYNTAX_ERROR: Rule(Policy.STOP, "the same source will fail to parse again"),
-    _C.BAD_ARGUMENTS: Rule(Policy.STOP, "the same command line will be refused again"),
-    _C.BAD_CONFIG: Rule(Policy.STOP, "the same configuration will be refused again"),
-    _C.SHAPE_MISMATCH: Rule(Policy.STOP, "the same tensors will not fit again"),
-    _C.CHECKPOINT_MISMATCH: Rule(Policy.STOP, "the same checkpoint will not fit the model again"),
-    _C.CHECKPOINT_CORRUPT: Rule(Policy.STOP, "the same checkpoint will be unreadable again"),
-    _C.MISSING_FILE: Rule(Policy.STOP, "the file will be missing again"),
-    _C.PERMISSION_DENIED: Rule(Policy.STOP, "permission will be denied again"),
-    _C.DISK_FULL: Rule(Policy.STOP, "the disk will be full again"),
-    _C.STORAGE_FAULT: Rule(Policy.RESTART, "storage usually comes back"),
-    _C.TIME_LIMIT: Rule(Policy.STOP, "the allocation is used up"),
-    _C.CANCELLED: Rule(Policy.STOP, "a person cancelled it"),
-    _C.DEVICE_OOM: Rule(Policy.STARTUP, "it does not fit the device memory"),
-    _C.HOST_OOM: Rule(Policy.ONCE, "host memory may have been taken by a neighbour"),
-    _C.DEVICE_ASSERT: Rule(Policy.ONCE, "it may depend on the batch"),
-    _C.ILLEGAL_ACCESS: Rule(Policy.ONCE, "it may be a faulty device or a race"),
-    _C.SEGFAULT: Rule(Policy.ONCE, "it may be a faulty host or a race"),
-    _C.ABORT: Rule(Policy.ONCE, "it may be a faulty host or a race"),
-    _C.ASSERTION: Rule(Policy.ONCE, "it may depend on the batch"),
-    _C.USER_EXCEPTION: Rule(Policy.ONCE, "it may depend on the batch"),
-    _C.DATA_ERROR: Rule(Policy.ONCE, "it may depend on the order of the data"),
-    _C.NAN: Rule(Policy.ONCE, "numbers may diverge by chance"),
-    _C.HARDWARE_FAULT: Rule(Policy.RESTART, "another node can take over"),
-    _C.LINK_FAULT: Rule(Policy.RESTART, "another node or port can take over"),
-    _C.COLLECTIVE_TIMEOUT: Rule(
-        Policy.RESTART, "stragglers and lost messages are usually transient"
+    _C.IMPORT_ERROR: Rule(RestartPolicy.STOP, "the same code will fail to import again"),
+    _C.SYNTAX_ERROR: Rule(RestartPolicy.STOP, "the same source will fail to parse again"),
+    _C.BAD_ARGUMENTS: Rule(RestartPolicy.STOP, "the same command line will be refused again"),
+    _C.BAD_CONFIG: Rule(RestartPolicy.STOP, "the same configuration will be refused again"),
+    _C.SHAPE_MISMATCH: Rule(RestartPolicy.STOP, "the same tensors will not fit again"),
+    _C.CHECKPOINT_MISMATCH: Rule(
+        RestartPolicy.STOP, "the same checkpoint will not fit the model again"
     ),
-    _C.HANG: Rule(Policy.RESTART, "hangs are usually transient"),
-    _C.RENDEZVOUS_ERROR: Rule(Policy.RESTART, "the ranks may meet at the next attempt"),
-    _C.PORT_IN_USE: Rule(Policy.RESTART, "the port is usually free at the next attempt"),
-    _C.NETWORK_LOSS: Rule(Policy.RESTART, "the network usually comes back"),
-    _C.KILLED: Rule(Policy.RESTART, "it was ended from outside"),
-    _C.PREEMPTED: Rule(Policy.FREE, "the scheduler took the nodes and will give others"),
-    _C.UNKNOWN: Rule(Policy.UNKNOWN, "the evidence does not say what happened"),
+    _C.CHECKPOINT_CORRUPT: Rule(RestartPolicy.STOP, "the same checkpoint will be unreadable again"),
+    _C.MISSING_FILE: Rule(RestartPolicy.STOP, "the file will be missing again"),
+    _C.PERMISSION_DENIED: Rule(RestartPolicy.STOP, "permission will be denied again"),
+    _C.DISK_FULL: Rule(RestartPolicy.STOP, "the disk will be full again"),
+    _C.STORAGE_FAULT: Rule(RestartPolicy.RESTART, "storage usually comes back"),
+    _C.TIME_LIMIT: Rule(RestartPolicy.STOP, "the allocation is used up"),
+    _C.CANCELLED: Rule(RestartPolicy.STOP, "a person cancelled it"),
+    _C.DEVICE_OOM: Rule(RestartPolicy.STARTUP, "it does not fit the device memory"),
+    _C.HOST_OOM: Rule(RestartPolicy.ONCE, "host memory may have been taken by a neighbour"),
+    _C.DEVICE_ASSERT: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.ILLEGAL_ACCESS: Rule(RestartPolicy.ONCE, "it may be a faulty device or a race"),
+    _C.SEGFAULT: Rule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
+    _C.ABORT: Rule(RestartPolicy.ONCE, "it may be a faulty host or a race"),
+    _C.ASSERTION: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.USER_EXCEPTION: Rule(RestartPolicy.ONCE, "it may depend on the batch"),
+    _C.DATA_ERROR: Rule(RestartPolicy.ONCE, "it may depend on the order of the data"),
+    _C.NAN: Rule(RestartPolicy.ONCE, "numbers may diverge by chance"),
+    _C.HARDWARE_FAULT: Rule(RestartPolicy.RESTART, "another node can take over"),
+    _C.LINK_FAULT: Rule(RestartPolicy.RESTART, "another node or port can take over"),
+    _C.COLLECTIVE_TIMEOUT: Rule(
+        RestartPolicy.RESTART, "stragglers and lost messages are usually transient"
+    ),
+    _C.HANG: Rule(RestartPolicy.RESTART, "hangs are usually transient"),
+    _C.RENDEZVOUS_ERROR: Rule(RestartPolicy.RESTART, "the ranks may meet at the next attempt"),
+    _C.PORT_IN_USE: Rule(RestartPolicy.RESTART, "the port is usually free at the next attempt"),
+    _C.NETWORK_LOSS: Rule(RestartPolicy.RESTART, "the network usually comes back"),
+    _C.KILLED: Rule(RestartPolicy.RESTART, "it was ended from outside"),
+    _C.PREEMPTED: Rule(RestartPolicy.FREE, "the scheduler took the nodes and will give others"),
+    _C.UNKNOWN: Rule(RestartPolicy.UNKNOWN, "the evidence does not say what happened"),
 }
 _MISTAKES = {
     _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
@@ -91,7 +93,7 @@ def decide(
     """The first rule that applies. `history` is oldest first and does not hold the cycle just found."""
     rule = RULES[finding.failure_class]
     advice = _advice(finding)
-    if rule.policy is Policy.FREE:
+    if rule.policy is RestartPolicy.FREE:
         return Decision(Action.RESTART, _because(finding, rule.why), "preempted", advice)
     stop = _stop_at_first(finding, rule)
     if stop is not None:
@@ -100,7 +102,7 @@ def decide(
     if repeated is not None:
         reason, name = repeated
         return Decision(Action.STOP, reason, name, advice)
-    if rule.policy is Policy.UNKNOWN:
+    if rule.policy is RestartPolicy.UNKNOWN:
         return Decision(Action.UNKNOWN, _because(finding, rule.why), "unknown", advice)
     return Decision(
         Action.RESTART, _restart_reason(finding, rule), _restart_rule(finding, rule), advice
@@ -108,8 +110,8 @@ def decide(
 
 
 def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
-    before_first_step = rule.policy is Policy.STARTUP and finding.before_first_step
-    if rule.policy is not Policy.STOP and not before_first_step:
+    before_first_step = rule.policy is RestartPolicy.STARTUP and finding.before_first_step
+    if rule.policy is not RestartPolicy.STOP and not before_first_step:
         return None
     if finding.confidence < _needed(finding) or _is_odd_one_out(finding) or _came_far(finding):
         return None
@@ -165,9 +167,9 @@ def _repeats(
         same += 1
     progress_is_told = finding.last_step is not None
     once = (
-        rule.policy in {Policy.ONCE, Policy.STARTUP}
+        rule.policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP}
         or _is_odd_one_out(finding)
-        or (rule.policy is Policy.STOP and _came_far(finding))
+        or (rule.policy is RestartPolicy.STOP and _came_far(finding))
     )
     if once and progress_is_told and same >= 1:
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
@@ -205,11 +207,17 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
     if _is_of_some_ranks_only(finding):
         alone = f"not all of the {finding.some_ranks_of} ranks show it"
         return _because(finding, f"{alone}; the same again will stop it")
-    if rule.policy is Policy.STOP and _came_far(finding):
+    if rule.policy is RestartPolicy.STOP and _came_far(finding):
         return _because(finding, "it had run well before; the same again will stop it")
-    if rule.policy in {Policy.STOP, Policy.STARTUP} and finding.confidence < _needed(finding):
+    if rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP} and finding.confidence < _needed(
+        finding
+    ):
         return _because(finding, "the evidence is not clear enough to stop for")
-    again = "; the same again without progress will stop it" if rule.policy is Policy.ONCE else ""
+    again = (
+        "; the same again without progress will stop it"
+        if rule.policy is RestartPolicy.ONCE
+        else ""
+    )
     return _because(finding, rule.why + again)
 
 
@@ -218,9 +226,9 @@ def _restart_rule(finding: Finding, rule: Rule) -> str:
         return "one_node_only"
     if _is_of_some_ranks_only(finding):
         return "some_ranks_only"
-    if rule.policy is Policy.STOP:
+    if rule.policy is RestartPolicy.STOP:
         return "ran_before" if _came_far(finding) else "uncertain"
-    return "restart_once" if rule.policy is not Policy.RESTART else "transient"
+    return "restart_once" if rule.policy is not RestartPolicy.RESTART else "transient"
 
 
 def _because(finding: Finding, why: str) -> str:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from aorta.attribution.rank_end import RankEnd, signal_number
-from aorta.attribution.reading import Line, Piece, Source
+from aorta.attribution.reading import LogLine, Piece, ReadableLog
 from aorta.attribution.registry import Pattern
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.signature import normalise
@@ -33,7 +33,7 @@ class Event:
         str  # what stays the same when the same bug comes back on another host at another step
     )
     rank: int | None
-    source: Source
+    source: ReadableLog
     offset: int
     advice: tuple[str, str] | None = None
     node: str | None = None
@@ -41,7 +41,6 @@ class Event:
     file: str | None = None
     sequence: int | None = None  # of a collective, where the event tells
     is_exception: bool = False
-    headless: bool = False  # an exception whose traceback is not in the log
     survived: bool = False  # the program reported it and went on
     place: str = ""  # the program's own innermost frame, where its libraries failed
     stack: str = ""  # all frames of an exception, outermost first
@@ -89,7 +88,9 @@ def occurrences(piece: Piece, literal: bytes) -> list[int]:
     return forward + backward[::-1]
 
 
-def event_of(row: Pattern, match: re.Match[str], line: Line, source: Source) -> Event | None:
+def event_of(
+    row: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
+) -> Event | None:
     """The event a row reads in a line; None where a sentence on an end tells of none worth a word."""
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from aorta.attribution.events import BLOCK, RANDOM, Event, event_of, occurrences, stable
 from aorta.attribution.reading import (
     MARGIN,
-    Line,
+    LogLine,
     Piece,
-    Source,
+    ReadableLog,
     line_at,
     line_start,
     lines_after,
@@ -49,18 +49,20 @@ _OF_THE_RECORD = {
 
 
 @dataclass(frozen=True)
-class Told:
+class ExceptionsFound:
     """The exceptions of a piece, and where their text stands: what is inside it is no line of its own."""
 
     events: tuple[Event, ...]
     extents: tuple[tuple[int, int, tuple[int | None, str]], ...]
 
-    def covers(self, line: Line) -> bool:
+    def covers(self, line: LogLine) -> bool:
         return any(b <= line.offset <= e and line.who == who for b, e, who in self.extents)
 
 
-def exceptions(piece: Piece, literals: list[bytes], source: Source, registry: Registry) -> Told:
-    told = Told((), ())
+def exceptions(
+    piece: Piece, literals: list[bytes], source: ReadableLog, registry: Registry
+) -> ExceptionsFound:
+    told = ExceptionsFound((), ())
     if HEADER in literals:
         told = _with_tracebacks(piece, source, registry)
     found = list(told.events)
@@ -77,7 +79,7 @@ def exceptions(piece: Piece, literals: list[bytes], source: Source, registry: Re
     return replace(told, events=tuple(found))
 
 
-def _with_tracebacks(piece: Piece, source: Source, registry: Registry) -> Told:
+def _with_tracebacks(piece: Piece, source: ReadableLog, registry: Registry) -> ExceptionsFound:
     events: list[Event] = []
     extents: list[tuple[int, int, tuple[int | None, str]]] = []
     for position in occurrences(piece, HEADER):
@@ -89,11 +91,15 @@ def _with_tracebacks(piece: Piece, source: Source, registry: Registry) -> Told:
         event = None if traceback.ignored else _exception_event(traceback, source, registry)
         if event is not None:
             events.append(event)
-    return Told(tuple(events), tuple(extents))
+    return ExceptionsFound(tuple(events), tuple(extents))
 
 
 def _headless(
-    piece: Piece, literals: list[bytes], source: Source, registry: Registry, told: Told
+    piece: Piece,
+    literals: list[bytes],
+    source: ReadableLog,
+    registry: Registry,
+    told: ExceptionsFound,
 ) -> Iterator[Event]:
     """Exception lines whose traceback was cut off: with the frames that are left above them."""
     for literal in _NAMES:
@@ -119,10 +125,10 @@ def _headless(
             )
             event = _exception_event(traceback, source, registry)
             if event is not None:
-                yield replace(event, headless=True)
+                yield event
 
 
-def whole_text(piece: Piece, line: Line, source: Source) -> str:
+def whole_text(piece: Piece, line: LogLine, source: ReadableLog) -> str:
     """The line and a few that follow it, which may belong to its message."""
     under = lines_after(piece.data, line.offset - piece.offset, source, piece.offset)
     own = [other.text for other, _ in zip(under, range(12), strict=False) if other.who == line.who]
@@ -131,7 +137,7 @@ def whole_text(piece: Piece, line: Line, source: Source) -> str:
 
 
 def _uncaught(
-    piece: Piece, literals: list[bytes], source: Source, registry: Registry
+    piece: Piece, literals: list[bytes], source: ReadableLog, registry: Registry
 ) -> Iterator[Event]:
     """C++ exceptions that ended a process: their message is as good as any other's."""
     for position in occurrences(piece, _WHAT) if _WHAT in literals else ():
@@ -143,7 +149,11 @@ def _uncaught(
 
 
 def _quoted(
-    piece: Piece, literals: list[bytes], source: Source, registry: Registry, told: Told
+    piece: Piece,
+    literals: list[bytes],
+    source: ReadableLog,
+    registry: Registry,
+    told: ExceptionsFound,
 ) -> Iterator[Event]:
     """What a wrapper or a watchdog says that something ended with."""
     for literal in _QUOTES:
@@ -161,7 +171,9 @@ def _quoted(
                 yield replace(event, certainty=certainty)
 
 
-def _of_message(message: str, line: Line, source: Source, registry: Registry) -> Event | None:
+def _of_message(
+    message: str, line: LogLine, source: ReadableLog, registry: Registry
+) -> Event | None:
     text = message if _ALONE.match(message) else f"RuntimeError: {message}"
     known = registry.exception(text)
     if known is None or known[0].failure_class is FailureClass.USER_EXCEPTION:
@@ -169,7 +181,7 @@ def _of_message(message: str, line: Line, source: Source, registry: Registry) ->
     return event_of(known[0], known[1], line, source)
 
 
-def _traceback_at(piece: Piece, position: int, source: Source) -> Traceback | None:
+def _traceback_at(piece: Piece, position: int, source: ReadableLog) -> Traceback | None:
     begin = line_start(piece.data, position)
     header = line_at(piece.data, position, source, piece.offset)
     folded = unfolded(_whole_line(piece, begin), header.rank, header.offset)
@@ -202,7 +214,7 @@ def _rank_of_block(piece: Piece, begin: int, otherwise: int | None) -> int | Non
     return int(told[-1]) if told else otherwise
 
 
-def _exception_event(traceback: Traceback, source: Source, registry: Registry) -> Event | None:
+def _exception_event(traceback: Traceback, source: ReadableLog, registry: Registry) -> Event | None:
     stack = " > ".join(frame.name for frame in traceback.frames)
     raised = Raised(traceback.innermost, traceback.own_line, stack)
     known = registry.exception(traceback.exception, raised)
@@ -226,8 +238,8 @@ def _exception_event(traceback: Traceback, source: Source, registry: Registry) -
     )
 
 
-def _line_of(traceback: Traceback) -> Line:
-    return Line(
+def _line_of(traceback: Traceback) -> LogLine:
+    return LogLine(
         traceback.headline,
         traceback.rank,
         traceback.offset,

@@ -9,7 +9,7 @@ from aorta.attribution.events import Event
 from aorta.attribution.facts import Cause, Facts
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.reading import Source, line_numbers
+from aorta.attribution.reading import ReadableLog, line_numbers
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.signature import Signature
 
@@ -100,7 +100,7 @@ def _evidence(cause: Cause, facts: Facts) -> tuple[EvidenceLine, ...]:
     chosen: dict[tuple[str, int], Event] = {}
     for event in [*cause.events[:4], *followers[:3]]:
         chosen.setdefault((event.source.name, event.offset), event)
-    offsets: dict[Source, set[int]] = {}
+    offsets: dict[ReadableLog, set[int]] = {}
     for event in chosen.values():
         offsets.setdefault(event.source, set()).add(event.offset)
     numbers = {source: line_numbers(source, own) for source, own in offsets.items()}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from aorta.attribution.events import Event, event_of
-from aorta.attribution.reading import Line, Source, cleaned, ends_of
+from aorta.attribution.reading import LogLine, ReadableLog, cleaned, ends_of
 from aorta.attribution.registry import Registry
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
@@ -31,7 +31,7 @@ _NO_CLASS = {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ASS
 
 
 def last_words(
-    sources: Iterable[Source], registry: Registry
+    sources: Iterable[ReadableLog], registry: Registry
 ) -> dict[tuple[int | None, str], Event]:
     """For each process the most telling of its last words, where plain words say what failed."""
     told: dict[tuple[int | None, str], Event] = {}
@@ -42,7 +42,7 @@ def last_words(
     return told
 
 
-def _told_by(source: Source, registry: Registry) -> Event | None:
+def _told_by(source: ReadableLog, registry: Registry) -> Event | None:
     text = ends_of(source, 0, _TAIL)[1]
     rows = [row for row in re.split(r"[\r\n]+", text) if row.strip()]
     before = {_VARYING.sub("#", row) for row in rows[:-_LINES]}
@@ -59,7 +59,7 @@ def _told_by(source: Source, registry: Registry) -> Event | None:
     return max(found, key=lambda event: (event.certainty.weight, -event.offset), default=None)
 
 
-def _statement(line: Line, source: Source, registry: Registry) -> Event | None:
+def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event | None:
     """The failure a line states in plain words. How sure its row is only orders such lines; none is ever more than a hint."""
     if line.level in _QUIET or _HARMLESS.search(line.text):
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from aorta.attribution.reading import Source, ends_of
+from aorta.attribution.reading import ReadableLog, ends_of
 
 HEAD = 24 << 10
 TAIL = 64 << 10
@@ -103,7 +103,7 @@ class _Seen:
         return max(true, key=len, default=[])
 
 
-def progress_of(sources: Iterable[Source]) -> Progress:
+def progress_of(sources: Iterable[ReadableLog]) -> Progress:
     """The first and the furthest step any of these logs tells of."""
     firsts, lasts = [], []
     made = zero = False

@@ -42,7 +42,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadableLog:
     """Something that can be read as a log: a file, or text held in memory."""
 
     name: str
@@ -168,7 +168,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One line without its prefix, and what the prefix told."""
 
     text: str
@@ -184,7 +184,7 @@ class Line:
         return (self.rank, "") if self.rank is not None else (None, self.stream)
 
 
-def pieces(source: Source, begin: int = 0, stop: int | None = None) -> Iterator[Piece]:
+def pieces(source: ReadableLog, begin: int = 0, stop: int | None = None) -> Iterator[Piece]:
     """The pieces of `source[begin:stop]`, cut at line ends, each seen with what surrounds it."""
     with source.opened() as stream:
         if begin:
@@ -213,7 +213,9 @@ def _cut(data: bytes, start: int) -> int:
     return at + 1 if at >= 0 else (latest if latest - start >= PIECE // 2 else start)
 
 
-def line_at(data: bytes, position: int, source: Source, offset: int = 0, holding: str = "") -> Line:
+def line_at(
+    data: bytes, position: int, source: ReadableLog, offset: int = 0, holding: str = ""
+) -> LogLine:
     """The whole line around `position`, cleaned; a very long one is cut around it.
 
     Where a logger folded several lines into one, that of them which is `holding` the text looked for.
@@ -228,7 +230,9 @@ def line_at(data: bytes, position: int, source: Source, offset: int = 0, holding
     return next((line for line in lines if holding and holding in line.text), lines[0])
 
 
-def lines_after(data: bytes, position: int, source: Source, offset: int = 0) -> Iterator[Line]:
+def lines_after(
+    data: bytes, position: int, source: ReadableLog, offset: int = 0
+) -> Iterator[LogLine]:
     """The lines from `position` on, which must be a line's beginning; at most one margin of them."""
     for raw in re.split(rb"(?<=[\r\n])", data[position : position + MARGIN]):
         own = raw.rstrip(b"\r\n")
@@ -241,14 +245,14 @@ def line_start(data: bytes, position: int) -> int:
     return max(data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
 
 
-def cleaned(raw: bytes, source: Source, offset: int) -> list[Line]:
+def cleaned(raw: bytes, source: ReadableLog, offset: int) -> list[LogLine]:
     """The line without its prefix; several where a logger folded them into one."""
     spoken = source.format.read(raw.decode("utf-8", errors="replace"))
     rank = source.rank if source.rank is not None else spoken.rank
     node = source.node or spoken.node
     level = "" if source.format.loud_throughout else spoken.level
     return [
-        Line(text.rstrip(), rank, offset, node, spoken.time, level, spoken.who)
+        LogLine(text.rstrip(), rank, offset, node, spoken.time, level, spoken.who)
         for text in spoken.text.split("\n")
     ]
 
@@ -259,7 +263,7 @@ def rank_in_name(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def line_numbers(source: Source, offsets: Iterable[int]) -> dict[int, int]:
+def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
     """The 1-based line of each offset, all in one pass that holds nothing."""
     numbers: dict[int, int] = {}
     count, at = 1, 0
@@ -286,7 +290,7 @@ def _line_end_counter(far: bool) -> Callable[[bytes], int]:
     return lambda block: block.count(b"\n")
 
 
-def ends_of(source: Source, head: int, tail: int) -> tuple[str, str]:
+def ends_of(source: ReadableLog, head: int, tail: int) -> tuple[str, str]:
     """The first `head` and last `tail` bytes as text; the same text twice where the source is short."""
     with source.opened() as stream:
         size = source.size

@@ -15,7 +15,15 @@ from typing import Protocol
 from aorta.attribution.events import BLOCK, Event, Reading, event_of, occurrences
 from aorta.attribution.exceptions import LITERALS, chained, exceptions, whole_text
 from aorta.attribution.rank_end import RankEnd
-from aorta.attribution.reading import Line, Piece, Source, line_at, line_start, lines_after, pieces
+from aorta.attribution.reading import (
+    LogLine,
+    Piece,
+    ReadableLog,
+    line_at,
+    line_start,
+    lines_after,
+    pieces,
+)
 from aorta.attribution.registry import Pattern, Registry
 from aorta.attribution.taxonomy import FailureClass, Role
 from aorta.attribution.tracebacks import crash_frames
@@ -82,7 +90,7 @@ def fastest_scanner(literals: Sequence[bytes]) -> Scanner:
         return PlainScanner(literals)
 
 
-def read_ends(sources: Iterable[Source], registry: Registry) -> Reading:
+def read_ends(sources: Iterable[ReadableLog], registry: Registry) -> Reading:
     """What the last `TAIL_FIRST` bytes of all sources together show."""
     sources = [source for source in sources if source.size]
     share = TAIL_FIRST // max(1, len(sources))
@@ -93,7 +101,7 @@ def read_ends(sources: Iterable[Source], registry: Registry) -> Reading:
     return total
 
 
-def read_whole(sources: Iterable[Source], registry: Registry) -> Reading:
+def read_whole(sources: Iterable[ReadableLog], registry: Registry) -> Reading:
     total = Reading()
     for source in sources:
         if source.size:
@@ -101,7 +109,7 @@ def read_whole(sources: Iterable[Source], registry: Registry) -> Reading:
     return total
 
 
-def _read(source: Source, registry: Registry, begin: int, stop: int | None) -> Reading:
+def _read(source: ReadableLog, registry: Registry, begin: int, stop: int | None) -> Reading:
     literals, scanner = _scanner_for(registry)
     kept: _Kept = {}
     for piece in pieces(source, begin, stop):
@@ -137,7 +145,7 @@ def _keep(kept: _Kept, event: Event) -> None:
 
 
 def _events(
-    piece: Piece, literals: list[bytes], source: Source, registry: Registry
+    piece: Piece, literals: list[bytes], source: ReadableLog, registry: Registry
 ) -> Iterator[Event]:
     told = exceptions(piece, literals, source, registry)
     yield from told.events
@@ -158,7 +166,7 @@ def _events(
         yield from _torchrun_failures(piece, source)
 
 
-def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Iterator[str]:
+def _lines_before(row: Pattern, line: LogLine, piece: Piece, source: ReadableLog) -> Iterator[str]:
     """What the same rank wrote just before, where a row asks for it."""
     if row.before is None:
         return
@@ -169,7 +177,7 @@ def _lines_before(row: Pattern, line: Line, piece: Piece, source: Source) -> Ite
             yield earlier.text
 
 
-def _with_crash_frames(event: Event, piece: Piece, source: Source) -> Event:
+def _with_crash_frames(event: Event, piece: Piece, source: ReadableLog) -> Event:
     """Two crashes or hangs are the same bug if they happened in the same place."""
     if event.failure_class not in _SHOW_A_STACK:
         return event
@@ -178,7 +186,7 @@ def _with_crash_frames(event: Event, piece: Piece, source: Source) -> Event:
     return replace(event, signature=" > ".join([event.signature, *frames]))
 
 
-def _torchrun_failures(piece: Piece, source: Source) -> Iterator[Event]:
+def _torchrun_failures(piece: Piece, source: ReadableLog) -> Iterator[Event]:
     """torchrun's table of who failed, with host, code and time of each."""
     for position in occurrences(piece, _TORCHRUN_FAILURE):
         begin = line_start(piece.data, max(0, position - 300))

@@ -8,18 +8,19 @@ from typing import Any
 
 from aorta.attribution.nouns import Evidence, LogSource
 from aorta.attribution.rank_end import RankEnd, signal_number
-from aorta.attribution.reading import Source, rank_in_name
+from aorta.attribution.reading import ReadableLog, rank_in_name
 from aorta.core.errors import SpecError, UsageError
 
 _LOG_NAMES = (".out", ".err", ".log", ".txt", ".gz")
 _MOST_ERROR_FILE = 1 << 20
 
 
-def readable_sources(evidence: Evidence) -> list[Source]:
+def readable_sources(evidence: Evidence) -> list[ReadableLog]:
     """The logs of the ranks; kernel logs are read beside them but tell nothing about progress."""
     files = [_of_file(log, evidence.follow_links) for log in evidence.logs]
     tails = [
-        Source(tail.name, tail.rank, tail.node, text=tail.text.encode()) for tail in evidence.tails
+        ReadableLog(tail.name, tail.rank, tail.node, text=tail.text.encode())
+        for tail in evidence.tails
     ]
     reports = [
         source
@@ -29,18 +30,18 @@ def readable_sources(evidence: Evidence) -> list[Source]:
     return [*files, *tails, *reports]
 
 
-def kernel_sources(evidence: Evidence) -> list[Source]:
+def kernel_sources(evidence: Evidence) -> list[ReadableLog]:
     return [
         _of_file(replace(log, rank=None), evidence.follow_links) for log in evidence.kernel_logs
     ]
 
 
-def earlier_sources(evidence: Evidence) -> list[Source]:
+def earlier_sources(evidence: Evidence) -> list[ReadableLog]:
     return [_of_file(log, evidence.follow_links) for log in evidence.earlier_logs]
 
 
-def _of_file(log: LogSource, follow_links: bool) -> Source:
-    return Source(str(log.path), log.rank, log.node, log.path, follow_links=follow_links)
+def _of_file(log: LogSource, follow_links: bool) -> ReadableLog:
+    return ReadableLog(str(log.path), log.rank, log.node, log.path, follow_links=follow_links)
 
 
 def failures_with_times(evidence: Evidence) -> tuple[RankEnd, ...]:
@@ -123,13 +124,13 @@ def _logs_in(directory: Path) -> list[Path]:
     return [path for path in chosen if path.suffix in _LOG_NAMES and path.name != "kernel.log"]
 
 
-def _error_report(failure: RankEnd, follow_links: bool) -> list[Source]:
+def _error_report(failure: RankEnd, follow_links: bool) -> list[ReadableLog]:
     """The traceback torch's `record` decorator saved: there even where stderr was lost."""
     trace = _error_info(failure, follow_links).get("py_callstack")
     if not isinstance(trace, str):
         return []
     return [
-        Source(
+        ReadableLog(
             str(failure.error_file), failure.rank, failure.node, text=trace.encode(errors="replace")
         )
     ]
@@ -149,7 +150,7 @@ def _error_info(failure: RankEnd, follow_links: bool) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        with Source(str(path), path=path, follow_links=follow_links).opened() as file:
+        with ReadableLog(str(path), path=path, follow_links=follow_links).opened() as file:
             found = json.loads(file.read(_MOST_ERROR_FILE))
     except (OSError, ValueError, RecursionError):
         return {}

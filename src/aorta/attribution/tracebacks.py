@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
-from aorta.attribution.reading import Line
+from aorta.attribution.reading import LogLine
 
 HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
 _HEADER = "Traceback (most recent call last)"
@@ -91,7 +91,7 @@ class Traceback:
         return self.own_frame.name if self.own_frame else ""
 
 
-def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | None:
+def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | None:
     """The traceback whose header is the first of `lines`; lines of other ranks in between are passed over."""
     reader = iter(lines)
     header = next(reader, None)
@@ -134,7 +134,7 @@ def read_traceback(lines: Iterable[Line], before: Line | None) -> Traceback | No
     return None
 
 
-def _spoken_by(header: Line, lines: Iterable[Line]) -> Iterator[Line]:
+def _spoken_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
     """The lines of the process that wrote `header`; a line without any mark belongs to who spoke last."""
     is_own = True
     for line in lines:
@@ -144,16 +144,16 @@ def _spoken_by(header: Line, lines: Iterable[Line]) -> Iterator[Line]:
             yield line
 
 
-def unfolded(text: str, rank: int | None, offset: int) -> list[Line]:
+def unfolded(text: str, rank: int | None, offset: int) -> list[LogLine]:
     """The lines of a traceback that a structured logger folded into one; none if this one is not folded."""
     at = text.find(_HEADER)
     if at < 0 or "\\n" not in text[at:]:
         return []
     lines = text[at:].replace('\\"', '"').replace("\\\\", "\\").split("\\n")
-    return [Line(line.rstrip('"}] '), rank, offset) for line in lines]
+    return [LogLine(line.rstrip('"}] '), rank, offset) for line in lines]
 
 
-def _without(margin: int, line: Line) -> Line:
+def _without(margin: int, line: LogLine) -> LogLine:
     """`line` moved left as far as its header stands to the right: launchers quote tracebacks with a margin."""
     if margin and line.text[:margin].isspace():
         return replace(line, text=line.text[margin:])
@@ -171,9 +171,9 @@ def _with_source(frame: Frame, text: str) -> Frame:
     return replace(frame, text=shown)
 
 
-def frames_above(lines: list[Line], who: tuple[int | None, str]) -> tuple[Frame, ...]:
+def frames_above(lines: list[LogLine], who: tuple[int | None, str]) -> tuple[Frame, ...]:
     """The frames that stand right above an exception line whose traceback has lost its head."""
-    kept: list[Line] = []
+    kept: list[LogLine] = []
     for line in reversed([line for line in lines if line.who == who]):
         if not (_FRAME.match(line.text) or line.text.startswith("  ") or _CARETS.match(line.text)):
             break
@@ -188,7 +188,7 @@ def frames_above(lines: list[Line], who: tuple[int | None, str]) -> tuple[Frame,
     return tuple(frames)
 
 
-def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
+def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
     """The innermost frames under a "Fatal Python error", which prints the most recent call first."""
     frames: list[str] = []
     for line in islice(lines, _MOST_CRASH_LINES):
@@ -200,7 +200,7 @@ def crash_frames(lines: Iterable[Line]) -> tuple[str, ...]:
     return tuple(frames[:_CRASH_FRAMES])
 
 
-def _after(lines: Iterable[Line], until: int) -> tuple[list[str], int, Link | None]:
+def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], int, Link | None]:
     """What belongs to the message, where that ends, and whether another traceback follows from this one."""
     message: list[str] = []
     blank = 0
@@ -218,7 +218,7 @@ def _after(lines: Iterable[Line], until: int) -> tuple[list[str], int, Link | No
     return message, until, None
 
 
-def _survived(header: Line, before: Line | None) -> bool:
+def _survived(header: LogLine, before: LogLine | None) -> bool:
     """Whether the program's own logger wrote it: who does that has caught it."""
     if header.level:
         return True
@@ -227,6 +227,6 @@ def _survived(header: Line, before: Line | None) -> bool:
     return before.level in _LOUD or _LOGGED.search(before.text) is not None
 
 
-def _is_ignored(before: Line | None) -> bool:
+def _is_ignored(before: LogLine | None) -> bool:
     """Whether the interpreter itself says that this one ends nothing but a thread or a destructor."""
     return before is not None and _IGNORED.match(before.text) is not None

@@ -3,8 +3,9 @@
 `entry` takes a request. `spec` says what may have changed; `histories` and `package` turn it into states and changes, with
 `git` for what repositories say. `run` is one run directory, `stages` its searches one after the other, `investigation` which
 searches an answer takes. States are made and tested on the `host` (`checkout` is the process that does it), or in
-environments (`environments`, from the two ends of `environment_files` and `environment_ends`, by `environment_build` and its
-process `environment_job`; `installable` is what goes together, `package_index` which releases there are), or in
+environments (`environments`, between two ends read by `environment_files` and `environment_locks` and made by
+`environment_ends`; `environment_build` makes states, `environment_job` is that process; `installable` is what goes together,
+`package_index` which releases there are, `environment_answer` what is said and kept), or in
 containers: `container_days` finds the two days, `container_versions` what differs between them, `container_build` makes images
 (`image_job` is that process), `container` and `oci` ask images and registries. `trials` is how a state becomes a trial and what
 its end means, `metric` and `levels` where a number decides. `findings` and `report` are the answer, `watching` what people see

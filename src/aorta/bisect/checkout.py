@@ -91,6 +91,28 @@ def _at_commit(tree: Path, repository: str, sha: str) -> None:
         _git(tree, "clean", "--quiet", "-ffdx")
 
 
+def with_commit(tree: Path, repository: str, state: str, commit: str) -> str | None:
+    """A commit that has the state and, on top of it, another commit; None where that does not apply, or is there
+    already. The same again whenever it is asked for.
+    """
+    with _one_at_a_time(repository):
+        _at_commit(tree, repository, state)
+    when = _asked(tree, "show", "--no-patch", "--format=%cI", commit)
+    pick = _command(tree, *_AS_US, "-c", "core.hooksPath=/dev/null", "cherry-pick")
+    environ = {**os.environ, "GIT_COMMITTER_DATE": when}
+    picked = subprocess.run(
+        (*pick, "--no-gpg-sign", commit),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environ,
+        check=False,
+    )
+    if picked.returncode == 0:
+        return _asked(tree, "rev-parse", "HEAD")
+    _asked(tree, "cherry-pick", "--abort")
+    return None
+
+
 def forget_trees(repository: str) -> None:
     """Worktrees that are gone from the disk, from git's own list."""
     prune = _command(repository, "worktree", "prune")

@@ -1,20 +1,27 @@
 """One container: the environment that trials in it share, and short questions to its image."""
 
 import os
+import secrets
+import selectors
 import shlex
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Self, cast
 
 from aorta.bisect.git import GitAnswer, RunGit
 from aorta.bisect.oci import digest_of
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec, PackageSpec
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.names import slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes import launch_for
-from aorta.runtimes.containers import ENGINES, IMAGES_USER
+from aorta.runtimes.containers import ENGINES, IMAGES_USER, user_name
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
 from aorta.runtimes.engine import Image, client_of, present_image
 from aorta.runtimes.pyxis import ONCE
@@ -25,10 +32,45 @@ _OF_PYXIS = (
 )
 
 
-def environment_of(containers: ContainersSpec, dev: Path = Path("/dev")) -> Environment:
+CACHE_OPTION = "BAZEL_CACHE_OPTION"
+"""The variable by which a build inside a container is told of the Bazel cache."""
+
+
+def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) -> str | None:
+    """The cache of builds, a directory of it made on its first use: the one that is named; else, where a build can use
+    one, a directory of this machine. Under pyxis builds run on other machines, so there one must be named.
+    """
+    if containers.bazel_cache is not None:
+        if containers.bazel_cache.startswith("/"):
+            _make_directory(Path(containers.bazel_cache), "--bazel-cache")
+        return containers.bazel_cache
+    builds = [package.build for package in packages if package.build]
+    if RUNTIME_KINDS[containers.runtime] not in ENGINES or not any(
+        CACHE_OPTION in b for b in builds
+    ):
+        return None
+    place = Path(tempfile.gettempdir()) / f"{slug(user_name())}-bazel-triage-cache"
+    _make_directory(place, "the default Bazel cache")
+    if place.lstat().st_uid != os.geteuid():
+        raise UsageError(
+            "the default Bazel cache belongs to somebody else; name another with --bazel-cache",
+            where=str(place),
+        )
+    return str(place)
+
+
+def _make_directory(path: Path, what: str) -> None:
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as wrong:
+        raise UsageError(f"{what}: cannot make it: {wrong.strerror}", where=str(path)) from None
+
+
+def environment_of(
+    containers: ContainersSpec, dev: Path = Path("/dev"), cache: str | None = None
+) -> Environment:
     if containers.runtime == "host":
         raise UsageError("containers run under docker, podman or pyxis; choose --container-runtime")
-    cache = containers.bazel_cache
     mounts = (f"{cache}:{cache}",) if cache and cache.startswith("/") else ()
     return Environment(
         "bisection",
@@ -95,6 +137,7 @@ def _absolute(mounts: Sequence[str]) -> tuple[str, ...]:
 
 _GIT = "git -c safe.directory='*'"
 _PATIENCE = 3600  # an image may have to be pulled first
+_FAREWELL = 10.0  # seconds for a shell that has nothing more to read
 
 
 @dataclass(frozen=True)
@@ -106,41 +149,32 @@ class Contents:
 
 
 class Inside:
-    """One image, asked by short commands, each in a container of its own that is gone afterwards. An image does not
-    change, so nothing is asked twice.
+    """One image, asked by short commands to one shell in a container that lives as long as questions come: to start one
+    takes a step of srun, or a part of a second. An image does not change, so nothing is asked twice.
     """
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self.environment, self._scratch = environment, scratch
         self._answers: dict[tuple[str, ...], GitAnswer] = {}
+        self._shell: ContainerShell | None = None
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        environment = self.environment
-        if environment.kind is RuntimeKind.PYXIS:
-            environment = replace(environment, options=(*environment.options, *ONCE))
-        trial = TrialSpec(argv, self._scratch, self._scratch, "question", environment=environment)
-        launch = launch_for(trial)
-        try:
-            done = subprocess.run(
-                launch.argv,
-                cwd=launch.cwd,
-                env=launch.environ(os.environ),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_PATIENCE,
-                check=False,
-            )
-        finally:
-            for cleanup in launch.cleanup:
-                subprocess.run(cleanup, capture_output=True, check=False)
-        if refusal := launch.refusal(done.returncode, done.stderr):
-            raise InfrastructureError(
-                f"the container did not start: {refusal}", where=str(self.environment.image)
-            )
-        return done
+        if self._shell is None:
+            self._scratch.mkdir(parents=True, exist_ok=True)
+            self._shell = ContainerShell(self.environment, self._scratch)
+        return self._shell.run(argv)
+
+    def close(self) -> None:
+        """Until the next question nothing runs, and nothing of an allocation is in use."""
+        if self._shell is not None:
+            self._shell.close()
+            self._shell = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def contents(self, packages: Sequence[PackageSpec]) -> Contents:
         lines = [line for package in packages for line in _question(package)]
@@ -167,7 +201,86 @@ class Inside:
         return run
 
     def with_image(self, image: str) -> "Inside":
+        """Another one, or the same with all that it was asked."""
+        if image == self.environment.image:
+            return self
         return Inside(replace(self.environment, image=image), self._scratch)
+
+
+class ContainerShell:
+    """A shell in a container. Each answer ends with a mark that nobody can guess, on both of its streams."""
+
+    def __init__(self, environment: Environment, scratch: Path) -> None:
+        self._image = str(environment.image)
+        own = ONCE if environment.kind is RuntimeKind.PYXIS else ("--interactive",)
+        place = replace(environment, options=(*environment.options, *own))
+        trial = TrialSpec(("sh",), scratch, scratch, "question", environment=place)
+        self._launch = launch_for(trial)
+        self._process = subprocess.Popen(
+            self._launch.argv,
+            cwd=self._launch.cwd,
+            env=self._launch.environ(os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        mark = secrets.token_hex(16)
+        question = (
+            f"(\n{shlex.join(argv)}\n) </dev/null; code=$?; "
+            f"printf '\\n%s %s\\n' {mark} $code; printf '\\n%s 0\\n' {mark} >&2\n"
+        )
+        assert self._process.stdin
+        with suppress(BrokenPipeError):  # why is on its stderr
+            self._process.stdin.write(question.encode())
+            self._process.stdin.flush()
+        out, err = self._answer(f"\n{mark} ".encode())
+        code = int(out[1]) if out[1] else self._process.wait()
+        texts = [said.decode("utf-8", "replace") for said in (out[0], err[0])]
+        if not out[1]:
+            refusal = self._launch.refusal(code, texts[1]) or f"its shell ended with {code}"
+            raise InfrastructureError(f"the container did not start: {refusal}", where=self._image)
+        return subprocess.CompletedProcess(argv, code, *texts)
+
+    def _answer(self, mark: bytes) -> list[tuple[bytes, bytes]]:
+        """What stands before the mark and behind it, of both streams; nothing behind it where a stream ended."""
+        deadline = time.monotonic() + _PATIENCE
+        said = {self._process.stdout: b"", self._process.stderr: b""}
+        with selectors.DefaultSelector() as waiting:
+            for stream in said:
+                assert stream
+                waiting.register(stream, selectors.EVENT_READ)
+            while waiting.get_map():
+                ready = waiting.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise InfrastructureError(
+                        f"a question had no answer in {_PATIENCE} s", where=self._image
+                    )
+                for key, _ in ready:
+                    stream = cast("IO[bytes]", key.fileobj)
+                    new = os.read(stream.fileno(), 1 << 16)
+                    said[stream] += new
+                    is_whole = mark in said[stream] and said[stream].endswith(b"\n")
+                    if not new or is_whole:
+                        waiting.unregister(stream)
+        parts = (content.partition(mark) for content in said.values())
+        return [(before, behind.strip()) for before, _, behind in parts]
+
+    def close(self) -> None:
+        process = self._process
+        try:
+            for stream in (process.stdin, process.stdout, process.stderr):
+                assert stream
+                with suppress(BrokenPipeError):
+                    stream.close()
+            process.wait(_FAREWELL)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        finally:
+            for cleanup in self._launch.cleanup:
+                subprocess.run(cleanup, capture_output=True, check=False)
 
 
 def _question(package: PackageSpec) -> list[str]:

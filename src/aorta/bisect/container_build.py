@@ -1,6 +1,7 @@
 """Version sets inside containers: one image each, made once from the bisection container and reused by its trials.
 
-All checkouts come first, then the builds in the order of the packages, since one build may read another's sources.
+Packages come in their order: a build sees the packages before it, and later ones that it says it needs. So what was built
+of the same versions of the same packages before is used again, however those behind it move.
 
 The bisection container itself is got once, with every commit in it that the search will need.
 """
@@ -13,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.container import Contents, Inside, digest_in
+from aorta.bisect.container import CACHE_OPTION, Contents, Inside, digest_in
 from aorta.bisect.git import Repository, without_secrets
 from aorta.bisect.host import set_key
-from aorta.bisect.image_job import SAVING, ImageJob
-from aorta.bisect.package import Package, Versions, version_variables
-from aorta.bisect.run import Run
+from aorta.bisect.image_job import SAVING, ImageJob, ImageStep, is_made
+from aorta.bisect.package import Package, Versions, version_variables, version_words
+from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, Order, ProbedCommand
+from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import ENGINES
@@ -56,7 +57,7 @@ class Images:
     ) -> None:
         self._root, self._base, self._packages = root, base, packages
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
-        self._cache_option = {"BAZEL_CACHE_OPTION": option}
+        self._cache_option = {CACHE_OPTION: option}
         self._mounts, self._build_env = tuple(mounts), {**self._cache_option, **(env or {})}
         self._build_timeout = build_timeout
         self._versions: dict[str, Versions] = {}
@@ -65,18 +66,19 @@ class Images:
     def assign(self, trial_dir: Path, versions: Versions) -> None:
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
-        target = self.image_of(versions)
-        needed = key not in self._made and not self._exists(target)
+        target, place = self._target(key), self._base.environment
+        needed = key not in self._made and not is_made(place.kind, place.options, target)
         env = {
             **version_variables(self._packages, versions),
             **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
             **trial.env,
         }
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
-        return Order(key, self._build_trial(versions, target, key) if needed else None, test)
+        build = self._build_trial(versions, key) if needed else None
+        return BuildAndTest(key, build, test, version_words(self._packages, versions))
 
     def built(self, key: str) -> None:
         self._made.add(key)
@@ -84,29 +86,56 @@ class Images:
     def finished(self, trial_id: str) -> None:
         """Containers are the runtime's business; an image is shared, so nothing is freed."""
 
-    def image_of(self, versions: Versions) -> str:
-        key = self._key(versions)
+    def _target(self, key: str) -> str:
         if self._base.environment.kind is RuntimeKind.PYXIS:
             return str(self._root.absolute() / f"{key}.sqsh")
         return f"{_TAG}:{key}"
 
     def script(self, versions: Versions) -> str:
         """What runs in the bisection container to make a version set."""
-        lines = ["set -e"]
-        lines += [
-            f"export {name}={shlex.quote(value)}"
-            for name, value in version_variables(self._packages, versions).items()
+        exports = version_variables(self._packages, versions)
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+        layers = (self._layer(packages, versions) for packages in self._layers())
+        return "\n".join(["set -e", *lines, *(line for layer in layers for line in layer)])
+
+    def _layers(self) -> list[Sequence[Package]]:
+        """The packages in their order, cut behind each build whose result can be used again: others move behind it."""
+        layers: list[Sequence[Package]] = []
+        start = 0
+        for end in range(1, len(self._packages)):
+            before, behind = self._packages[:end], self._packages[end:]
+            needed = {name for package in before for name in package.spec.needs}
+            is_kept = before[-1].spec.build and any(package.moves for package in behind)
+            if is_kept and needed.isdisjoint(package.name for package in behind):
+                layers.append(self._packages[start:end])
+                start = end
+        return [*layers, self._packages[start:]]
+
+    def _layer(self, packages: Sequence[Package], versions: Versions) -> list[str]:
+        lines = [
+            line
+            for package in packages
+            if package.spec.is_git
+            for line in _checkout(package, versions[package.name])
         ]
-        for package in self._packages:
-            if package.spec.is_git:
-                lines += _checkout(package, versions[package.name])
-        for package in self._packages:
+        for package in packages:
             if package.spec.build and self._must_build(package, versions):
-                place = (
-                    f"cd {shlex.quote(str(package.spec.path))} && " if package.spec.is_git else ""
-                )
+                path = shlex.quote(str(package.spec.path))
+                place = f"cd {path} && " if package.spec.is_git else ""
                 lines.append(f"({place}{package.spec.build}\n)")
-        return "\n".join(lines)
+        return lines
+
+    def _steps(self, versions: Versions) -> list[ImageStep]:
+        """A layer each; the last one is the version set."""
+        steps = []
+        done: list[Package] = []
+        for packages in self._layers():
+            done += packages
+            exports = version_variables(done, versions)
+            lines = ["set -e", *(f"export {n}={shlex.quote(v)}" for n, v in exports.items())]
+            script = "\n".join([*lines, *self._layer(packages, versions)])
+            steps.append(ImageStep(self._target(self._key(versions, done)), script))
+        return steps
 
     def recipe(self, versions: Versions) -> str:
         """The same for people, with all that the build and the test find in there."""
@@ -138,33 +167,27 @@ class Images:
         names = (package.name, *package.spec.needs)
         return any(versions[name] != self._base.versions.get(name) for name in names)
 
-    def _key(self, versions: Versions) -> str:
+    def _key(self, versions: Versions, packages: Sequence[Package] | None = None) -> str:
         """Of this run alone: another one may be removing its own images by now."""
         content = [
             str(self._root.absolute()),
             self._base.digest,
-            set_key(self._packages, versions),
+            set_key(packages or self._packages, versions),
             sorted(self._build_env.items()),
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
-    def _exists(self, target: str) -> bool:
-        environment = self._base.environment
-        if environment.kind is RuntimeKind.PYXIS:
-            return Path(target).exists()
-        client, _ = client_of(ENGINES[environment.kind], environment.options)
-        return ask(client, "image", "inspect", target).returncode == 0
-
-    def _build_trial(self, versions: Versions, target: str, key: str) -> TrialSpec:
+    def _build_trial(self, versions: Versions, key: str) -> TrialSpec:
         directory = self._root / "builds" / key
         directory.mkdir(parents=True, exist_ok=True)
+        steps = self._steps(versions)
         with (self._root / "made.txt").open("a", encoding="utf-8") as made:
-            made.write(f"{target}\n")
+            made.writelines(f"{step.target}\n" for step in steps)
         job = ImageJob(
             self._base.environment.kind.value,
             self._base.image,
-            target,
-            self.script(versions),
+            steps,
+            str(self._root.absolute()),
             self._mounts,
             self._base.environment.options,
             self._build_env,
@@ -193,7 +216,7 @@ Ends = Sequence[tuple[PackageSpec, str, str]]
 """Each package with its good and its bad version."""
 
 
-def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
+def at_hand(run: BisectRun, environment: Environment, root: Path) -> Environment:
     """The environment with an image that costs no import: an engine keeps what it pulled, pyxis would import anew."""
     image = str(environment.image)
     if environment.kind in ENGINES:
@@ -206,7 +229,12 @@ def at_hand(run: Run, environment: Environment, root: Path) -> Environment:
 
 
 def base_of(
-    run: Run, environment: Environment, inside: Inside, found: Contents, ends: Ends, root: Path
+    run: BisectRun,
+    environment: Environment,
+    inside: Inside,
+    found: Contents,
+    ends: Ends,
+    root: Path,
 ) -> Base:
     """`environment` names the image as everybody can get it, `inside` asks the one at hand."""
     lines = ["set -e"]
@@ -230,7 +258,7 @@ def base_of(
 
 
 def _made(
-    run: Run, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
+    run: BisectRun, environment: Environment, script: str, remotes: Mapping[str, str], root: Path
 ) -> str:
     """An image by running a script in another, through the executor like every build."""
     key = hashlib.sha256(f"{root}\n{environment.image}\n{script}".encode()).hexdigest()[:16]
@@ -239,8 +267,8 @@ def _made(
     job = ImageJob(
         environment.kind.value,
         str(environment.image),
-        target,
-        script,
+        [ImageStep(target, script)],
+        str(root.absolute()),
         environment.mounts,
         environment.options,
         remotes,

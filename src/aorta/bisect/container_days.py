@@ -14,10 +14,10 @@ from pathlib import Path
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.container import command_inside, digest_in, is_at_hand
 from aorta.bisect.findings import Findings, counted_records, exit_code
-from aorta.bisect.oci import Repository, is_gone, list_tags, split_reference
-from aorta.bisect.run import Run
+from aorta.bisect.oci import ImageRepository, is_gone, list_tags, split_reference
+from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
-from aorta.bisect.trials import ContainersExperiment, Order
+from aorta.bisect.trials import BuildAndTest, ContainersExperiment
 from aorta.core.errors import NoAnswerError
 from aorta.core.exits import Exit
 from aorta.core.point import Point
@@ -26,7 +26,7 @@ from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
-from aorta.search.bisection import Settings
+from aorta.search.bisection import BisectionSettings
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.interval import Interval
 from aorta.search.remembered import Remembered
@@ -58,7 +58,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Sides:
+class ContainerSides:
     """The containers on both sides of the break; one may be unknown where versions are given instead."""
 
     passing: str | None
@@ -73,8 +73,8 @@ def family_in(containers: ContainersSpec) -> Family:
 
 
 def between_days(
-    run: Run, environment: Environment, containers: ContainersSpec, family: Family
-) -> Sides | Findings:
+    run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
+) -> ContainerSides | Findings:
     search = _search(run, containers, family)
     command = command_inside(run.command(), environment, None)
     experiment = ContainersExperiment(command, lambda name: family.images[name], AXIS)
@@ -95,12 +95,12 @@ def between_days(
         return _unfinished(search, answer, family, interval, remembered.used)
     good, bad = _names(interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
-    return Sides(
+    return ContainerSides(
         family.images[good], family.images[bad], interval.mass, (good, bad), remembered.used
     )
 
 
-def _search(run: Run, containers: ContainersSpec, family: Family) -> GallopBack:
+def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:
     spec = run.request.spec
     skip = spec.skip_precondition_checks
     return GallopBack(
@@ -108,7 +108,7 @@ def _search(run: Run, containers: ContainersSpec, family: Family) -> GallopBack:
         family.days,
         family.ordinals,
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
-        settings=Settings(
+        settings=BisectionSettings(
             confidence=spec.confidence, close_enough=_within(containers.threshold_days)
         ),
         known_bad=skip and containers.end_date is not None,
@@ -127,7 +127,7 @@ def _unfinished(
         words += f": {answer.records[-1].why}"
     code = exit_code(status, [answer])
     if search.verdict is GallopVerdict.UNTESTABLE and _never_started(answer):
-        code = int(Exit.INFRASTRUCTURE)
+        status, code = "partial", int(Exit.INFRASTRUCTURE)
     findings = Findings(
         status=status,
         warnings=[words],
@@ -176,14 +176,14 @@ class DayImages:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         image = str(trial.environment.image)
         if is_at_hand(trial.environment) or not is_gone(image):
-            return Order(image, None, trial)
+            return BuildAndTest(image, None, trial)
         words = f"the registry has {image} no more"
         argv = ("sh", "-c", 'echo "$0" >&2; exit 1', words)
         place = fresh_dir(self._root / str(trial.id))
-        return Order(image, TrialSpec(argv, place, place, environment=LOCAL), trial)
+        return BuildAndTest(image, TrialSpec(argv, place, place, environment=LOCAL), trial)
 
     def built(self, key: str) -> None:
         """Nothing is."""
@@ -237,7 +237,7 @@ def family_of(spec: ContainersSpec, template: str) -> Family:
     reference = template.replace("{container}", spec.family or "")
     name, tag = split_reference(reference)
     pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
-    found = (pattern.match(listed) for listed in list_tags(Repository.of(name)))
+    found = (pattern.match(listed) for listed in list_tags(ImageRepository.of(name)))
     days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
     until = spec.end_date or "9999-12-31"
     images = {text: reference.replace("{date}", text) for text in days if text <= until}

@@ -9,21 +9,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.container import Contents, Inside, command_inside, environment_of
+from aorta.bisect.container import (
+    Contents,
+    Inside,
+    bazel_cache_of,
+    command_inside,
+    environment_of,
+)
 from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
-from aorta.bisect.container_days import AXIS, STAGE, Sides, between_days, family_in
+from aorta.bisect.container_days import AXIS, STAGE, ContainerSides, between_days, family_in
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
 from aorta.bisect.git import Repository
-from aorta.bisect.investigation import Outcome, investigate
+from aorta.bisect.investigation import SearchOutcome, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.run import Request, Run, Shown, shown_of
+from aorta.bisect.run import BisectRun, Request, Shown, shown_of
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
 from aorta.engine.snapshots import is_captured, snapshot_of
-from aorta.probe.difference import differences
+from aorta.probe.snapshot import differences
 from aorta.runtimes import sweep
 from aorta.scrub.secrets import safe_value
 
@@ -32,16 +38,19 @@ def bisect_in_containers(request: Request) -> Findings:
     containers = request.spec.containers
     assert containers is not None
     family = family_in(containers) if containers.family else None
-    environment = environment_of(containers)
-    with Run(request) as run:
+    cache = bazel_cache_of(containers, package_specs(request.spec))
+    environment = environment_of(containers, cache=cache)
+    with BisectRun(request) as run:
         sweep(environments=(environment,))
         if family is None:
-            sides: Sides | Findings = Sides(containers.passing, containers.failing)
+            sides: ContainerSides | Findings = ContainerSides(
+                containers.passing, containers.failing
+            )
         else:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
             return run.write(sides, {})
-        between = Between(run, environment, sides, package_specs(request.spec))
+        between = Between(run, environment, sides, package_specs(request.spec), cache)
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
@@ -50,7 +59,7 @@ def bisect_in_containers(request: Request) -> Findings:
         return run.write(findings, shown)
 
 
-def _known_so_far(run: Run, sides: Sides) -> Findings:
+def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
     """Stopped outside any search: the containers are known, the versions in them are not."""
     return Findings(
         status="partial",
@@ -83,7 +92,7 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     """Those of the spec, or the preset: with ends given for its packages on the command line."""
     containers = spec.containers
     preset = containers is not None and not (containers.url_template or containers.passing)
-    if spec.packages and not (preset and all(p.path == f"/opt/{p.name}" for p in spec.packages)):
+    if spec.packages and not (preset and all(_is_of_the_preset(p) for p in spec.packages)):
         return spec.packages
     given = {package.name: package for package in spec.packages}
     return [
@@ -96,14 +105,22 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
     ]
 
 
+def _is_of_the_preset(package: PackageSpec) -> bool:
+    """One of its packages, of which nothing is said but the two ends."""
+    names = {known.name for known in JAX_PACKAGES}
+    said = {name for name in package.model_fields_set if getattr(package, name)}
+    return package.name in names and said <= {"name", "path", "good", "bad"}
+
+
 @dataclass(frozen=True)
 class Between:
     """Two containers, the packages that may differ in them, and what was noticed on the way."""
 
-    run: Run
+    run: BisectRun
     environment: Environment
-    sides: Sides
+    sides: ContainerSides
     specs: Sequence[PackageSpec]
+    bazel_cache: str | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -116,15 +133,15 @@ class Between:
             raise UsageError("name the passing or the failing container")
         environment = replace(self.environment, image=image)
         try:
-            inside = Inside(at_hand(self.run, environment, self.root), self.root / "questions")
-            found = inside.contents(self.specs)
-            ends = list(self._ends(inside, found))
-            if not any(good != bad for _, good, bad in ends):
-                return _only_containers(self)
-            base = base_of(self.run, environment, inside, found, ends, self.root)
-            if base.image != inside.environment.image:
-                inside = inside.with_image(base.image)
-            return self._in_base(base, ends, found, inside)
+            at = at_hand(self.run, environment, self.root)
+            with Inside(at, self.root / "questions") as inside:
+                found = inside.contents(self.specs)
+                ends = list(self._ends(inside, found))
+                if not any(good != bad for _, good, bad in ends):
+                    return _only_containers(self)
+                base = base_of(self.run, environment, inside, found, ends, self.root)
+            with inside.with_image(base.image) as inside:
+                return self._in_base(base, ends, found, inside)
         finally:
             Images(self.root, Base(environment, image, "", {}), []).remove()
 
@@ -135,6 +152,8 @@ class Between:
         packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
         first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
         command = command_inside(run.command(), base.environment, first)
+
+        inside.close()  # a search takes hours
 
         def images(those: Sequence[Package]) -> Images:
             return self._images(base, those)
@@ -156,11 +175,11 @@ class Between:
             packages,
             mounts=base.environment.mounts,
             env=spec.env,
-            bazel_cache=spec.containers.bazel_cache if spec.containers else None,
+            bazel_cache=self.bazel_cache,
             build_timeout=spec.build_timeout,
         )
 
-    def _findings(self, outcome: Outcome, base: Base) -> Findings:
+    def _findings(self, outcome: SearchOutcome, base: Base) -> Findings:
         answers = list(self.run.stages.answers.values())
         findings = findings_of(outcome, answers)
         findings = replace(
@@ -200,7 +219,8 @@ class Between:
     def _contents(self, inside: Inside, found: Contents, image: str | None) -> Contents | None:
         if image is None or image == (self.sides.failing or self.sides.passing):
             return found if image else None
-        return inside.with_image(image).contents(self.specs)
+        with inside.with_image(image) as other:
+            return other.contents(self.specs)
 
 
 def _package(
@@ -253,7 +273,7 @@ def _only_containers(between: Between) -> tuple[Findings, Shown]:
 
 
 def with_hidden_variable(
-    run: Run, findings: Findings, environment: Environment, sides: Sides, root: Path
+    run: BisectRun, findings: Findings, environment: Environment, sides: ContainerSides, root: Path
 ) -> Findings:
     if not sides.passing or not sides.failing:
         return findings
@@ -266,7 +286,7 @@ def with_hidden_variable(
 
 
 def differences_of(
-    run: Run, environment: Environment, sides: Sides, root: Path
+    run: BisectRun, environment: Environment, sides: ContainerSides, root: Path
 ) -> list[dict[str, Any]]:
     """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their variables."""
     snapshots: dict[str, dict[str, Any]] = {}
@@ -279,7 +299,10 @@ def differences_of(
             taken = snapshot_of(place, {}, executor, scratch, scratch)
         finally:
             executor.close()
-        snapshots[side] = taken if is_captured(taken) else _variables_in(Inside(place, scratch))
+        if not is_captured(taken):
+            with Inside(place, scratch) as inside:
+                taken = _variables_in(inside)
+        snapshots[side] = taken
     return [
         {"field": difference.path, "good": difference.before, "bad": difference.after}
         for difference in differences(snapshots["good"], snapshots["bad"])

@@ -68,9 +68,9 @@ def plan_of(request: Request) -> dict[str, Any]:
         plan["expected_builds"] = None
         return plan
     if spec.environments is not None:
-        from aorta.bisect.environments import plan_of_environments
+        from aorta.bisect.environment_ends import plan_of_environments
 
-        return {**plan, **plan_of_environments(request)}
+        return {**plan, **plan_of_environments(spec.environments, request.directory)}
     packages = host_packages(
         spec.packages,
         request.directory,
@@ -95,7 +95,7 @@ def plan_of(request: Request) -> dict[str, Any]:
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"command    {shlex.join(plan['command'])}"
     if any("kind" in package for package in plan["packages"]):
-        from aorta.bisect.environments import plan_lines_of_environments
+        from aorta.bisect.environment_ends import plan_lines_of_environments
 
         yield from plan_lines_of_environments(plan)
         yield "nothing was run"

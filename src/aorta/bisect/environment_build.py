@@ -7,29 +7,26 @@ made. They lie in the run's own directory and go with it; the cache they are lin
 import hashlib
 import json
 import os
-import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from aorta.bisect.checkout import TreeJob, forget_trees
+from aorta.bisect.checkout import TreeJob
 from aorta.bisect.environment_ends import ABSENT, EnvironmentEnds, find_python
-from aorta.bisect.environment_job import EnvironmentJob, find_uv, index_options, installer
-from aorta.bisect.git import without_secrets
+from aorta.bisect.environment_job import EnvironmentJob
 from aorta.bisect.installable import PYTHON, unmet
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.package_index import Sources
-from aorta.bisect.trials import Order
+from aorta.bisect.trials import BuildAndTest
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 
 _NOWHERE = "sys_platform == 'nowhere'"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EnvironmentRecipe:
     """How a state becomes an environment: what both ends have in common, and each name at a version."""
 
     ends: EnvironmentEnds
@@ -106,7 +103,7 @@ class Environments:
     def __init__(
         self,
         root: Path,
-        recipe: Recipe,
+        recipe: EnvironmentRecipe,
         packages: Sequence[Package],
         directory: Path,
         *,
@@ -119,13 +116,13 @@ class Environments:
     def assign(self, trial_dir: Path, versions: Versions) -> None:
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         mark = self._root / f"{key}.made"
         place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
         build = None if mark.exists() else self._building(versions, key, mark)
-        return Order(key, build, self._at(trial, place, versions))
+        return BuildAndTest(key, build, self._at(trial, place, versions))
 
     def built(self, key: str) -> None:
         """The mark says so."""
@@ -138,11 +135,6 @@ class Environments:
         if place.is_dir():
             mark = self._root / f"{self._key(versions)}.made"
             mark.write_text(place.name, encoding="utf-8")
-
-    def remove(self) -> None:
-        shutil.rmtree(self._root, ignore_errors=True)
-        for package in self._git():
-            forget_trees(str(package.spec.path))
 
     def _git(self) -> list[Package]:
         return [package for package in self._packages if package.spec.is_git]
@@ -159,12 +151,20 @@ class Environments:
             [line for name, line in requirements.items() if name not in sources],
             [line for name, line in loose.items() if name not in sources] if free else [],
             recipe.overrides(versions),
-            recipe.sources.indexes,
-            recipe.sources.find_links,
-            recipe.sources.pre,
             trees=[self._tree(package, versions, key) for package in self._git()],
             mark=str(mark) if mark else None,
-        )
+            listed=str(self._listed(key)),
+        ).of(recipe.sources)
+
+    def _listed(self, key: str) -> Path:
+        """Outside of what is removed: the answer is told by it."""
+        return self._root.parent / "installed" / f"{key}.json"
+
+    def installed(self, versions: Versions) -> dict[str, str]:
+        """What the environment of a state really had, where it was made: names and versions."""
+        place = self._listed(self._key(versions))
+        found: dict[str, str] = json.loads(place.read_text("utf-8")) if place.exists() else {}
+        return found
 
     def _tree(self, package: Package, versions: Versions, key: str) -> TreeJob:
         return TreeJob(
@@ -202,71 +202,3 @@ class Environments:
             env={"PYTHONNOUSERSITE": "1", **told, **given, **trial.env},
             environment=Environment("environment", RuntimeKind.VENV, venv=str(place.absolute())),
         )
-
-
-def requirements_text(
-    recipe: Recipe, packages: Sequence[Package], versions: Versions, title: str
-) -> str:
-    """The environment as a file that every installer reads."""
-    built = {p.name: p for p in packages if p.spec.is_git}
-    lines = [f"# {title}", f"# Python {_python(recipe, versions)}"]
-    lines += [
-        f"# variable {name}" + ("=" + value if value is not None else " not set")
-        for name, value in recipe.variables(versions).items()
-        if name in recipe.ends.variables
-    ]
-    lines += [
-        f"# {name} is built from {p.spec.path} at {versions[name]}" for name, p in built.items()
-    ]
-    listed = recipe.requirements(versions)
-    return (
-        "\n".join([*lines, *sorted(line for name, line in listed.items() if name not in built)])
-        + "\n"
-    )
-
-
-def _python(recipe: Recipe, versions: Versions) -> str:
-    return versions.get(PYTHON, recipe.ends.good.python)
-
-
-def reproduce_in_environment(
-    recipe: Recipe,
-    packages: Sequence[Package],
-    versions: Versions,
-    listed: Path,
-    command: Sequence[str],
-    directory: Path,
-) -> str:
-    """Shell lines that show one side: the environment from its file, then the test where it was run."""
-    python = shlex.quote(recipe.interpreter(versions))
-    install = installer("PLACE/bin/python")
-    hidden = [without_secrets(word) for word in _options(recipe)]
-    lines = ["set -e", "place=$(mktemp -d)"]
-    uv = find_uv()
-    lines.append(
-        f'{shlex.quote(uv)} venv --quiet --no-project --python {python} "$place"/env'
-        if uv
-        else f'{python} -m venv --without-pip "$place"/env'
-    )
-    words = shlex.join(install).replace("PLACE/bin/python", '"$place"/env/bin/python')
-    lines.append(f"{words} --no-deps -r {shlex.quote(str(listed))} {shlex.join(hidden)}".rstrip())
-    lines += ['export VIRTUAL_ENV="$place"/env PATH="$place"/env/bin:"$PATH" PYTHONNOUSERSITE=1']
-    for package in packages:
-        if package.spec.is_git:
-            tree = f'"$place"/{shlex.quote(package.name)}'
-            repository = shlex.quote(str(package.spec.path))
-            build = package.spec.build or f"{words} --no-deps ."
-            lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
-            lines.append(f"git -C {tree} checkout --quiet --detach {versions[package.name]}")
-            lines.append(f"(cd {tree} && {build})")
-    lines += [
-        f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
-        for name, value in recipe.variables(versions).items()
-        if value is not None or name in recipe.ends.variables
-    ]
-    lines.append(f"cd {shlex.quote(str(directory))}")
-    return "\n".join([*lines, shlex.join(command)])
-
-
-def _options(recipe: Recipe) -> list[str]:
-    return index_options(recipe.sources.indexes, recipe.sources.find_links, uv=bool(find_uv()))

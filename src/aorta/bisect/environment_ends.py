@@ -5,25 +5,33 @@ goes on with, also where the index has moved on since.
 """
 
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from email.parser import HeaderParser
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environment_files import Side, marker_environment, read_side, same_minor
-from aorta.bisect.environment_job import EnvironmentJob, find_uv
+from aorta.bisect.environment_files import (
+    marker_environment,
+    read_side,
+    same_minor,
+    this_python,
+)
+from aorta.bisect.environment_job import EnvironmentJob, distributions, find_uv, resolved
+from aorta.bisect.environment_locks import EnvironmentSide, version_in
 from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON, Installed
-from aorta.bisect.package_index import Sources, sources_of
+from aorta.bisect.package_index import PackageIndex, Sources, sources_of
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
@@ -99,12 +107,12 @@ class EnvironmentEnds:
 class Asked:
     """Both sides as they were given, and where packages come from."""
 
-    good: Side
-    bad: Side
+    good: EnvironmentSide
+    bad: EnvironmentSide
     sources: Sources
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[EnvironmentSide, EnvironmentSide]:
         return self.good, self.bad
 
     @property
@@ -112,7 +120,7 @@ class Asked:
         """Variables are candidates where both sides say how they were set."""
         return self.good.variables is not None and self.bad.variables is not None
 
-    def variables_of(self, side: Side) -> dict[str, str | None]:
+    def variables_of(self, side: EnvironmentSide) -> dict[str, str | None]:
         return dict(side.variables or {}) if self.with_variables else {}
 
     @classmethod
@@ -196,17 +204,10 @@ def write_private(place: Path, content: object) -> None:
 
 
 def _build_trial(
-    side: Side, interpreter: str, place: Path, sources: Sources, timeout: float | None
+    side: EnvironmentSide, interpreter: str, place: Path, sources: Sources, timeout: float | None
 ) -> TrialSpec:
-    job = EnvironmentJob(
-        str(place),
-        interpreter,
-        list(side.requirements.values()),
-        indexes=sources.indexes,
-        find_links=sources.find_links,
-        pre=sources.pre,
-        no_deps=side.is_pinned,
-    )
+    requirements = list(side.requirements.values())
+    job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
     return job.trial(place.parent / f"{place.name}.d", timeout, name=place.name)
 
 
@@ -222,7 +223,7 @@ def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> 
     return ended
 
 
-def _check(side: Side, end: TrialEnd) -> None:
+def _check(side: EnvironmentSide, end: TrialEnd) -> None:
     if end.timed_out:
         raise InfrastructureError(
             "the environment was not made in time; see --build-timeout", where=side.name
@@ -232,17 +233,18 @@ def _check(side: Side, end: TrialEnd) -> None:
     said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
     words = without_secrets((said or [end.lost or "it said nothing"])[-1])
     kind = UsageError if end.exit_code == 1 else InfrastructureError
-    raise kind(f"the environment cannot be installed: {words}", where=side.name)
+    hint = "; what no index has is found with --find-links DIR" if kind is UsageError else ""
+    raise kind(f"the environment cannot be installed: {words}{hint}", where=side.name)
 
 
 def _read_end(
-    side: Side, place: Path, python: tuple[str, str], variables: Mapping[str, str | None]
+    side: EnvironmentSide, place: Path, python: tuple[str, str], variables: Mapping[str, str | None]
 ) -> EnvironmentEnd:
     lines: dict[str, str] = {}
     versions: dict[str, str] = {}
     asks: dict[str, list[str]] = {}
     requires: dict[str, str] = {}
-    for name, version, asked, runs_with in _distributions(place):
+    for name, version, asked, runs_with in distributions(place):
         given = side.requirements.get(name, "")
         direct = given.startswith("-e ") or " @ " in given
         lines[name] = given if direct else f"{name}=={version}"
@@ -255,21 +257,10 @@ def _read_end(
     return EnvironmentEnd(side.name, *python, lines, versions, asks, requires, variables)
 
 
-def _distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:
-    parser = HeaderParser()
-    for file in sorted(place.glob("lib*/python*/site-packages/*.dist-info/METADATA")):
-        said = parser.parsestr(file.read_text(encoding="utf-8", errors="replace"))
-        name, version = said.get("Name"), said.get("Version")
-        if name and version:
-            asked = [str(line) for line in said.get_all("Requires-Dist", [])]
-            runs_with = said.get("Requires-Python")
-            yield canonicalize_name(name), version.strip(), asked, runs_with
-
-
 # -- interpreters -----------------------------------------------------------------------------------------------------
 
 
-def _interpreter(side: Side, warnings: list[str]) -> tuple[str, str]:
+def _interpreter(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str]:
     """The version and the program of the Python a side was made with, or of the one that is at hand."""
     if side.interpreter and (version := version_of(side.interpreter)):
         return version, side.interpreter
@@ -328,3 +319,59 @@ def _programs(version: str) -> Iterator[str]:
     if program := shutil.which(f"python{minor}"):
         yield program
     yield from (str(p) for p in sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True))
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, Any]:
+    """What differs as far as the two files say it, and what it would cost. Nothing is installed."""
+    asked = Asked.of(spec, directory)
+    index = PackageIndex(asked.sources)
+    good, bad = (_would_have(side, asked.sources) for side in asked.sides)
+    python = asked.good.python or this_python()
+    packages: list[dict[str, Any]] = []
+    for name in dict.fromkeys((*good, *bad)):
+        ends = good.get(name, ABSENT), bad.get(name, ABSENT)
+        if ends[0] != ends[1]:
+            releases = 2 if ABSENT in ends else len(index.between(name, *ends, python))
+            packages.append(_planned(name, ends, "package", releases - 1))
+    if asked.good.python and asked.bad.python and asked.good.python != asked.bad.python:
+        packages.append(_planned("python", (asked.good.python, asked.bad.python), "python", 1))
+    before, after = asked.good.variables, asked.bad.variables
+    if before is not None and after is not None:
+        for name in dict.fromkeys((*before, *after)):
+            ends = before.get(name) or ABSENT, after.get(name) or ABSENT
+            if ends[0] != ends[1]:
+                packages.append(_planned(name, ends, "variable", 1))
+    if not packages:
+        raise UsageError("nothing differs between the two environments")
+    most = max(package["commits"] for package in packages)
+    expected = math.ceil(math.log2(len(packages))) + 2 + math.ceil(math.log2(most))
+    return {"packages": packages, "changes": len(packages), "expected_builds": expected}
+
+
+def _would_have(side: EnvironmentSide, sources: Sources) -> dict[str, str]:
+    """Versions by name, with what the packages of a file need and the file does not name."""
+    if side.interpreter is not None:  # a virtual environment has what it has
+        return side.versions
+    requirements = list(side.requirements.values())
+    job = EnvironmentJob("", _interpreter(side, [])[1], requirements).of(sources)
+    with tempfile.TemporaryDirectory() as beside:
+        lines = resolved(job, Path(beside))
+    named = {canonicalize_name(re.split(r"[\s=<>~!;@\[]", line)[0]): line for line in lines}
+    return {**side.versions, **{name: version_in(line) for name, line in named.items()}}
+
+
+def _planned(name: str, ends: Sequence[str], kind: str, steps: int) -> dict[str, Any]:
+    return {"package": name, "good": ends[0], "bad": ends[1], "kind": kind, "commits": steps}
+
+
+def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
+    for package in plan["packages"]:
+        between = f", {package['commits'] - 1} releases between" if package["commits"] > 1 else ""
+        yield f"{package['kind']:<10} {package['package']} {package['good']} → {package['bad']}{between}"
+    yield (
+        f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and as many trials "
+        "for one culprit, more trials if it is flaky"
+    )

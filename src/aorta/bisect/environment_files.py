@@ -1,24 +1,25 @@
 """What people have of an environment that worked, or does not: a requirements or lock file, a snapshot, a virtual environment.
 
-Each kind is read into one `Side`. Nothing is installed here, and nothing is asked of an index.
+Each kind is read into one `EnvironmentSide`. Nothing is installed here, and nothing is asked of an index.
 """
 
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from packaging.markers import Marker, default_environment
+from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from aorta.bisect.environment_locks import EnvironmentSide, read_lock
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 
@@ -37,52 +38,7 @@ _NOT_OURS = frozenset({"aorta-triage", "pip", "uv"})  # what makes environments 
 _IGNORED = frozenset({"--no-binary", "--only-binary", "--trusted-host", "--use-feature"})
 
 
-@dataclass(frozen=True)
-class Side:
-    """`requirements` by canonical name, as a line each. `complete`: every package that was installed is among them, as
-    far as the file can say. `variables`: None where the file says that one was not set; empty where it says nothing.
-    """
-
-    name: str
-    requirements: Mapping[str, str]
-    python: str | None = None
-    interpreter: str | None = None  # the program, where the side is an environment of this machine
-    variables: Mapping[str, str | None] | None = None
-    complete: bool = True
-    options: tuple[tuple[str, str], ...] = ()  # index_url, extra_index_url, find_links, pre
-    left_out: tuple[str, ...] = ()  # what stood in the file and cannot be installed from it
-
-    @property
-    def is_pinned(self) -> bool:
-        return all(exact_version(line) or " @ " in line for line in self.requirements.values())
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """As far as the file says them: a version, or a whole line where there is none."""
-        return {name: version_in(line) for name, line in self.requirements.items()}
-
-
-def exact_version(line: str) -> str | None:
-    """The version of `name==version`; None for anything looser."""
-    try:
-        specifiers = list(Requirement(line).specifier)
-    except InvalidRequirement:
-        return None
-    if len(specifiers) == 1 and specifiers[0].operator in {"==", "==="}:
-        version = specifiers[0].version
-        return None if version.endswith(".*") else version
-    return None
-
-
-def version_in(line: str) -> str:
-    """What tells two requirements of one package apart: the version, the address, or the line."""
-    if line.startswith("-e "):
-        return line[3:].strip()
-    found = Requirement(line)
-    return exact_version(line) or found.url or str(found.specifier) or "any"
-
-
-def read_side(given: str, directory: Path, option: str) -> Side:
+def read_side(given: str, directory: Path, option: str) -> EnvironmentSide:
     """`given` as it stands on the command line."""
     path = directory / Path(given).expanduser()
     if path.is_dir():
@@ -106,18 +62,18 @@ def read_side(given: str, directory: Path, option: str) -> Side:
     return replace(side, name=given)
 
 
-def _reader_of(path: Path, text: str) -> Callable[[Path, str], Side]:
+def _reader_of(path: Path, text: str) -> Callable[[Path, str], EnvironmentSide]:
     if path.suffix == ".json" or text.lstrip().startswith("{"):
         return _snapshot
     if path.suffix in {".toml", ".lock"} or text.lstrip().startswith("version = "):
-        return _lock_file
+        return read_lock
     return _requirements_file
 
 
 # -- requirements.txt and pip freeze ---------------------------------------------------------------------------------
 
 
-def _requirements_file(path: Path, text: str) -> Side:
+def _requirements_file(path: Path, text: str) -> EnvironmentSide:
     requirements: dict[str, str] = {}
     options: list[tuple[str, str]] = []
     for file, number, line in _lines(path, text, set()):
@@ -129,7 +85,7 @@ def _requirements_file(path: Path, text: str) -> Side:
         name, requirement = _requirement(line, file, where)
         if name and requirement:
             _put(requirements, name, requirement, where)
-    return Side(path.name, requirements, options=tuple(options))
+    return EnvironmentSide(path.name, requirements, options=tuple(options))
 
 
 def _put(requirements: dict[str, str], name: str, line: str, where: str) -> None:
@@ -215,133 +171,10 @@ def _requirement(line: str, file: Path, where: str) -> tuple[str | None, str | N
     return canonicalize_name(found.name), line
 
 
-# -- locks -----------------------------------------------------------------------------------------------------------
-
-
-def _lock_file(path: Path, text: str) -> Side:
-    content = tomllib.loads(text)
-    if "lock-version" in content:
-        return _pylock(path, content)
-    packages = content.get("package")
-    if isinstance(packages, list) and "requires-python" in content:
-        return _uv_lock(path, packages)
-    raise UsageError(
-        "it is neither a uv.lock nor a pylock.toml: it has neither package and requires-python, nor lock-version"
-    )
-
-
-def _pylock(path: Path, content: Mapping[str, Any]) -> Side:
-    """PEP 751. Packages whose marker is not of this platform are left out, as an installer would."""
-    requirements: dict[str, str] = {}
-    left_out: list[str] = []
-    groups = content.get("default-groups", [])
-    around = {"extras": set(), "dependency_groups": set(groups)}
-    for package in content.get("packages", []):
-        marker = package.get("marker")
-        if marker and not Marker(marker).evaluate(around, context="lock_file"):
-            continue
-        line = _locked(package, package.get("directory"), package.get("vcs"), path)
-        if line is None:
-            left_out.append(str(package.get("name")))
-        else:
-            requirements[canonicalize_name(package["name"])] = line
-    return Side(path.name, requirements, left_out=tuple(left_out))
-
-
-def _locked(
-    package: Mapping[str, Any],
-    local: Mapping[str, Any] | None,
-    vcs: Mapping[str, Any] | None,
-    path: Path,
-) -> str | None:
-    name = package.get("name")
-    if not isinstance(name, str):
-        raise UsageError("a package has no name")
-    if vcs is not None and vcs.get("url"):
-        return f"{name} @ {vcs.get('type', 'git')}+{vcs['url']}@{vcs.get('commit-id', 'HEAD')}"
-    if local is not None:
-        place = (path.parent / str(local.get("path", "."))).resolve()
-        return f"{name} @ {place.as_uri()}" if (place / "pyproject.toml").exists() else None
-    archive = package.get("archive")
-    if archive and archive.get("url"):
-        return f"{name} @ {archive['url']}"
-    return f"{name}=={package['version']}" if package.get("version") else None
-
-
-def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> Side:
-    """What the project needs on this platform, from its own entry on. The project itself is not installed."""
-    by_name: dict[str, list[Mapping[str, Any]]] = {}
-    for package in packages:
-        by_name.setdefault(str(package.get("name")), []).append(package)
-    roots = [p for p in packages if {"editable", "virtual"} & (p.get("source") or {}).keys()]
-    waiting = [
-        dependency
-        for root in roots
-        for dependency in [
-            *root.get("dependencies", []),
-            *(root.get("dev-dependencies") or {}).get("dev", []),
-        ]
-    ]
-    if not roots:
-        waiting = [{"name": name} for name in by_name]
-    requirements: dict[str, str] = {}
-    seen: set[tuple[str, str]] = set()
-    while waiting:
-        dependency = waiting.pop()
-        if not _applies(dependency.get("marker")):
-            continue
-        entry = _entry(by_name, dependency)
-        if entry is None or entry in roots:
-            continue
-        name = str(entry["name"])
-        for extra in ("", *dependency.get("extra", [])):
-            if (name, extra) not in seen:
-                seen.add((name, extra))
-                optional = entry.get("optional-dependencies") or {}
-                waiting += optional.get(extra, []) if extra else entry.get("dependencies", [])
-        line = _locked_by_uv(entry)
-        if line:
-            requirements[canonicalize_name(name)] = line
-    named = dict.fromkeys(
-        str((entry.get("source") or {}).get("registry", "")) for entry in packages
-    )
-    options = [("extra_index_url", url) for url in named if url.startswith(("http:", "https:"))]
-    left_out = tuple(str(root["name"]) for root in roots)
-    return Side(path.name, requirements, options=tuple(options), left_out=left_out)
-
-
-def _entry(
-    by_name: Mapping[str, Sequence[Mapping[str, Any]]], dependency: Mapping[str, Any]
-) -> Mapping[str, Any] | None:
-    """A package may be locked in several versions, each for platforms of its own."""
-    entries = by_name.get(str(dependency.get("name")), ())
-    wanted = dependency.get("version")
-    fitting = [e for e in entries if wanted is None or e.get("version") == wanted]
-    for entry in fitting:
-        markers = entry.get("resolution-markers")
-        if not markers or any(_applies(marker) for marker in markers):
-            return entry
-    return fitting[0] if fitting else None
-
-
-def _locked_by_uv(package: Mapping[str, Any]) -> str | None:
-    name, source = package["name"], package.get("source") or {}
-    if "git" in source:
-        address, _, commit = str(source["git"]).partition("#")
-        return f"{name} @ git+{address.partition('?')[0]}@{commit or 'HEAD'}"
-    if "url" in source:
-        return f"{name} @ {source['url']}"
-    return f"{name}=={package['version']}" if package.get("version") else None
-
-
-def _applies(marker: object) -> bool:
-    return marker is None or Marker(str(marker)).evaluate({"extra": ""})
-
-
 # -- snapshots and virtual environments ------------------------------------------------------------------------------
 
 
-def _snapshot(path: Path, text: str) -> Side:
+def _snapshot(path: Path, text: str) -> EnvironmentSide:
     content = json.loads(text)
     if not isinstance(content, dict) or not str(content.get("schema", "")).startswith("aorta.env/"):
         raise UsageError("it is no env.json: expected what `aorta env probe -o env.json` writes")
@@ -357,7 +190,7 @@ def _snapshot(path: Path, text: str) -> Side:
         for name, value in (content.get("env_vars") or {}).items()
         if is_variable(name)
     }
-    return Side(
+    return EnvironmentSide(
         path.name,
         requirements,
         python=content.get("python_version"),
@@ -377,10 +210,11 @@ print(json.dumps({"python": platform.python_version(), "packages": found}))
 """
 
 
-def _virtual_environment(path: Path, given: str, option: str) -> Side:
+def _virtual_environment(path: Path, given: str, option: str) -> EnvironmentSide:
     where = f"{option} {given}"
-    program = path / "bin" / "python"
-    if not program.exists():
+    programs = [path / "bin" / name for name in ("python", "python3")]
+    program = next((one for one in programs if one.exists()), None)
+    if program is None:
         raise UsageError(
             "this directory is no virtual environment: it has no bin/python", where=where
         )
@@ -401,7 +235,9 @@ def _virtual_environment(path: Path, given: str, option: str) -> Side:
             requirements[canonicalize_name(name)] = _installed(name, version, direct)
     if not requirements:
         raise UsageError("nothing is installed in it", where=where)
-    return Side(given, requirements, python=content["python"], interpreter=str(program.absolute()))
+    return EnvironmentSide(
+        given, requirements, python=content["python"], interpreter=str(program.absolute())
+    )
 
 
 def _installed(name: str, version: str, direct: str | None) -> str:
@@ -416,6 +252,20 @@ def _installed(name: str, version: str, direct: str | None) -> str:
     if (said.get("dir_info") or {}).get("editable"):
         return f"-e {url.removeprefix('file://')}"
     return f"{name} @ {url}"
+
+
+def active_environment() -> str:
+    """The environment that `python` on the path belongs to."""
+    if active := os.environ.get("VIRTUAL_ENV"):
+        return active
+    program = shutil.which("python") or shutil.which("python3") or sys.executable
+    done = subprocess.run(
+        (program, "-c", "import sys; print(sys.prefix)"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or sys.prefix
 
 
 def same_minor(one: str, other: str) -> bool:

@@ -11,11 +11,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from email.parser import HeaderParser
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
+from aorta.bisect.package_index import Sources
 from aorta.core.trial import LOCAL, TrialSpec
 
 UNREACHABLE = (
@@ -27,6 +31,10 @@ _NETWORK = re.compile(
 )
 _REASON = re.compile(r"(cause: )?Because |ERROR: (Cannot|Could|No) ")
 _MOST_REASON = 400
+_UV_QUIETLY = (
+    "--quiet",
+    "--no-config",
+)  # the constraints of a project around us are not of the two sides
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,13 @@ class EnvironmentJob:
     no_deps: bool = False  # tried last: what is there was installed so, whatever it asks for
     trees: Sequence[TreeJob] = ()
     mark: str | None = None
+    listed: str | None = None  # where it is written what is in it: a resolver may have had a say
+
+    def of(self, sources: Sources) -> "EnvironmentJob":
+        """The same, with packages from these places."""
+        return replace(
+            self, indexes=sources.indexes, find_links=sources.find_links, pre=sources.pre
+        )
 
     def written(self, path: Path) -> Path:
         """Addresses may hold credentials: nobody else reads it."""
@@ -84,6 +99,10 @@ def make(job: EnvironmentJob, beside: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     _install(job, beside)
+    if job.listed is not None:
+        found = {name: version for name, version, _, _ in distributions(place)}
+        Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
+        Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     for tree in job.trees:
         check_out(tree)
         _install_tree(job, tree)
@@ -102,7 +121,11 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
         _run(_new_environment(job))
         if not requirements:
             return
-        code, said = _run(_installing(job, requirements, beside, no_deps=no_deps), may_fail=True)
+        words = _installing(job, requirements, beside, no_deps=no_deps)
+        variables = _where_from(job)
+        if job.overrides:
+            variables["UV_OVERRIDE"] = _file(beside / "overrides.txt", job.overrides)
+        code, said = _run(words, variables, may_fail=True)
         if code == 0:
             return
         first = first or said
@@ -111,6 +134,37 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
     for line in _conflict(first):
         print(line, file=sys.stderr)
     raise SystemExit(UNREACHABLE if _NETWORK.search(first) else 1)
+
+
+def resolved(job: EnvironmentJob, beside: Path) -> list[str]:
+    """What would be installed, a line each; as asked, where that cannot be said."""
+    listed = _file(beside / "requirements.txt", job.requirements)
+    if uv := find_uv():
+        words = [uv, "pip", "compile", *_UV_QUIETLY, "--no-header", "--no-annotate", listed]
+        words += ["--python", job.python, *_uv_places(job)]
+        words += ["--prerelease=allow"] if job.pre else []
+    else:
+        words = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "-r", listed]
+        words += ["--ignore-installed", "--report", "-", *(["--pre"] if job.pre else [])]
+    done = subprocess.run(
+        words,
+        env={**os.environ, **_where_from(job)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return list(job.requirements)
+    if uv:
+        return [line.strip() for line in done.stdout.splitlines() if re.match(r"\w", line)]
+    said = [one["metadata"] for one in json.loads(done.stdout)["install"]]
+    return [f"{one['name']}=={one['version']}" for one in said]
+
+
+def _uv_places(job: EnvironmentJob) -> list[str]:
+    words = [word for place in job.find_links for word in ("--find-links", place)]
+    return words if job.indexes else [*words, "--no-index"]
 
 
 def _conflict(said: str) -> list[str]:
@@ -125,7 +179,7 @@ def _conflict(said: str) -> list[str]:
 
 def _new_environment(job: EnvironmentJob) -> list[str]:
     if uv := find_uv():
-        return [uv, "venv", "--quiet", "--no-project", "--python", job.python, job.place]
+        return [uv, "venv", *_UV_QUIETLY, "--no-project", "--python", job.python, job.place]
     return [job.python, "-m", "venv", "--without-pip", job.place]
 
 
@@ -134,10 +188,8 @@ def _installing(
 ) -> list[str]:
     listed = _file(beside / "requirements.txt", requirements)
     words = [*installer(f"{job.place}/bin/python"), "-r", listed]
-    words += index_options(job.indexes, job.find_links, uv=bool(find_uv()))
+    words += _uv_places(job) if find_uv() else []
     words += ["--no-deps"] if no_deps or (job.overrides and not find_uv()) else []
-    if find_uv() and job.overrides:
-        words += ["--overrides", _file(beside / "overrides.txt", job.overrides)]
     if job.pre:
         words += ["--prerelease=allow"] if find_uv() else ["--pre"]
     return words
@@ -147,26 +199,49 @@ def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
     place = Path(job.place)
     if tree.build is None:
         words = [*installer(f"{job.place}/bin/python"), "--no-deps", str(tree.tree)]
-        words += index_options(job.indexes, job.find_links, uv=bool(find_uv()))
     else:
         words = ["sh", "-c", tree.build]
     path = f"{place / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    variables = {**os.environ, "VIRTUAL_ENV": str(place), "PATH": path}
+    variables = {**os.environ, **_where_from(job), "VIRTUAL_ENV": str(place), "PATH": path}
     done = subprocess.run(words, cwd=tree.tree, env=variables, check=False)
     if done.returncode:
         raise SystemExit(1)
 
 
+def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:
+    """Canonical name, version, what it asks for, and for which Pythons, of all that is installed there."""
+    parser = HeaderParser()
+    for file in sorted(place.glob("lib*/python*/site-packages/*.dist-info/METADATA")):
+        said = parser.parsestr(file.read_text(encoding="utf-8", errors="replace"))
+        name, version = said.get("Name"), said.get("Version")
+        if name and version:
+            asked = [str(line) for line in said.get_all("Requires-Dist", [])]
+            runs_with = said.get("Requires-Python")
+            yield canonicalize_name(name), version.strip(), asked, runs_with
+
+
 def installer(python: str) -> list[str]:
     """The words that install into the environment of this Python, up to what is installed."""
     if uv := find_uv():
-        return [uv, "pip", "install", "--quiet", "--python", python]
+        return [uv, "pip", "install", *_UV_QUIETLY, "--python", python]
     words = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     return [*words, "--disable-pip-version-check", "--no-input"]
 
 
+def _where_from(job: EnvironmentJob) -> dict[str, str]:
+    """Where packages come from, as variables: other users of this machine read command lines, credentials too."""
+    first, extra = next(iter(job.indexes), ""), " ".join(job.indexes[1:])
+    if find_uv():
+        said = {"UV_DEFAULT_INDEX": first, "UV_INDEX": extra}
+        said["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # several indexes are alike, as pip has it
+    else:
+        said = {"PIP_INDEX_URL": first, "PIP_NO_INDEX": "" if first else "1"}
+        said |= {"PIP_EXTRA_INDEX_URL": extra, "PIP_FIND_LINKS": " ".join(job.find_links)}
+    return {name: value for name, value in said.items() if value or name.startswith("PIP_")}
+
+
 def index_options(indexes: Sequence[str], find_links: Sequence[str], *, uv: bool) -> list[str]:
-    """What pip and uv are told about where packages come from: several indexes are alike, as pip has it."""
+    """The same for people, who type it."""
     words = [word for place in find_links for word in ("--find-links", place)]
     if not indexes:
         return [*words, "--no-index"]
@@ -192,9 +267,12 @@ def _file(path: Path, lines: Sequence[str]) -> str:
     return str(path)
 
 
-def _run(words: Sequence[str], *, may_fail: bool = False) -> tuple[int, str]:
+def _run(
+    words: Sequence[str], variables: Mapping[str, str] | None = None, *, may_fail: bool = False
+) -> tuple[int, str]:
     done = subprocess.run(
         words,
+        env={**os.environ, **(variables or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

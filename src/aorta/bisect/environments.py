@@ -6,37 +6,35 @@ are searched for those packages alone, on one timeline; then the commits between
 """
 
 import json
-import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import shutil
+import tomllib
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environment_build import (
-    Environments,
-    Recipe,
-    reproduce_in_environment,
-    requirements_text,
-)
+from aorta.bisect.checkout import forget_trees
+from aorta.bisect.environment_answer import COMMITS, EnvironmentAnswer
+from aorta.bisect.environment_build import EnvironmentRecipe, Environments
 from aorta.bisect.environment_ends import (
     ABSENT,
     BAD_END,
     GOOD_END,
     Asked,
+    EnvironmentEnds,
     make_ends,
     pythons_between,
     write_private,
 )
-from aorta.bisect.environment_files import this_python
-from aorta.bisect.findings import Findings, findings_of, skipped_states
+from aorta.bisect.findings import Findings
 from aorta.bisect.git import Repository
 from aorta.bisect.installable import PYTHON, in_order, is_installable, must_move_with
 from aorta.bisect.investigation import (
     Found,
-    Outcome,
+    SearchOutcome,
     Setting,
     partner_of,
     search_versions,
@@ -44,35 +42,59 @@ from aorta.bisect.investigation import (
 )
 from aorta.bisect.package import Package, Versions, git_package
 from aorta.bisect.package_index import PackageIndex
-from aorta.bisect.run import Request, Run, shown_of
+from aorta.bisect.run import BisectRun, Request
 from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
-from aorta.engine.rundir import PRIVATE, write_atomically
+from aorta.engine.rundir import PRIVATE
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
 
-_RELEASES, _COMMITS = "releases", "commits"
+_RELEASES = "releases"
+_INSTALLED = "installed"
 
 
 def bisect_environments(request: Request) -> Findings:
-    spec = _spec_of(request)
-    asked = Asked.of(spec, request.directory)
-    with Run(request) as run:
-        root = run.stages.path / PRIVATE / "environments"
-        ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
-        if not ends.names:
-            raise UsageError(
-                "nothing differs between the two environments", where=f"{spec.good}, {spec.bad}"
+    asked = Asked.of(_spec_of(request), request.directory)
+    run, nothing_ran = None, request.resume is None
+    try:
+        with BisectRun(request) as run:
+            root = run.stages.path / PRIVATE / "environments"
+            ends = _ends_of(run, asked, root)
+            nothing_ran = False
+            return _between(
+                run, EnvironmentRecipe(ends, asked.sources), root, _own_command(request, asked)
             )
-        recipe = Recipe(ends, asked.sources)
-        search = _EnvironmentSearch(run, recipe, root, _own_command(request, asked))
-        try:
-            outcome = search.investigate()
-        finally:
-            search.workshop(search.steps).remove()
-        return search.written(outcome)
+    except UsageError:
+        if (
+            run is not None and nothing_ran
+        ):  # the same command again, once it is mended, is a new run
+            shutil.rmtree(run.stages.path, ignore_errors=True)
+        raise
+
+
+def _ends_of(run: BisectRun, asked: Asked, root: Path) -> EnvironmentEnds:
+    request = run.request
+    ends = make_ends(asked, root, run.say, request.executor, request.spec.build_timeout)
+    if not ends.names:
+        where = f"{asked.good.name}, {asked.bad.name}"
+        raise UsageError("nothing differs between the two environments", where=where)
+    return ends
+
+
+def _between(
+    run: BisectRun, recipe: EnvironmentRecipe, root: Path, command: tuple[str, ...]
+) -> Findings:
+    search = _EnvironmentSearch(run, recipe, root, command)
+    try:
+        outcome = search.investigate()
+    finally:
+        search.remove()
+    answer = EnvironmentAnswer(
+        run, recipe, search.steps, search.companions, command, search.warnings
+    )
+    return answer.write(outcome, search.workshop(outcome.last.packages))
 
 
 def _spec_of(request: Request) -> EnvironmentsSpec:
@@ -92,6 +114,11 @@ def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
             path = Path(os.path.normpath(request.directory / word))
             if path.parent == home:
                 command[place] = path.name
+    program = request.directory / command[0]
+    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
+        request.say(
+            f"!!! {command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
+        )
     return tuple(command)
 
 
@@ -99,8 +126,8 @@ def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
 class _EnvironmentSearch:
     """One run's searches. `steps` are the changed names, each from its good version to its bad one."""
 
-    run: Run
-    recipe: Recipe
+    run: BisectRun
+    recipe: EnvironmentRecipe
     root: Path
     command: tuple[str, ...]
     warnings: list[str] = field(default_factory=list)
@@ -119,6 +146,7 @@ class _EnvironmentSearch:
         self.index = PackageIndex(self.recipe.sources)
         self.searched: list[Found] = []  # those that lead to the answer
         self.beside: list[Found] = []  # those that asked whether something else is needed
+        self.repositories: set[str] = set()  # that have checkouts of this run
 
     def workshop(self, packages: Sequence[Package]) -> Environments:
         request = self.run.request
@@ -130,13 +158,19 @@ class _EnvironmentSearch:
             build_timeout=request.spec.build_timeout,
         )
 
+    def remove(self) -> None:
+        """Every environment and checkout of this run, from the disk and from git's own list."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        for repository in self.repositories:
+            forget_trees(repository)
+
     def setting(self) -> Setting:
         command = replace(self.run.command(), command=self.command)
         return self.run.setting(self.workshop, command=command, image=self.recipe.digest)
 
     # -- which packages, which releases, which commit ----------------------------------------------------------------
 
-    def investigate(self) -> Outcome:
+    def investigate(self) -> SearchOutcome:
         setting = self.setting()
         self._adopt_ends()
         setting.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
@@ -152,7 +186,7 @@ class _EnvironmentSearch:
                 partner = partner_of(setting, releases)
         if needed and (commits := self._commits(setting, self.searched[-1])):
             self.searched.append(commits)
-        return Outcome(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
+        return SearchOutcome(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
 
     @property
     def _is_cut_short(self) -> bool:
@@ -181,11 +215,10 @@ class _EnvironmentSearch:
             if not others:
                 break
             found = self._partner(setting, last, needed, moved, others)
-            last = found if found.search.ends is EndsVerdict.DIFFER else last
-            if found.fails_alone or found.interval is None:
+            differ = found.search.ends is EndsVerdict.DIFFER
+            if found.fails_alone or found.interval is None or not differ:
                 break
-            if found.search.ends is not EndsVerdict.DIFFER:
-                break
+            last = found
             if not found.is_sure:
                 self.warnings.append(
                     f"{_listed(needed)} does no harm over the oldest of the rest; what else it takes is not known"
@@ -194,6 +227,10 @@ class _EnvironmentSearch:
             needed |= {others[change.package].name for change in found.interval.changes}
             reached = {p.name for p, rank in zip(others, found.interval.bad, strict=True) if rank}
         return set() if self._is_cut_short else needed
+
+    @property
+    def companions(self) -> dict[str, set[str]]:
+        return {step.name: self._companions([step.name]) for step in self.steps}
 
     def _companions(self, names: Collection[str]) -> set[str]:
         """What must be new where these are."""
@@ -270,6 +307,8 @@ class _EnvironmentSearch:
         if step.name not in known:
             python = self.recipe.ends.good.python
             found = self.index.between(step.name, step.versions[0], step.versions[-1], python)
+            if not self.index.files(step.name):
+                self.warnings.append(f"no index lists {step.name}: what lies between is not known")
             known[step.name] = [(release.version, release.time) for release in found]
             write_private(place, known)
         return [(version, time) for version, time in known[step.name]]
@@ -328,6 +367,7 @@ class _EnvironmentSearch:
             find_fix=True,
             first_parent=self.run.request.spec.first_parent,
         )
+        self.repositories.add(repository.where)
         others = found.versions(interval.bad)
         packages = [
             package if p.name == step.name else p.fixed_at(others[p.name]) for p in self.steps
@@ -335,7 +375,7 @@ class _EnvironmentSearch:
         setting.say(
             f"which commit of {step.name} between {step.versions[rank]} and {step.versions[rank + 1]}?"
         )
-        commits = search_versions(setting, _COMMITS, with_merges(packages), before=found.mass)
+        commits = search_versions(setting, COMMITS, with_merges(packages), before=found.mass)
         if commits.interval is not None:
             return commits
         self.beside.append(commits)
@@ -344,96 +384,11 @@ class _EnvironmentSearch:
         )
         return None
 
-    # -- what is written ----------------------------------------------------------------------------------------------
-
-    def written(self, outcome: Outcome) -> Findings:
-        answers = list(self.run.stages.answers.values())
-        findings = findings_of(outcome, answers)
-        culprits = self._culprits(outcome, findings)
-        together = len(outcome.needed) > 1 and findings.status in {"found", "pair"}
-        findings = replace(
-            findings,
-            culprits=culprits,
-            status="pair" if together else findings.status,
-            partner=findings.partner or _partner_among(culprits, together=together),
-            range=() if together else findings.range,
-            skipped=[
-                s for found in (*outcome.searched, *outcome.beside) for s in skipped_states(found)
-            ],
-            warnings=(*self.recipe.ends.warnings, *self.warnings, *findings.warnings),
-        )
-        shown = shown_of(outcome)
-        files = self._keep_files(outcome, findings)
-        packages = outcome.last.packages
-        directory = self.run.request.directory
-        reproduce = {
-            side: reproduce_in_environment(
-                self.recipe, packages, versions, files[side], self.command, directory
-            )
-            for side, versions in (("good", findings.good), ("bad", findings.bad))
-        }
-        findings = self.run.write(replace(findings, reproduce=reproduce), shown)
-        for side, name in (("good", "last-known-good"), ("bad", "first-known-bad")):
-            place = self.run.stages.path / name
-            if place.is_dir():
-                write_atomically(place / f"{side}.txt", files[side].read_text(encoding="utf-8"))
-                write_atomically(place / "reproduce.sh", f"{reproduce[side]}\n")
-        return findings
-
-    def _keep_files(self, outcome: Outcome, findings: Findings) -> dict[str, Path]:
-        files: dict[str, Path] = {}
-        for side, versions, what in (
-            ("good", findings.good, "passes"),
-            ("bad", findings.bad, "fails"),
-        ):
-            files[side] = self.run.stages.path / f"{side}.txt"
-            text = requirements_text(
-                self.recipe, outcome.last.packages, versions, f"the environment that {what}"
-            )
-            write_atomically(files[side], text)
-        return files
-
-    def _culprits(self, outcome: Outcome, findings: Findings) -> list[Mapping[str, Any]]:
-        """Each with what kind of thing it is; those that a failure takes together, all of them."""
-        ends = self.recipe.ends
-        said = [{**one, "kind": ends.kind_of(one["package"])} for one in findings.culprits]
-        if outcome.last.stage == _COMMITS and (single := outcome.searched[-2].single):
-            step, rank = single
-            between = {"good": step.versions[rank], "bad": step.versions[rank + 1]}
-            said = [{**one, "release": between} for one in said]
-        if outcome.partner and outcome.partner.single and findings.partner:
-            package, rank = outcome.partner.single
-            said.append(_step(package.name, package.versions[rank : rank + 2], "package"))
-        named = {one["package"] for one in said}
-        said += [
-            _step(step.name, step.versions, ends.kind_of(step.name))
-            for step in self.steps
-            if step.name in outcome.needed and step.name not in named
-        ]
-        for one in said:
-            one["moves_with"] = sorted(self._companions([one["package"]]) - named)
-        return list(said)
-
-
-def _partner_among(
-    culprits: Sequence[Mapping[str, Any]], *, together: bool
-) -> dict[str, Any] | None:
-    """The second of two that a failure takes."""
-    if not together or len(culprits) < 2:
-        return None
-    second = culprits[1]
-    return {"package": second["package"], "commit": second["bad"], **_NOT_SAID}
-
-
-_NOT_SAID: Mapping[str, Any] = dict.fromkeys(("title", "author", "date", "url"))
-
-
-def _step(name: str, versions: Sequence[str], kind: str) -> dict[str, Any]:
-    return {"package": name, "good": versions[0], "bad": versions[-1], **_NOT_SAID, "kind": kind}
-
 
 def _named(name: str, versions: tuple[str, ...]) -> Package:
-    return Package(PackageSpec.model_construct(name=name, versions=versions), versions)
+    """A name that no repository is behind; every state of it has to be made, so none is made only to check the answer."""
+    spec = PackageSpec.model_construct(name=name, versions=versions, build=_INSTALLED)
+    return Package(spec, versions)
 
 
 def _step_words(package: Package) -> str:
@@ -454,6 +409,11 @@ def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | No
     for spec in request.spec.packages:
         if canonicalize_name(spec.name) in names and spec.is_git:
             return spec.model_copy(update={"name": canonicalize_name(spec.name)})
+    with suppress(OSError, tomllib.TOMLDecodeError, UsageError):
+        top = Path(Repository.on_host(request.directory).where)
+        project = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8"))
+        name = canonicalize_name(str(project.get("project", {}).get("name", "")))
+        return PackageSpec(name=name, path=str(top)) if name in names else None
     return None
 
 
@@ -471,47 +431,3 @@ def revision_of(repository: Repository, name: str, version: str) -> str | None:
     )
     more = (f"release-{version}", f"release/{version}", f"rel_{version.replace('.', '_')}")
     return next((tag for tag in (*spellings, *more) if repository.has(f"refs/tags/{tag}")), None)
-
-
-# -- the plan ---------------------------------------------------------------------------------------------------------
-
-
-def plan_of_environments(request: Request) -> dict[str, Any]:
-    """What differs as far as the two files say it, and what it would cost. Nothing is installed."""
-    asked = Asked.of(_spec_of(request), request.directory)
-    index = PackageIndex(asked.sources)
-    good, bad = asked.good.versions, asked.bad.versions
-    python = asked.good.python or this_python()
-    packages: list[dict[str, Any]] = []
-    for name in dict.fromkeys((*good, *bad)):
-        ends = good.get(name, ABSENT), bad.get(name, ABSENT)
-        if ends[0] != ends[1]:
-            releases = 2 if ABSENT in ends else len(index.between(name, *ends, python))
-            packages.append(_planned(name, ends, "package", releases - 1))
-    if asked.good.python and asked.bad.python and asked.good.python != asked.bad.python:
-        packages.append(_planned("python", (asked.good.python, asked.bad.python), "python", 1))
-    before, after = asked.good.variables, asked.bad.variables
-    if before is not None and after is not None:
-        for name in dict.fromkeys((*before, *after)):
-            ends = before.get(name) or ABSENT, after.get(name) or ABSENT
-            if ends[0] != ends[1]:
-                packages.append(_planned(name, ends, "variable", 1))
-    if not packages:
-        raise UsageError("nothing differs between the two environments")
-    most = max(package["commits"] for package in packages)
-    expected = math.ceil(math.log2(len(packages))) + 2 + math.ceil(math.log2(most))
-    return {"packages": packages, "changes": len(packages), "expected_builds": expected}
-
-
-def _planned(name: str, ends: Sequence[str], kind: str, steps: int) -> dict[str, Any]:
-    return {"package": name, "good": ends[0], "bad": ends[1], "kind": kind, "commits": steps}
-
-
-def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
-    for package in plan["packages"]:
-        between = f", {package['commits'] - 1} releases between" if package["commits"] > 1 else ""
-        yield f"{package['kind']:<10} {package['package']} {package['good']} → {package['bad']}{between}"
-    yield (
-        f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and as many trials "
-        "for one culprit, more trials if it is flaky"
-    )

@@ -1,19 +1,20 @@
 """What was found, as the document that scripts read: statuses, culprits, versions, rates, counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from aorta.bisect.git import Commit, web_address
 from aorta.bisect.histories import merge_of
-from aorta.bisect.investigation import Found, Outcome
+from aorta.bisect.investigation import Found, SearchOutcome
 from aorta.bisect.metric import Metric
 from aorta.bisect.package import Package, moving
 from aorta.core.exits import Exit
-from aorta.core.outcome import Outcome as TrialOutcome
+from aorta.core.outcome import Outcome
 from aorta.core.point import Purpose
 from aorta.engine.events import Reason
+from aorta.engine.journal import TrialRecord, failed_differently
 from aorta.engine.question import Answer
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
@@ -66,6 +67,7 @@ class Findings:
     counted: Counted = field(default_factory=Counted)
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    failed_differently: Sequence[str] = ()  # how many trials did, and with which messages
     output_dir: str = ""
     reproduce: Mapping[str, str] = field(default_factory=dict)
     differences: Sequence[Mapping[str, Any]] = ()  # of two environments
@@ -78,7 +80,7 @@ class Findings:
         return {**content, **{one.name: getattr(counted, one.name) for one in fields(counted)}}
 
 
-def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
+def findings_of(outcome: SearchOutcome, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
     status = _status(outcome)
     good, bad = _ends_shown(last if last.interval and not main.alike else main)
@@ -87,7 +89,7 @@ def findings_of(outcome: Outcome, answers: Sequence[Answer]) -> Findings:
     return Findings(
         status=status,
         culprits=culprits,
-        confidence=round(last.mass, 4) if candidates else None,
+        confidence=round(last.mass, 4) if candidates and status not in _NO_ANSWER else None,
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=good,
@@ -120,7 +122,7 @@ def exit_code(status: str, answers: Sequence[Answer]) -> int:
     return int(Exit.NO_ANSWER if status in _NO_ANSWER else Exit.OK)
 
 
-def _status(outcome: Outcome) -> str:
+def _status(outcome: SearchOutcome) -> str:
     main, last = outcome.main, outcome.last
     if main.alike:
         return "inconsistent"
@@ -145,7 +147,7 @@ def _ends_shown(found: Found) -> tuple[dict[str, str], dict[str, str]]:
     return found.versions(good), found.versions(bad)
 
 
-def _sides_seen(outcome: Outcome) -> dict[str, Any]:
+def _sides_seen(outcome: SearchOutcome) -> dict[str, Any]:
     """What was seen of the two sides, not what was thought of them before."""
     if outcome.main.search.ends is not EndsVerdict.DIFFER:
         return {}
@@ -159,7 +161,7 @@ def _sides_seen(outcome: Outcome) -> dict[str, Any]:
 # -- the changes ------------------------------------------------------------------------------------------------------
 
 
-def _culprits(outcome: Outcome) -> list[dict[str, Any]]:
+def _culprits(outcome: SearchOutcome) -> list[dict[str, Any]]:
     """A merge that could not be looked into is every commit that it brings."""
     found = outcome.last
     packages = moving(found.packages)
@@ -171,7 +173,7 @@ def _culprits(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-def _merge_before(outcome: Outcome) -> str | None:
+def _merge_before(outcome: SearchOutcome) -> str | None:
     """The merge that the search before the last one named."""
     single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
     return single[0].versions[single[1] + 1] if single and single[0].span else None
@@ -260,7 +262,7 @@ def skipped_states(main: Found) -> Iterator[dict[str, Any]]:
         yield {"versions": main.versions(vector), "why": why}
 
 
-def _warnings(outcome: Outcome, answers: Sequence[Answer]) -> Iterator[str]:
+def _warnings(outcome: SearchOutcome, answers: Sequence[Answer]) -> Iterator[str]:
     main, search = outcome.main, outcome.main.search
     if main.alike:
         yield main.alike
@@ -318,7 +320,7 @@ def _about_partner(found: Found | None) -> str | None:
     )
 
 
-def _about_noise(outcome: Outcome) -> str | None:
+def _about_noise(outcome: SearchOutcome) -> str | None:
     """Simulated, the stated probability holds up to about one failure in twenty trials of good states."""
     (failed, passed), _ = outcome.last.search.sides()
     if outcome.last.interval is None or failed < 2 or failed / (failed + passed) <= _NOISY:
@@ -346,7 +348,7 @@ def _about_paths(found: Found) -> str | None:
 # -- counting ---------------------------------------------------------------------------------------------------------
 
 
-def counted(outcome: Outcome, answers: Sequence[Answer], cached: int = 0) -> Counted:
+def counted(outcome: SearchOutcome, answers: Sequence[Answer], cached: int = 0) -> Counted:
     """Every trial once, as the journals have it. Containers of days count as states."""
     every = (*outcome.searched, outcome.partner, *outcome.beside)
     named = {found.stage: found for found in every if found}
@@ -381,10 +383,20 @@ def counted_records(answers: Sequence[Answer], cached: int = 0) -> Counted:
     )
 
 
+def differently(records: Sequence[TrialRecord]) -> list[str]:
+    """How many trials failed unlike the first that failed, whether that counted as bad or not, and what those said."""
+    failing = [r for r in records if r.outcome is Outcome.REPRODUCED and r.signature]
+    first = failing[0].signature if failing else None
+    unlike = {id(r) for r in failing if first and r.signature and not first.covers(r.signature)}
+    return failed_differently(
+        [replace(r, outcome=Outcome.OTHER) if id(r) in unlike else r for r in records]
+    )
+
+
 def _failing_otherwise(answers: Sequence[Answer]) -> set[str]:
     """The states whose failure looks unlike the first that was seen."""
     records = [record for answer in answers for record in answer.records]
-    failing = [r for r in records if r.outcome is TrialOutcome.REPRODUCED and r.signature]
+    failing = [r for r in records if r.outcome is Outcome.REPRODUCED and r.signature]
     return {r.point.config_key for r in failing if r.signature != failing[0].signature}
 
 

@@ -27,7 +27,7 @@ class CommitChange:
 
 
 @dataclass(frozen=True)
-class Span:
+class CommitSpan:
     """What lies between two ends. `back` are the commits that only the good end has, `forward` those that only the bad
     one has; both with every commit after its parents. `kept`: only these are changes of their own, where some are given.
     """
@@ -51,7 +51,7 @@ class Span:
         return len(self.back) + len(self.forward)
 
     @cached_property
-    def line(self) -> "Line":
+    def line(self) -> "CommitPath":
         return _line_of(self)
 
     def graph(self, package: str) -> "Graph":
@@ -59,7 +59,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Line:
+class CommitPath:
     """States from the good end to the bad one, and the change between each and the next."""
 
     states: tuple[Commit, ...]
@@ -74,8 +74,8 @@ class Line:
         weights = tuple(len(change.brought) for change in self.changes)
         return History(package, shas, tuple(times), weights)
 
-    def until(self, rank: int) -> "Line":
-        return Line(self.states[: rank + 1], self.changes[:rank])
+    def until(self, rank: int) -> "CommitPath":
+        return CommitPath(self.states[: rank + 1], self.changes[:rank])
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def span_between(
     main_branch: str | None = None,
     paths: Sequence[str] = (),
     first_parent: bool = False,
-) -> Span:
+) -> CommitSpan:
     """Both ends are commits that the repository has. A line keeps to the main branch where one is named; with `paths`,
     commits that touch none of them are no changes of their own, except for the end.
     """
@@ -115,24 +115,24 @@ def span_between(
     if paths:
         touching = repository.touching(bad, good, paths) | repository.touching(good, bad, paths)
     main = repository.first_parents(shared.sha, main_branch) if main_branch else frozenset[str]()
-    return Span(
+    return CommitSpan(
         good, bad, shared, tuple(back), tuple(forward), touching, main, first_parent=first_parent
     )
 
 
-def inside(change: CommitChange, commits: Mapping[str, Commit]) -> Span:
+def inside(change: CommitChange, commits: Mapping[str, Commit]) -> CommitSpan:
     """What one step of a line brings, or takes away, to be looked at commit by commit."""
     brought = [commits[sha] for sha in change.brought]
     back, forward = (brought, []) if change.removed else ([], brought)
     older = change.bad if change.removed else change.good
     base = Commit(older, (), 0, "", "", "")
-    return Span(change.good, change.bad, base, tuple(back), tuple(forward))
+    return CommitSpan(change.good, change.bad, base, tuple(back), tuple(forward))
 
 
 # -- the line ---------------------------------------------------------------------------------------------------------
 
 
-def _line_of(span: Span) -> Line:
+def _line_of(span: CommitSpan) -> CommitPath:
     known = {commit.sha: commit for commit in (*span.back, span.shared, *span.forward)}
     back = list(_steps(span, span.back, span.good))
     forward = list(_steps(span, span.forward, span.bad))
@@ -149,11 +149,11 @@ def _line_of(span: Span) -> Line:
         )
         for rank, commits in enumerate(brought)
     )
-    return Line(states, changes)
+    return CommitPath(states, changes)
 
 
 def _steps(
-    span: Span, commits: Sequence[Commit], top: str
+    span: CommitSpan, commits: Sequence[Commit], top: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The states of a way up to `top`, and what each brings that the one before it had not; oldest first."""
     if not commits:
@@ -233,7 +233,7 @@ def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[s
 # -- the graph --------------------------------------------------------------------------------------------------------
 
 
-def _graph_of(span: Span, package: str) -> Graph:
+def _graph_of(span: CommitSpan, package: str) -> Graph:
     """Changes in the order back (newest first), then forward; a commit that no path keeps is no change."""
     back = [c for c in reversed(span.back) if _counts(span, c.sha)]
     forward = [c for c in span.forward if _counts(span, c.sha)]
@@ -259,7 +259,7 @@ def _graph_of(span: Span, package: str) -> Graph:
     return Graph(history, tuple(changes))
 
 
-def _counts(span: Span, sha: str) -> bool:
+def _counts(span: CommitSpan, sha: str) -> bool:
     return span.kept is None or sha in span.kept or sha in (span.good, span.bad)
 
 
@@ -280,7 +280,7 @@ def _outer_parents(commits: Sequence[Commit]) -> list[str]:
     return list(dict.fromkeys(parent for parent in parents if parent not in inside_))
 
 
-def _told_apart(span: Span, holds: Mapping[str, int]) -> list[str]:
+def _told_apart(span: CommitSpan, holds: Mapping[str, int]) -> list[str]:
     """The states, the good end first and the bad one last; with paths, one for each set of changes it may contain."""
     between = [sha for sha in holds if sha not in (span.good, span.bad)]
     if span.kept is not None:
@@ -300,19 +300,19 @@ def _place(places: Mapping[str, int], holds: Mapping[str, int], sha: str) -> int
     return next(place for state, place in places.items() if holds[state] == holds[sha])
 
 
-def _removals(commits: Sequence[Commit], span: Span) -> Iterator[CommitChange]:
+def _removals(commits: Sequence[Commit], span: CommitSpan) -> Iterator[CommitChange]:
     for commit in commits:
         below = commit.parents[0] if commit.parents else span.shared.sha
         yield CommitChange(commit, True, commit.sha, below, (commit.sha,))
 
 
-def _additions(commits: Sequence[Commit], span: Span) -> Iterator[CommitChange]:
+def _additions(commits: Sequence[Commit], span: CommitSpan) -> Iterator[CommitChange]:
     for commit in commits:
         below = commit.parents[0] if commit.parents else span.good
         yield CommitChange(commit, False, below, commit.sha, (commit.sha,))
 
 
-def merge_of(span: Span, change: CommitChange) -> str | None:
+def merge_of(span: CommitSpan, change: CommitChange) -> str | None:
     """The merge that brought a commit to the main line of its end; None where it is on that line itself."""
     commits = span.back if change.removed else span.forward
     top = span.good if change.removed else span.bad

@@ -16,14 +16,21 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.bisect.checkout import Job, TreeJob, forget_trees
+from aorta.bisect.checkout import Job, TreeJob, forget_trees, with_commit
 from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.git import Repository
 from aorta.bisect.investigation import investigate
-from aorta.bisect.package import Package, Versions, git_package, library, version_variables
-from aorta.bisect.run import Request, Run, shown_of
+from aorta.bisect.package import (
+    Package,
+    Versions,
+    git_package,
+    library,
+    version_variables,
+    version_words,
+)
+from aorta.bisect.run import BisectRun, Request, shown_of
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import Order
+from aorta.bisect.trials import BuildAndTest
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
@@ -37,12 +44,18 @@ def bisect_on_host(request: Request) -> Findings:
         find_fix=spec.find_fix,
         first_parent=spec.first_parent,
     )
-    with Run(request) as run:
+    with BisectRun(request) as run:
         root = run.stages.path / PRIVATE / "trees"
         trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
         command = replace(run.command(), command=_own_command(run, packages))
-        setting = run.setting(
-            lambda those: HostTrees(root, those, build_timeout=spec.build_timeout), command=command
+        setting = replace(
+            run.setting(
+                lambda those: HostTrees(root, those, build_timeout=spec.build_timeout),
+                command=command,
+            ),
+            carry=lambda package, states, commit: carried(
+                root / "carried", package, states, commit
+            ),
         )
         try:
             outcome = investigate(setting, packages)
@@ -56,7 +69,7 @@ def bisect_on_host(request: Request) -> Findings:
         return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
 
 
-def _own_command(run: Run, packages: Sequence[Package]) -> tuple[str, ...]:
+def _own_command(run: BisectRun, packages: Sequence[Package]) -> tuple[str, ...]:
     request = run.request
     given = request.spec.command
     package = next((p for p in packages if p.repository), None)
@@ -211,7 +224,7 @@ class HostTrees:
         """Which version set the trial of this directory is of."""
         self._versions[str(trial_dir)] = versions
 
-    def order(self, trial: TrialSpec) -> Order:
+    def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         if not self._builds:
             lane = next(n for n in range(10_000) if n not in self._lanes.values())
@@ -225,7 +238,8 @@ class HostTrees:
             mark = self._root / f"{key}.made"
             job = None if mark.exists() else self._job(versions, places, mark)
         build = self._build_trial(job, key, versions) if job else None
-        return Order(key, build, self._at(trial, places, versions))
+        what = version_words(self._packages, versions) if self._builds else ""
+        return BuildAndTest(key, build, self._at(trial, places, versions), what)
 
     def built(self, key: str) -> None:
         """The mark says so."""
@@ -294,6 +308,18 @@ class HostTrees:
         others = tuple(f"{path}:{path}" for path in places.values() if path != first)
         environment = replace(trial.environment, mounts=(*trial.environment.mounts, *others))
         return replace(trial, cwd=first, env=env, environment=environment)
+
+
+_MOST_CARRIED = 200
+
+
+def carried(
+    tree: Path, package: Package, states: Sequence[str], commit: str
+) -> Sequence[str | None] | None:
+    """Each state with the commit cherry-picked onto it: a commit of its own, beside every branch."""
+    if package.repository is None or len(states) > _MOST_CARRIED:
+        return None
+    return [with_commit(tree, package.repository.where, state, commit) for state in states]
 
 
 def set_key(packages: Sequence[Package], versions: Versions) -> str:

@@ -1,9 +1,13 @@
-"""Makes one image from another by running a script in it: `docker commit`, or pyxis' own way to save a container.
+"""Makes an image from another by running scripts in it: `docker commit`, or pyxis' own way to save a container.
+
+What one step makes, the next one starts from; a step that is made already, or by somebody else at this moment, is not
+made again.
 
 Runs as a process of its own (`python -m aorta.bisect.image_job JOB.json`), so that it goes through the executor like a
 trial. The container carries its owner, so that one whose maker was killed is swept away later.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -11,13 +15,14 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.containers import ENGINES
-from aorta.runtimes.engine import client_of, image_named
+from aorta.runtimes.engine import ask, client_of, image_named
 from aorta.runtimes.owner import OWNER_LABEL, Owner
 from aorta.runtimes.pyxis import ONCE, image_options
 
@@ -28,13 +33,21 @@ _SAVE_PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
+class ImageStep:
+    """What the script leaves becomes `target`: a tag, or the path of a squashfs file."""
+
+    target: str
+    script: str
+
+
+@dataclass(frozen=True)
 class ImageJob:
-    """`script` runs in `base`; what it leaves becomes `target`: a tag, or the path of a squashfs file."""
+    """The first step starts from `base`. `place` is a directory that the jobs of a run share."""
 
     kind: str
     base: str
-    target: str
-    script: str
+    steps: Sequence[ImageStep]
+    place: str
     mounts: Sequence[str] = ()
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -47,14 +60,41 @@ class ImageJob:
 
 
 def main() -> None:
-    job = ImageJob(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    raise SystemExit(_by_pyxis(job) if job.kind == RuntimeKind.PYXIS else _by_engine(job))
+    content = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    job = ImageJob(**{**content, "steps": [ImageStep(**step) for step in content["steps"]]})
+    base = job.base
+    for step in job.steps:
+        with _one_maker(job, step):
+            code = 0 if is_made(job.kind, job.options, step.target) else _make(job, base, step)
+        if code:
+            raise SystemExit(code)
+        base = step.target
 
 
-def _by_engine(job: ImageJob) -> int:
+@contextmanager
+def _one_maker(job: ImageJob, step: ImageStep) -> Iterator[None]:
+    name = Path(step.target).name.replace(":", "-")
+    with (Path(job.place) / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def is_made(kind: str, options: Sequence[str], target: str) -> bool:
+    if kind == RuntimeKind.PYXIS:
+        return Path(target).exists()
+    client, _ = client_of(ENGINES[RuntimeKind(kind)], options)
+    return ask(client, "image", "inspect", target).returncode == 0
+
+
+def _make(job: ImageJob, base: str, step: ImageStep) -> int:
+    make = _by_pyxis if job.kind == RuntimeKind.PYXIS else _by_engine
+    return make(job, base, step)
+
+
+def _by_engine(job: ImageJob, base: str, step: ImageStep) -> int:
     environment = Environment("build", RuntimeKind(job.kind), options=tuple(job.options))
     client, options = client_of(ENGINES[environment.kind], environment.options)
-    name = f"aorta-build-{os.getpid()}-{Path(job.target).name.replace(':', '-')}"
+    name = f"aorta-build-{os.getpid()}-{Path(step.target).name.replace(':', '-')}"
     run = client.command(
         "run",
         f"--name={name}",
@@ -64,10 +104,10 @@ def _by_engine(job: ImageJob) -> int:
         *(f"--volume={mount}" for mount in job.mounts),
         *(f"--env={variable}" for variable in job.env),
         *options,
-        image_named(client, job.base).id,
+        image_named(client, base).id,
         "sh",
         "-c",
-        job.script,
+        step.script,
     )
     # Turned into an exception, so that the container goes on every way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -75,32 +115,32 @@ def _by_engine(job: ImageJob) -> int:
         environ = {**os.environ, **job.env}
         code = subprocess.run(run, stdin=subprocess.DEVNULL, env=environ, check=False).returncode
         if code == 0:
-            commit = client.command("commit", name, job.target)
+            commit = client.command("commit", name, step.target)
             code = subprocess.run(commit, stdout=subprocess.DEVNULL, check=False).returncode
     finally:
         subprocess.run(client.remove(name), capture_output=True, check=False)
     return code
 
 
-def _by_pyxis(job: ImageJob) -> int:
+def _by_pyxis(job: ImageJob, base: str, step: ImageStep) -> int:
     """Saved in a directory beside its place and moved there when whole.
 
     The plugin saves after the task, whatever became of it, and srun does not wait for that. So a save may come late; once
     its directory is gone it can leave nothing behind.
     """
-    saving = Path(job.target).parent / SAVING
+    saving = Path(step.target).parent / SAVING
     saving.mkdir(parents=True, exist_ok=True)
-    unfinished = saving / Path(job.target).name
+    unfinished = saving / Path(step.target).name
     unfinished.unlink(missing_ok=True)
     run = (
         "srun",
-        *image_options(job.base, job.mounts, job.env),
+        *image_options(base, job.mounts, job.env),
         f"--container-save={unfinished}",
         *job.options,
         *ONCE,
         "sh",
         "-c",
-        job.script,
+        step.script,
     )
     done = subprocess.run(run, stdin=subprocess.DEVNULL, env={**os.environ, **job.env}, check=False)
     if done.returncode:
@@ -108,7 +148,7 @@ def _by_pyxis(job: ImageJob) -> int:
     if not _became_whole(unfinished):
         print(f"pyxis did not save the container as {unfinished}", file=sys.stderr)
         return 1
-    unfinished.replace(job.target)
+    unfinished.replace(step.target)
     return 0
 
 

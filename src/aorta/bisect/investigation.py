@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.metric import MeasuredEnds, Metric
-from aorta.bisect.package import Package, Versions, moving, whole
+from aorta.bisect.package import Carry, Package, Versions, moving, whole
 from aorta.bisect.stages import MAIN, Stages
 from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
 from aorta.core.outcome import Verdict
@@ -24,7 +24,7 @@ from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
-from aorta.search.bisecting import Bisection, Settings
+from aorta.search.bisecting import Bisection, BisectionSettings
 from aorta.search.bisection import TimelineBisection
 from aorta.search.graph_bisection import GraphBisection
 from aorta.search.interval import Candidates, Interval
@@ -59,6 +59,7 @@ class Setting:
     on_search: Callable[[Bisection], Sequence[Listener]] = lambda _: ()
     metric: Metric | None = None
     say: Callable[[str], None] = lambda _: None
+    carry: Carry | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What the searches brought: the main one, then one inside each merge. `partner` is the search for a commit that the
     culprit needs, also where it found that there is none.
     """
@@ -129,16 +130,18 @@ class Outcome:
         return self.searched[-1]
 
 
-def investigate(setting: Setting, packages: Sequence[Package]) -> Outcome:
+def investigate(setting: Setting, packages: Sequence[Package]) -> SearchOutcome:
     setting.say(_between_words(packages))
     main = search_versions(setting, MAIN, with_merges(packages))
     searched = [main]
     while not setting.stages.interrupted and (inner := _within_merge(setting, searched[-1])):
         searched.append(inner)
+    if not setting.stages.interrupted and (carried := _with_what_moved(setting, searched[-1])):
+        searched.append(carried)
     partner = None
     if setting.checks and not setting.stages.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
-    return Outcome(searched, partner)
+    return SearchOutcome(searched, partner)
 
 
 def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
@@ -229,7 +232,7 @@ def _bisection(
     if merges or more_follows:  # what is inside a merge takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
     buildless = not any(package.spec.build for package in packages)
-    settings = Settings(
+    settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
         check_ends=check_ends and (setting.check_ends or name != MAIN),
         trust_ends=setting.metric is None,
@@ -303,6 +306,36 @@ def _within_merge(setting: Setting, found: Found) -> Found | None:
         before=found.mass,
         check_ends=False,
     )
+
+
+def _with_what_moved(setting: Setting, found: Found) -> Found | None:
+    """States that cannot be tested may lack something that the test needs, and that the first state after them brings
+    back. With that carried along they can be.
+    """
+    interval = found.interval
+    moved = moving(found.packages)
+    if not isinstance(interval, Interval) or len(moved) != 1 or setting.carry is None:
+        return None
+    if not found.is_sure or not found.search.untestable or len(interval.changes) < 2:
+        return None
+    package = moved[0].carrying(interval.start, interval.stop, setting.carry)
+    if package is None or len(package.versions) < 3:
+        return None
+    brings = moved[0].versions[interval.stop]
+    setting.say(f"carrying what {brings[:12]} brings along to the states that could not be tested")
+    good, bad = found.search.sides()
+    packages = [package if p.name == package.name else p for p in found.packages]
+    searched = search_versions(
+        setting,
+        "carried",
+        packages,
+        assume={(0,): good, (len(package.versions) - 1,): bad},
+        before=found.mass,
+        check_ends=False,
+    )
+    left = searched.interval
+    closer = left is not None and searched.is_sure and len(left.changes) < len(interval.changes)
+    return searched if closer else None
 
 
 def partner_of(setting: Setting, found: Found) -> Found | None:

@@ -41,14 +41,14 @@ _HUB_KEY = "https://index.docker.io/v1/"
 
 
 @dataclass(frozen=True)
-class Repository:
+class ImageRepository:
     """`host/name` of a reference; a name without a host lives on the default registry, as for every engine."""
 
     host: str
     name: str
 
     @classmethod
-    def of(cls, reference: str) -> "Repository":
+    def of(cls, reference: str) -> "ImageRepository":
         host, slash, rest = reference.partition("/")
         if slash and ("." in host or ":" in host or host == "localhost"):
             return cls(host, rest)
@@ -63,7 +63,7 @@ def split_reference(reference: str) -> tuple[str, str]:
     return name, tag
 
 
-def list_tags(repository: Repository) -> list[str]:
+def list_tags(repository: ImageRepository) -> list[str]:
     """Every tag, in the registry's order."""
     client = _Client(repository)
     path: str | None = f"/v2/{repository.name}/tags/list?n={_PAGE}"
@@ -100,7 +100,7 @@ def is_gone(reference: str) -> bool:
 
 def _manifest(reference: str) -> str | None:
     name, tag = split_reference(reference)
-    place = Repository.of(name)
+    place = ImageRepository.of(name)
     return _Client(place).digest(f"/v2/{place.name}/manifests/{tag}")
 
 
@@ -109,7 +109,7 @@ class _NotThereError(InfrastructureError):
 
 
 class _Client:
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: ImageRepository) -> None:
         self._repository = repository
         self._scheme = "http" if _LOOPBACK.match(repository.host) else "https"
         self._authorization: str | None = None

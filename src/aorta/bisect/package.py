@@ -1,11 +1,11 @@
 """A package with its line of versions: what the whole room talks about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aorta.bisect.git import Repository
-from aorta.bisect.histories import CommitChange, Graph, Line, Span, inside, span_between
+from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
 from aorta.search.timeline import History
@@ -26,9 +26,10 @@ class Package:
     spec: PackageSpec
     versions: tuple[str, ...]
     repository: Repository | None = None
-    span: Span | None = None
+    span: CommitSpan | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
+    steps: tuple[CommitChange, ...] | None = None  # between the versions, where no span tells
     times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
 
     @property
@@ -48,11 +49,13 @@ class Package:
     @property
     def changes(self) -> Sequence[CommitChange] | None:
         """By their rank; None where the versions are only names."""
+        if self.steps is not None:
+            return self.steps
         if self.graph is not None:
             return self.graph.changes
         return self._line(self.span).changes if self.span else None
 
-    def _line(self, span: Span) -> Line:
+    def _line(self, span: CommitSpan) -> CommitPath:
         return span.line.until(len(self.versions) - 1)
 
     @property
@@ -80,6 +83,32 @@ class Package:
         graph = span.graph(self.name)
         return replace(self, versions=graph.history.states, span=span, graph=graph)
 
+    def carrying(self, start: int, stop: int, carry: "Carry") -> "Package | None":
+        """The changes from one state of a line to another with the last of them first: what it brings is cherry-picked
+        onto every state before it, so that states can be tested that only lack that. A state that does not take it is
+        left out, and its changes go together. None where nothing can be carried.
+        """
+        changes = self.changes
+        if self.span is None or self.graph is not None or changes is None or stop - start < 2:
+            return None
+        *others, last = changes[start:stop]
+        if last.removed or len(last.brought) != 1 or len(last.commit.parents) != 1:
+            return None
+        carried = carry(self, self.versions[start : stop - 1], last.commit.sha)
+        if carried is None:
+            return None
+        versions, steps = [self.versions[start]], list[CommitChange]()
+        together: list[CommitChange] = []
+        for change, version in zip((last, *others), (*carried, self.versions[stop]), strict=True):
+            together.append(change)
+            if version is not None:
+                brought = tuple(sha for one in together for sha in one.brought)
+                step = replace(change, good=versions[-1], bad=version, brought=brought)
+                steps.append(step)
+                versions.append(version)
+                together = []
+        return replace(self, versions=tuple(versions), span=None, steps=tuple(steps))
+
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
         times = self.times[: rank + 1] if self.times else None
@@ -88,6 +117,10 @@ class Package:
     def fixed_at(self, version: str) -> "Package":
         """The same package, standing still."""
         return Package(self.spec, (version,), self.repository)
+
+
+Carry = Callable[[Package, Sequence[str], str], Sequence[str | None] | None]
+"""Commits with one more commit on top of each; None for one that does not take it, or where none can be made."""
 
 
 def moving(packages: Sequence[Package]) -> list[Package]:
@@ -108,6 +141,12 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
         for package in packages
         if not package.spec.is_git
     }
+
+
+def version_words(packages: Sequence[Package], versions: Versions) -> str:
+    """`jax@cd04d0f xla@662eb45`: which of the states between the two ends this is."""
+    moved = sorted(package.name for package in moving(packages))
+    return " ".join(f"{name}@{versions[name][:10]}" for name in moved)
 
 
 def git_package(

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,12 +83,48 @@ def sources_of(
     links = tuple(find_links)
     if no_index:
         return Sources((), links, pre, yanked)
-    configured = _pip_configured() if index_url is None else {}
     if index_url is None:
+        configured = _configured()
         links += tuple(configured.get("find-links", ()))
         extra = (*extra, *configured.get("extra-index-url", ()))
-    first = [index_url] if index_url else configured.get("index-url", [])[:1] or _default_index()
+        first = configured.get("index-url", [])[:1] or _default_index()
+    else:
+        first = [index_url]
     return Sources(tuple(dict.fromkeys((*first, *extra))), tuple(dict.fromkeys(links)), pre, yanked)
+
+
+def _configured() -> dict[str, list[str]]:
+    """What uv and pip are told by their variables and files; uv's word counts before pip's."""
+    said = {
+        "index-url": _variables("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+        "extra-index-url": _variables("UV_INDEX", "UV_EXTRA_INDEX_URL"),
+        "find-links": _variables("UV_FIND_LINKS"),
+    }
+    theirs = (_uv_configured(), _pip_configured())
+    return {
+        key: [*own, *(one for each in theirs for one in each.get(key, ()))]
+        for key, own in said.items()
+    }
+
+
+def _variables(*names: str) -> list[str]:
+    """Named indexes are written NAME=URL."""
+    words = (word for name in names for word in re.split(r"[\s,]+", os.environ.get(name, "")))
+    return [re.sub(r"^[\w.-]+=(?=\w+:)", "", word) for word in words if word]
+
+
+def _uv_configured() -> dict[str, list[str]]:
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    try:
+        said = tomllib.loads((Path(base) / "uv" / "uv.toml").read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return {}
+    indexes = [one for one in said.get("index", []) if isinstance(one, dict) and one.get("url")]
+    found = {key: said.get(key, []) for key in ("index-url", "extra-index-url", "find-links")}
+    listed = {key: [one] if isinstance(one, str) else list(one) for key, one in found.items()}
+    listed["index-url"] += [one["url"] for one in indexes if one.get("default")]
+    listed["extra-index-url"] += [one["url"] for one in indexes if not one.get("default")]
+    return listed
 
 
 def _pip(*arguments: str) -> str:
@@ -249,10 +286,15 @@ def _listed(index: str, name: str) -> Iterator[IndexFile]:
     if page is None:
         return
     kind, text = page
-    if "json" in kind:
-        yield from _from_json(text, name)
-    else:
+    if "json" not in kind:
         yield from _from_html(text, name)
+        return
+    try:
+        yield from _from_json(text, name)
+    except json.JSONDecodeError:
+        raise InfrastructureError(
+            "the package index answers with broken JSON", where=without_secrets(address)
+        ) from None
 
 
 def _linked(place: str, name: str) -> Iterator[IndexFile]:
@@ -273,7 +315,9 @@ def _linked(place: str, name: str) -> Iterator[IndexFile]:
 def _read(address: str) -> tuple[str, str] | None:
     """The kind and the text of a page; None where there is none."""
     clean, headers = _with_credentials(address)
-    request = urllib.request.Request(clean, headers={"Accept": _ACCEPT, **headers})  # noqa: S310
+    request = urllib.request.Request(clean, headers={"Accept": _ACCEPT})  # noqa: S310
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)  # another host is told no password
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
             return answer.headers.get("Content-Type", ""), answer.read().decode("utf-8", "replace")

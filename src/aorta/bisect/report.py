@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ HEADLINES = {
     "partial": "Stopped before the answer was sure",
 }
 _LOG_LINES = 60
+_SHARED = 5  # lines that both logs have, before their middle is left out
 
 
 def headline(findings: Findings) -> str:
@@ -42,11 +44,13 @@ def _environment_headline(findings: Findings) -> str | None:
     said = findings.culprits
     if findings.status not in {"found", "pair"} or not said or any("kind" not in s for s in said):
         return None
-    if any(one.get("commit") for one in said):
-        return None
+    sure = f"({100 * (findings.confidence or 0):.0f} %)"
+    if said[0].get("commit"):
+        between = {**said[0], **said[0]["release"], "commit": None}
+        return f"{release_words(between)} brings the failure {sure}: {culprit_words(said[0])}"
     words = " and ".join(release_words(one) for one in said)
     verb = "brings the failure" if len(said) == 1 else "bring the failure together"
-    return f"{words} {verb} ({100 * (findings.confidence or 0):.0f} %)"
+    return f"{words} {verb} {sure}"
 
 
 def report_lines(
@@ -86,6 +90,12 @@ def _culprits(findings: Findings) -> Iterator[str]:
     if findings.seen:
         yield ""
         yield f"{sides_words(findings.seen)}."
+    if findings.failed_differently:
+        first, *kinds = findings.failed_differently
+        yield ""
+        yield first
+        yield ""
+        yield from (f"- {kind.strip()}" for kind in kinds)
     if findings.counted.cached:
         yield ""
         yield cached_words(findings.counted)
@@ -161,21 +171,42 @@ def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
     yield ""
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """A part of two logs: lines that both have, or what stands in place of each other."""
+
+    alike: bool
+    good: range
+    bad: range
+
+
+def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[Stretch]:
+    """What differs from run to run, such as addresses and times, is no difference."""
+    folded = [[normalise(line) for line in side] for side in (good, bad)]
+    matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        yield Stretch(tag == "equal", range(a, b), range(c, d))
+
+
 def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
-    """What the bad side said and the good side did not; what differs from run to run is folded away."""
+    """What the bad side said and the good side did not."""
     if sides.keys() != {"good", "bad"}:
         return
-    good, bad = (
-        [normalise(line) for line in last_words(sides[side]).splitlines()]
-        for side in ("good", "bad")
-    )
-    lines = list(difflib.unified_diff(good, bad, "last-known-good", "first-known-bad", lineterm=""))
-    if lines:
-        yield "## Difference of the logs"
-        yield ""
-        yield "```diff"
-        yield from lines[:_LOG_LINES]
-        yield "```"
+    good, bad = (last_words(sides[side]).splitlines() for side in ("good", "bad"))
+    stretches = list(compared_logs(good, bad))
+    if all(stretch.alike for stretch in stretches):
+        return
+    lines = ["--- last-known-good", "+++ first-known-bad"]
+    for stretch in stretches:
+        shared = [f" {bad[i]}" for i in stretch.bad] if stretch.alike else []
+        lines += shared if len(shared) <= _SHARED else [*shared[:2], " ...", *shared[-2:]]
+        if not stretch.alike:
+            lines += [*(f"-{good[i]}" for i in stretch.good), *(f"+{bad[i]}" for i in stretch.bad)]
+    yield "## Difference of the logs"
+    yield ""
+    yield "```diff"
+    yield from lines[:_LOG_LINES]
+    yield "```"
 
 
 def summary_lines(findings: Findings) -> Iterator[str]:
@@ -189,6 +220,7 @@ def summary_lines(findings: Findings) -> Iterator[str]:
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
         yield f"  warning: {warning}"
+    yield from (f"  {line}" for line in findings.failed_differently)
     counted = findings.counted
     if counted.cached:
         yield f"  {cached_words(counted)}"

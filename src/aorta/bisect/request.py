@@ -66,7 +66,9 @@ class ContainerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions:
-    """Keys of `environments:` in a spec: two ends, and where releases come from. `repositories`: whose commits to name."""
+    """Keys of `environments:` in a spec: two ends, and where releases come from. Without a bad end it is the environment
+    that `python` belongs to. `repositories`: whose commits to name.
+    """
 
     good: str | None = None
     bad: str | None = None
@@ -85,10 +87,14 @@ class EnvironmentOptions:
             if told or self.repositories:
                 raise UsageError("the options of a package index go with --good-env and --bad-env")
             return None
-        before = vars(spec) if spec else {}
-        if {"good", "bad"} - {*before, *told}:
-            raise UsageError("--good-env and --bad-env go together")
-        return validated(EnvironmentsSpec, {**before, **told}, file=_FILE)
+        whole = {**(vars(spec) if spec else {}), **told}
+        if "good" not in whole:
+            raise UsageError("--bad-env goes with --good-env")
+        if "bad" not in whole:
+            from aorta.bisect.environment_files import active_environment
+
+            whole["bad"] = active_environment()
+        return validated(EnvironmentsSpec, whole, file=_FILE)
 
 
 @dataclass(frozen=True, kw_only=True)

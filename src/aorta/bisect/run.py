@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
-from aorta.bisect.findings import Findings, levels_found
-from aorta.bisect.investigation import Outcome, Setting
+from aorta.bisect.findings import Findings, differently, levels_found
+from aorta.bisect.investigation import SearchOutcome, Setting
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
@@ -22,9 +22,11 @@ from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
     MISTAKES,
     MISTAKES_IN_ENVIRONMENTS,
+    Builds,
     FirstFailure,
     LogFiles,
     Say,
+    StatusFile,
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
@@ -64,7 +66,7 @@ Shown = Mapping[str, tuple[str, str]]
 """The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
 
 
-def shown_of(outcome: Outcome) -> Shown:
+def shown_of(outcome: SearchOutcome) -> Shown:
     """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
     interval = outcome.last.interval
     if interval is None or outcome.main.alike:
@@ -79,14 +81,18 @@ def shown_of(outcome: Outcome) -> Shown:
     return shown
 
 
-class Run:
+class BisectRun:
     """One open run directory with its logs; used by every way in."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.session = open_session(request.prefix, request.resume)
         self.logs = LogFiles(self.session.path)
+        self.builds = Builds(self.say)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())
+        self.status = StatusFile(
+            self.session.path, lambda: self.stages.stage, self.builds, self.logs.debug_path
+        )
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
 
@@ -95,6 +101,7 @@ class Run:
         try:
             self.stages.check_question()
             keep_request(self.request, self.session.run)
+            self.say(f"whole outputs are written to {self.logs.debug_path}")
         except BaseException as wrong:
             self.__exit__(type(wrong))
             raise
@@ -153,13 +160,21 @@ class Run:
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
         self.request.on_belief(search.atoms)
-        return [StepsLeft(search, self.say)]
+        left = StepsLeft(search, self.say, self.builds)
+        self.status.follow(left)
+        return [left]
 
     def write(self, findings: Findings, shown: Shown) -> Findings:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
         path, answers = self.stages.path, self.stages.answers
         metric = levels_found(self.metric) if self.metric else None
-        findings = replace(findings, output_dir=str(path), metric=metric)
+        records = [r for answer in answers.values() for r in answer.records]
+        findings = replace(
+            findings,
+            output_dir=str(path),
+            metric=metric,
+            failed_differently=differently(records),
+        )
         for name, answer in answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
         sides = {
@@ -167,12 +182,12 @@ class Run:
             for side, (stage, key) in shown.items()
             if any(record.point.config_key == key for record in answers[stage].records)
         }
-        records = [r for answer in answers.values() for r in answer.records]
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
         lines = report_lines(findings, records, sides)
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
         self.logs.say(headline(findings))
         self.session.run.describe(status=findings.status)
+        self.status.close(findings.status)
         return findings
 
     def _workplace(self) -> Workplace:
@@ -182,11 +197,13 @@ class Run:
 
         def listeners() -> list[Listener]:
             kept = self.logs.listeners(lambda: self.stages.current)
-            return [*self.request.listeners(), *kept, first_failure]
+            return [*self.request.listeners(), *kept, first_failure, self.status.listen]
 
         request = self.request
         same = request.spec.same_failure
-        return Workplace(request.executor, listeners, request.budget, same_failure=same)
+        return Workplace(
+            request.executor, listeners, request.budget, same_failure=same, builds=self.builds
+        )
 
 
 def keep_request(request: Request, run: RunDir) -> None:
@@ -233,7 +250,16 @@ def fingerprint(request: Request) -> dict[str, object]:
         "command": list(spec.command),
         "files of the command": _files(request),
         "spec": content,
+        **_sides_of(request),
     }
+
+
+def _sides_of(request: Request) -> dict[str, object]:
+    """Another content of a file is another environment."""
+    spec = request.spec.environments
+    if spec is None:
+        return {}
+    return {"environments": files_named_in((spec.good, spec.bad), request.directory)}
 
 
 def _question(request: Request) -> dict[str, object]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.bisect.trials import BuildFirst, OneTrial, Workshop
+from aorta.bisect.trials import BuildFirst, BuildWatch, OneTrial, Workshop
 from aorta.core.errors import UsageError
 from aorta.core.signature import Signature
 from aorta.engine.events import Listener, Reason
@@ -31,6 +31,7 @@ class Workplace:
     listeners: Callable[[], Sequence[Listener]] = tuple
     budget: Budget = field(default_factory=Budget)
     same_failure: bool = False
+    builds: BuildWatch | None = None
 
 
 class Stages:
@@ -39,7 +40,7 @@ class Stages:
     ) -> None:
         self.session, self._fingerprint, self._place = session, fingerprint, place
         self.answers: dict[str, Answer] = {}
-        self.current = self.path
+        self.current, self.stage = self.path, MAIN
 
     @property
     def path(self) -> Path:
@@ -70,9 +71,9 @@ class Stages:
             expected=self._failure,
         )
         executor = self._place.executor()
-        place = BuildFirst(executor, workshop) if workshop else executor
+        place = BuildFirst(executor, workshop, self._place.builds) if workshop else executor
         everyone = [*self._place.listeners(), *listeners]
-        self.current = self.stage_path(name)
+        self.current, self.stage = self.stage_path(name), name
         if name == MAIN:
             answer = self.session.answer(question, place, everyone)
         else:

@@ -31,16 +31,19 @@ _MOST_LOG = 1 << 20
 
 
 @dataclass(frozen=True)
-class Order:
-    """`build` makes what `test` needs; None if it is there already. Orders with one key share one build."""
+class BuildAndTest:
+    """`build` makes what `test` needs; None if it is there already. Orders with one key share one build. `what` names it
+    for people; empty where nothing is built that takes time.
+    """
 
     key: str
     build: TrialSpec | None
     test: TrialSpec
+    what: str = ""
 
 
 class Workshop(Protocol):
-    def order(self, trial: TrialSpec) -> Order: ...
+    def order(self, trial: TrialSpec) -> BuildAndTest: ...
 
     def built(self, key: str) -> None:
         """The build of this key succeeded."""
@@ -49,18 +52,31 @@ class Workshop(Protocol):
         """The trial is over, and what it had for itself is free."""
 
 
+class BuildWatch(Protocol):
+    """Told about every build, and while one goes on again and again."""
+
+    def began(self, build: TrialSpec, what: str) -> None: ...
+
+    def goes_on(self, build: TrialSpec) -> None: ...
+
+    def ended(self, build: TrialSpec, end: TrialEnd) -> None: ...
+
+
 @dataclass
 class _Build:
     """`dropped` trials end with the build, not before: until then what they had for themselves is in use."""
 
     order: TrialSpec
+    what: str
     waiting: dict[str, TrialSpec] = field(default_factory=dict)
     dropped: list[TrialSpec] = field(default_factory=list)
 
 
 class BuildFirst:
-    def __init__(self, inner: Executor, workshop: Workshop) -> None:
-        self._inner, self._workshop = inner, workshop
+    def __init__(
+        self, inner: Executor, workshop: Workshop, watch: BuildWatch | None = None
+    ) -> None:
+        self._inner, self._workshop, self._watch = inner, workshop, watch
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
         self._count = 0
@@ -76,14 +92,17 @@ class BuildFirst:
         elif order.build is None:
             self._inner.start(order.test)
         else:
-            self._start_build(order.key, order.build, {trial.id: order.test})
+            self._start_build(order.key, order.build, order.what, {trial.id: order.test})
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ended:
             left = _POLL if deadline is None else max(0.0, deadline - time.monotonic())
-            for end in self._inner.wait(left):
+            for end in self._inner.wait(min(left, _POLL) if self._building else left):
                 self._take(end)
+            if self._watch:
+                for build in self._building.values():
+                    self._watch.goes_on(build.order)
             if deadline is not None and time.monotonic() >= deadline:
                 break
         ended = list(self._ended)
@@ -103,10 +122,14 @@ class BuildFirst:
     def close(self) -> None:
         self._inner.close()
 
-    def _start_build(self, key: str, order: TrialSpec, waiting: dict[str, TrialSpec]) -> None:
+    def _start_build(
+        self, key: str, order: TrialSpec, what: str, waiting: dict[str, TrialSpec]
+    ) -> None:
         self._count += 1
-        build = _Build(replace(order, id=f"build-{self._count}-{key}"), waiting)
+        build = _Build(replace(order, id=f"build-{self._count}-{key}"), what, waiting)
         self._building[key] = build
+        if self._watch:
+            self._watch.began(build.order, what)
         self._inner.start(build.order)
 
     def _take(self, end: TrialEnd) -> None:
@@ -116,6 +139,8 @@ class BuildFirst:
             self._end(end)
             return
         build = self._building.pop(key)
+        if self._watch:
+            self._watch.ended(build.order, end)
         if end.exit_code == GIT_FAULT and not end.cancelled:
             said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
             raise InfrastructureError(without_secrets("; ".join(said[-2:])))
@@ -128,7 +153,7 @@ class BuildFirst:
             for trial in build.waiting.values():
                 self._inner.start(trial)
         elif end.cancelled and build.waiting:  # wanted again after it was given up
-            self._start_build(key, build.order, build.waiting)
+            self._start_build(key, build.order, build.what, build.waiting)
         else:
             for trial in build.waiting.values():
                 self._end(_not_built(trial, end))

@@ -1,6 +1,7 @@
-"""What people see while it runs: the first failure at once, then after every answer what is left to do.
+"""What people see while it runs: the first failure at once, what is being built, after every answer what is left to do.
 
-And what stays for later: `info.log` with the same lines, `debug.log` with every event and the words of every trial.
+And what programs see: `status.json`. What stays for later: `info.log` with the same lines, `debug.log` with every event and
+the whole output of every build and trial.
 """
 
 import io
@@ -8,17 +9,21 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aorta.bisect.git import without_secrets
 from aorta.bisect.trials import BUILD_LOG
 from aorta.core.durations import show_duration
+from aorta.core.errors import InfrastructureError
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
+from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.journal import TrialRecord
+from aorta.engine.rundir import write_json
 from aorta.search.bisecting import Bisection
 
 if TYPE_CHECKING:
@@ -37,6 +42,8 @@ MISTAKES_IN_ENVIRONMENTS = re.compile(
     MISTAKES.pattern.replace("|ModuleNotFoundError|ImportError", ""), re.MULTILINE
 )
 _TAIL = 2000
+_WIDEST = 160
+_LONGEST_PAUSE = 60.0  # seconds between two words about one build; it begins with 5
 _FIRST = {
     Outcome.REPRODUCED: "failure",
     Outcome.OTHER: "state that is neither good nor bad",
@@ -91,26 +98,164 @@ class FirstFailure:
             )
 
 
-class StepsLeft:
-    """After every answer: how many candidates are left, and about how many trials and how much time."""
+@dataclass
+class _Going:
+    what: str
+    place: Path
+    since: float
+    said: float  # when
+    pause: float = 2.5  # before the last word about it
 
-    def __init__(self, search: Bisection, say: Say) -> None:
-        self._search, self._say = search, say
+
+class Builds:
+    """What is being built, for how long, and what it says meanwhile; and how long builds took. What has no name, as a
+    mere checkout, is not spoken of.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._going: dict[str, _Going] = {}
+        self.count, self.seconds = 0, 0.0
+        self.on_change: Callable[[], None] = lambda: None
+
+    def began(self, build: TrialSpec, what: str) -> None:
+        if not what:
+            return
+        now = time.monotonic()
+        self._going[build.id] = _Going(what, build.trial_dir, now, now)
+        self._say(f"building {what}")
+        self.on_change()
+
+    def goes_on(self, build: TrialSpec) -> None:
+        going = self._going.get(build.id)
+        pause = min(2 * going.pause, _LONGEST_PAUSE) if going else 0.0
+        if going is None or time.monotonic() - going.said < pause:
+            return
+        going.said, going.pause = time.monotonic(), pause
+        self.on_change()
+        words = last_line(going.place)
+        self._say(
+            f"building {going.what} for {show_duration(going.said - going.since)}"
+            + (f": {words}" if words else "")
+        )
+
+    def ended(self, build: TrialSpec, end: TrialEnd) -> None:
+        going = self._going.pop(build.id, None)
+        if going is None or end.cancelled:
+            return
+        took = time.monotonic() - going.since
+        self.count, self.seconds = self.count + 1, self.seconds + took
+        word = "completed in" if end.exit_code == 0 else "failed after"
+        self._say(f"Build {word} {show_duration(took)}")
+        self.on_change()
+
+    def going(self) -> list[dict[str, object]]:
+        now = time.monotonic()
+        return [
+            {
+                "what": going.what,
+                "seconds": round(now - going.since, 1),
+                "last_line": last_line(going.place),
+            }
+            for going in self._going.values()
+        ]
+
+
+class StepsLeft:
+    """After every answer: how many candidates are left, and about how many trials and how much time, builds included."""
+
+    def __init__(self, search: Bisection, say: Say, builds: Builds) -> None:
+        self._search, self._say, self._builds = search, say, builds
+        self._built_before = builds.seconds  # by the searches before this one
         self._durations: list[float] = []
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded):
             self._durations.append(event.record.duration)
-        elif isinstance(event, events.PointSettled):
-            interval = self._search.answer
-            left = self._search.expected_questions()
-            if interval is None or self._search.done or not self._durations:
-                return
-            typical = sum(self._durations) / len(self._durations)
+        elif isinstance(event, events.PointSettled) and (left := self.estimate()):
             self._say(
-                f"{len(interval.changes)} of {self._search.timeline.changes} changes are left at "
-                f"{interval.mass:.0%}; about {left} more trials, {show_duration(left * typical)}"
+                f"{left['changes']} of {left['of']} changes are left at "
+                f"{left['probability']:.0%}; about {left['trials']} more trials, "
+                f"{show_duration(left['seconds'])}"
             )
+
+    def estimate(self) -> dict[str, float] | None:
+        """None before anything is known, and at the end."""
+        interval = self._search.answer
+        if interval is None or self._search.done or not self._durations:
+            return None
+        built = self._builds.seconds - self._built_before
+        typical = (sum(self._durations) + built) / len(self._durations)
+        trials = self._search.expected_questions()
+        return {
+            "changes": len(interval.changes),
+            "of": self._search.timeline.changes,
+            "probability": round(interval.mass, 4),
+            "trials": trials,
+            "seconds": round(trials * typical, 1),
+        }
+
+
+class StatusFile:
+    """`status.json`: where a run stands, whole at every moment, for whoever looks while it goes on."""
+
+    def __init__(
+        self, directory: Path, stage: Callable[[], str], builds: Builds, debug_log: Path
+    ) -> None:
+        self._path, self._stage, self._builds = directory / "status.json", stage, builds
+        self._debug_log = debug_log
+        self._testing: list[str] = []
+        self._trials = 0
+        self._last: dict[str, object] | None = None
+        self._left: StepsLeft | None = None
+        builds.on_change = self.write
+
+    def follow(self, left: StepsLeft) -> None:
+        self._left = left
+
+    def listen(self, event: Event) -> None:
+        if isinstance(event, events.TrialStarted):
+            self._testing.append(short(event.point))
+        elif isinstance(event, events.TrialCancelled):
+            self._over(event.point)
+        elif isinstance(event, events.TrialEnded):
+            record = event.record
+            self._over(record.point)
+            self._trials += 1
+            self._last = {
+                "state": short(record.point),
+                "outcome": record.outcome.value,
+                "why": without_secrets(record.why),
+                "seconds": round(record.duration, 2),
+            }
+        elif not isinstance(event, events.PointSettled):
+            return
+        self.write()
+
+    def _over(self, point: Point) -> None:
+        with suppress(ValueError):
+            self._testing.remove(short(point))
+
+    def close(self, status: str) -> None:
+        self._left, self._testing = None, []
+        self.write(status)
+
+    def write(self, status: str = "running") -> None:
+        """A status that cannot be written is no reason to stop."""
+        content = {
+            "status": status,
+            "stage": self._stage(),
+            "building": self._builds.going(),
+            "testing": self._testing,
+            "trials": self._trials,
+            "builds": self._builds.count,
+            "last_trial": self._last,
+            "left": self._left.estimate() if self._left else None,
+            "debug_log": str(self._debug_log),
+            "updated": _now(),
+        }
+        with suppress(InfrastructureError):
+            write_json(self._path, "aorta.bisect.status/1", content)
 
 
 class LogFiles:
@@ -121,7 +266,7 @@ class LogFiles:
             _Scrubbed(_Patient(directory / name, "ab"), encoding="utf-8", write_through=True)
             for name in ("info.log", "debug.log")
         )
-        self._directory = directory
+        self.debug_path = directory / "debug.log"
         self._trials = 0
 
     def listeners(self, stage_dir: Callable[[], Path]) -> list[Listener]:
@@ -129,11 +274,16 @@ class LogFiles:
             self._debug.write(f"{type(event).__name__}: {_event_words(event)}\n")
             if isinstance(event, events.TrialEnded):
                 self._note(event)
-                words = last_words(stage_dir() / event.record.path)
-                for line in words.splitlines():
-                    self._debug.write(f"  | {line}\n")
+                if not event.replayed:
+                    self._keep_outputs(stage_dir() / event.record.path)
 
         return [record]
+
+    def _keep_outputs(self, place: Path) -> None:
+        for name in (BUILD_LOG, "stdout.log", "stderr.log"):
+            with suppress(OSError), (place / name).open(encoding="utf-8", errors="replace") as said:
+                for line in said:
+                    self._debug.write(f"  {name} | {line.rstrip()}\n")
 
     def _note(self, event: events.TrialEnded) -> None:
         self._trials += 1
@@ -175,6 +325,14 @@ def last_words(directory: Path) -> str:
     return "\n".join(
         tail for name in ("stdout.log", "stderr.log") if (tail := _tail(directory / name))
     ) or _tail(directory / BUILD_LOG)
+
+
+def last_line(directory: Path) -> str:
+    """What somebody who is still at work said last."""
+    logs = [path for path in (directory / "stdout.log", directory / "stderr.log") if path.exists()]
+    logs.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    lines = (line for path in logs for line in reversed(_tail(path).splitlines()))
+    return without_secrets(next((line.strip() for line in lines if line.strip()), ""))[:_WIDEST]
 
 
 def _now() -> str:

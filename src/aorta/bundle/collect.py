@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aorta.bundle.errors import RefusedError
 from aorta.bundle.policy import Policy, matches
-from aorta.bundle.source import Source
+from aorta.bundle.source import RunSource
 from aorta.engine.rundir import PRIVATE
 
 
@@ -32,7 +32,7 @@ class Collected:
     problems: list[str] = field(default_factory=list)
 
 
-def collect(source: Source, policy: Policy) -> Collected:
+def collect(source: RunSource, policy: Policy) -> Collected:
     """Everything that ships, everything that does not, and a line for everything that must not."""
     found = Collected()
     links = Counter[tuple[int, int]]()

@@ -23,7 +23,7 @@ from aorta.bundle.policy import Policy
 from aorta.bundle.portable import doubles, problem_with
 from aorta.bundle.relocate import relocated
 from aorta.bundle.ship import SHIP, updated_ship
-from aorta.bundle.source import Source, open_source
+from aorta.bundle.source import RunSource, open_source
 from aorta.bundle.tarball import Entry, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
@@ -52,7 +52,7 @@ class PackedFile:
 class Prepared:
     """Everything a bundle will hold; nothing is written yet."""
 
-    source: Source
+    source: RunSource
     ticket: str
     files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
     left_out: tuple[str, ...]
@@ -135,7 +135,7 @@ def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> P
 class _Packing:
     """One bundle's way from the run directory into the spool."""
 
-    def __init__(self, source: Source, files: FileScrubber, archive: TarWriter) -> None:
+    def __init__(self, source: RunSource, files: FileScrubber, archive: TarWriter) -> None:
         self.source = source
         self.files = files
         self.archive = archive
@@ -247,7 +247,7 @@ def _ship(prepared: Prepared, checked: Checked | None) -> bytes:
     ).encode()
 
 
-def _check_names(paths: list[str], source: Source) -> None:
+def _check_names(paths: list[str], source: RunSource) -> None:
     problems = [f"{path}: {problem}" for path in paths if (problem := problem_with(path))]
     problems += [
         f"{one} and {other}: are one name on some systems; rename one"
@@ -256,7 +256,7 @@ def _check_names(paths: list[str], source: Source) -> None:
     _refuse(problems, source)
 
 
-def _refuse(problems: Sequence[str], source: Source) -> None:
+def _refuse(problems: Sequence[str], source: RunSource) -> None:
     if problems:
         raise RefusedError(problems, where=str(source.root))
 

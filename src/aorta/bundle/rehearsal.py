@@ -19,7 +19,7 @@ from aorta.core.errors import AortaError, UsageError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.outcome import Outcome
 from aorta.core.point import Point
-from aorta.core.sprt import Evidence, misses_that_tell
+from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.core.trial import TrialEnd, TrialSpec, Watch
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
@@ -33,6 +33,7 @@ from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
 SCRIPT, RECIPE = "shrunken/run_repro.sh", "shrunken/recipe.resolved.yaml"
+_OF_A_WORKLOAD = "workload | "
 _STRANGER = "stranger"
 _MOST_TRIALS = 40
 _MISSED = 0.01
@@ -146,14 +147,16 @@ def _expected(result: Mapping[str, Any]) -> re.Pattern[str] | None:
     text = result.get("signature")
     if not isinstance(text, str):
         return None
-    parts = PLACEHOLDER.split(text)[::3]
-    return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
+    registered = text.startswith(_OF_A_WORKLOAD)  # whose script says the same in a line of its own
+    parts = PLACEHOLDER.split(text.removeprefix(_OF_A_WORKLOAD))[::3]
+    before = ".*" if registered else ""
+    return re.compile(before + ".*".join(map(re.escape, parts)), re.DOTALL)
 
 
 def _enough(result: Mapping[str, Any]) -> int:
     """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
     rate = result.get("confirmed") or result.get("original") or {}
-    seen = Evidence(rate.get("reproduced") or 0, rate.get("of") or 0)
+    seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from aorta.scrub.files import Account
-from aorta.scrub.scrubber import Span
+from aorta.scrub.scrubber import Replacement
 from aorta.scrub.secrets.findings import Kind
 
 _CONTEXT = 40
@@ -34,9 +34,9 @@ def relocated(
         line += part.count(b"\n")
 
 
-def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Iterator[Span]:
+def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Iterator[Replacement]:
     for match in pattern.finditer(part):
-        yield Span(
+        yield Replacement(
             f"line {line + part.count(bytes([10]), 0, match.start())}",
             _text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
             _text(match.group()),

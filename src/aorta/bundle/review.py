@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from aorta.bundle.pack import PackedFile, Prepared
-from aorta.scrub.scrubber import Span
+from aorta.scrub.scrubber import Replacement
 from aorta.scrub.secrets.findings import Kind
 
 
@@ -21,7 +21,7 @@ def review_lines(prepared: Prepared) -> Iterator[str]:
             yield from (f"  {_shown(span)}" for span in file.account.spans)
 
 
-def shown_value(span: Span) -> str:
+def shown_value(span: Replacement) -> str:
     """A secret is shown by its first characters only: a review may be seen by more than one pair of eyes."""
     value = span.value.replace("\n", "\\n")
     if span.kind is Kind.CREDENTIAL:
@@ -36,7 +36,7 @@ def _note(file: PackedFile) -> str:
     return f"  {replaced} replaced" if replaced else ""
 
 
-def _shown(span: Span) -> str:
+def _shown(span: Replacement) -> str:
     value = _plain(shown_value(span))
     return f"{span.where}: {_plain(span.before)}[{value} -> {span.placeholder}]{_plain(span.after)}"
 

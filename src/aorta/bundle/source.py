@@ -18,7 +18,7 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 
 
 @dataclass(frozen=True)
-class Source:
+class RunSource:
     root: Path
     layout: Layout
     ticket: str
@@ -31,7 +31,7 @@ class Source:
         return self.created.strftime("%Y%m%dT%H%M%SZ") if self.created else self.layout.verb
 
 
-def open_source(run_dir: Path, ticket: str | None) -> Source:
+def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     """The run, described by its own metadata; the ticket given on the command line goes before it."""
     if not run_dir.is_dir():
         raise UsageError("there is no such directory; expected a run directory", where=str(run_dir))
@@ -49,7 +49,7 @@ def open_source(run_dir: Path, ticket: str | None) -> Source:
     shipped = document.get("shipped_copy")
     reproduces = isinstance(shipped, dict) and shipped.get("self_contained") is True
     when = _created(about, run_dir)
-    return Source(run_dir, layout, _checked_ticket(found), when, reproduces)
+    return RunSource(run_dir, layout, _checked_ticket(found), when, reproduces)
 
 
 def _checked_ticket(ticket: str) -> str:

@@ -9,7 +9,7 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BufferedReader, BytesIO
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -78,13 +78,6 @@ class TarWriter:
             )
         end = 2 * _BLOCK
         out.write(_gzipped(b"\0" * (end + -(written + end) % _RECORD)))
-
-
-def write_tarball(files: Iterable[tuple[Entry, bytes]], when: int) -> bytes:
-    """A small archive in memory."""
-    out = BytesIO()
-    TarWriter(BytesIO()).write(out, list(files), when)
-    return out.getvalue()
 
 
 def _packer() -> "zlib._Compress":

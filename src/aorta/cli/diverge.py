@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say_plan
 
 if TYPE_CHECKING:
     from aorta.engine.session import Resume
@@ -107,9 +107,7 @@ def command(
         resume=resume,
     )
     if dry_run:
-        for line in plan_lines(request):
-            say(line)
-        say("nothing was run")
+        say_plan(plan_lines(request))
         return
     report = diverge(request, display.listeners)
     if display.as_json:

@@ -12,8 +12,7 @@ from aorta.cli.printing import print_json, say
 from aorta.core.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
-    from aorta.probe.difference import Difference
-    from aorta.probe.snapshot import EnvSnapshot
+    from aorta.probe.snapshot import Difference, EnvSnapshot
 
 _DEFAULT_FILE = Path("env.json")
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
@@ -129,7 +128,7 @@ def _choices(inside: object) -> str:
 
 
 def _show_differences(first: Path, second: Path, *, as_json: bool) -> None:
-    from aorta.probe.difference import differences
+    from aorta.probe.snapshot import differences
 
     found = differences(_snapshot_at(first), _snapshot_at(second))
     if as_json:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -19,6 +19,13 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
 def say(text: str = "") -> None:
     """Words for people go to stderr: stdout belongs to results."""
     click.echo(text, err=True)
+
+
+def say_plan(lines: Iterable[str]) -> None:
+    """What a dry run says."""
+    for line in lines:
+        say(line)
+    say("nothing was run")
 
 
 def say_above(text: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
     from aorta.core.oracle import Oracle
@@ -72,9 +72,7 @@ def command(
         resume=resume,
     )
     if dry_run:
-        for line in plan_lines(request):
-            say(line)
-        say("nothing was run")
+        say_plan(plan_lines(request))
         return
     report = run(request, lambda: display.listeners(TrialsPicture()))
     if display.as_json:

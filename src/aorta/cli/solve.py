@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
     from aorta.core.oracle import Oracle
@@ -117,9 +117,7 @@ def command(
     plan = plan_before(request)
     if display.as_json:
         print_json("aorta.solve.plan/1", plan.to_json())
-    for line in plan.lines():
-        say(line)
-    say("nothing was run")
+    say_plan(plan.lines())
 
 
 def _show(solution: "Solution", *, as_json: bool) -> NoReturn:

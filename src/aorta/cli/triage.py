@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, say_plan
 from aorta.core.exits import Exit
 
 if TYPE_CHECKING:
@@ -142,9 +142,7 @@ def run(
         resume=resume,
     )
     if dry_run:
-        for line in plan_lines(request):
-            say(line)
-        say("nothing was run")
+        say_plan(plan_lines(request))
         return
     report = triage(request, lambda: display.listeners(_picture(mode)))
     _show(report, as_json=display.as_json)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from aorta.core.errors import UsageError
-from aorta.core.point import Value
+from aorta.core.point import Indexes, Number, Value, Window
 
-Number = int | float
 DEFAULT_TOLERANCE = 0.1
 """Relative, for numbers without a step: an exact minimum of a real number has no end."""
 
@@ -26,15 +25,6 @@ class AxisKind(StrEnum):
     RANKS = "ranks"
 
 
-class Shape(StrEnum):
-    """What the values are; it decides which search an axis gets. Cheap ones first."""
-
-    NUMBER = "number"
-    WINDOW = "window"
-    CHOICE = "choice"
-    SUBSET = "subset"
-
-
 class Strategy(StrEnum):
     AUTO = "auto"
     BINARY = "binary"
@@ -43,50 +33,103 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
-    """Made by `number`, `choice`, `subset` and `window`, which check what they are given."""
-
+class _Axis:
     name: str
     kind: AxisKind
-    shape: Shape
-    initial: Value
-    floor: Number = (
-        0  # numbers: the least value; windows: the least length; subsets: the fewest items
-    )
-    step: Number | None = None
-    tolerance: float = 0.0
     strategy: Strategy = Strategy.AUTO
     monotone: bool | None = None  # True: a promise of the user; None: a guess to be verified
     priority: int | None = None  # lower goes first
-    items: tuple[str, ...] = ()  # subsets: what the indexes of a value stand for
-    choices: tuple[str | Number, ...] = ()  # the original first, the most wanted last
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberAxis(_Axis):
+    """Made by `number`. `floor` is the least value."""
+
+    initial: Number
+    floor: Number
+    step: Number | None = None
+    tolerance: float = 0.0
 
     @property
-    def smallest(self) -> Value | None:
-        """The one value that cannot be made smaller; None where there are many, as in a subset of one item."""
-        if self.shape is Shape.NUMBER:
-            return self.floor
-        if self.shape is Shape.CHOICE:
-            return self.choices[-1]
-        if self.shape is Shape.WINDOW:
-            return (self._window()[0], int(self.floor))
+    def smallest(self) -> Number:
+        return self.floor
+
+    @property
+    def size_at_floor(self) -> Number:
+        return self.floor
+
+    def size(self, value: Value) -> Number:
+        return as_number(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsAxis(_Axis):
+    """Made by `window`: a range of steps. `floor` is the least length."""
+
+    initial: Window
+    floor: int
+    step: int = 1
+    tolerance: float = 0.0
+
+    @property
+    def smallest(self) -> Window:
+        return Window(self.initial.start, self.floor)
+
+    @property
+    def size_at_floor(self) -> Number:
+        return self.floor
+
+    def size(self, value: Value) -> Number:
+        return as_window(value).length
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceAxis(_Axis):
+    """Made by `choice`: the original first, the most wanted last."""
+
+    initial: str | Number
+    choices: tuple[str | Number, ...]
+
+    @property
+    def floor(self) -> str | Number:
+        return self.choices[-1]
+
+    @property
+    def smallest(self) -> str | Number:
+        return self.choices[-1]
+
+    @property
+    def size_at_floor(self) -> Number:
+        return 0
+
+    def size(self, value: Value) -> Number:
+        """How many choices are wanted more."""
+        return len(self.choices) - 1 - self.choices.index(as_single(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetAxis(_Axis):
+    """Made by `subset`: which items are kept. `floor` is the fewest of them."""
+
+    initial: Indexes
+    items: tuple[str, ...]  # what the indexes of a value stand for
+    floor: int
+
+    @property
+    def smallest(self) -> Indexes | None:
+        """None where there are many, as in a subset of one item."""
         return () if self.floor == 0 else None
 
     @property
     def size_at_floor(self) -> Number:
-        return 0 if self.shape is Shape.CHOICE else self.floor
+        return self.floor
 
     def size(self, value: Value) -> Number:
-        """How much of the axis a value uses: the number itself, or a count."""
-        if self.shape is Shape.CHOICE:
-            return len(self.choices) - 1 - self.choices.index(_scalar(value))
-        if isinstance(value, tuple):
-            return value[1] if self.shape is Shape.WINDOW else len(value)
-        return _number(value)
+        return len(as_indexes(value))
 
-    def _window(self) -> tuple[int, int]:
-        start, length = self.initial if isinstance(self.initial, tuple) else (0, 0)
-        return start, length
+
+Axis = NumberAxis | StepsAxis | ChoiceAxis | SubsetAxis
+"""`smallest` is the one value that cannot be made smaller, `size` how much of the axis a value uses. Cheap ones first."""
 
 
 def number(
@@ -100,7 +143,7 @@ def number(
     strategy: Strategy = Strategy.AUTO,
     monotone: bool | None = None,
     priority: int | None = None,
-) -> Axis:
+) -> NumberAxis:
     """A whole number moves in steps of 1 unless told otherwise; a real one to within a relative tolerance."""
     where = f"axis {name}"
     _require(all(map(math.isfinite, (initial, floor))), where, "initial and floor must be finite")
@@ -118,10 +161,9 @@ def number(
         where,
         "a real number needs a step here; add step, or a tolerance above 0 with strategy binary",
     )
-    return Axis(
+    return NumberAxis(
         name=name,
         kind=kind,
-        shape=Shape.NUMBER,
         initial=initial,
         floor=floor,
         step=step,
@@ -132,15 +174,16 @@ def number(
     )
 
 
-def choice(name: str, choices: tuple[str | Number, ...], *, priority: int | None = None) -> Axis:
+def choice(
+    name: str, choices: tuple[str | Number, ...], *, priority: int | None = None
+) -> ChoiceAxis:
     """The original first, the most wanted last."""
     where = f"axis {name}"
     _require(len(choices) > 1, where, "a choice needs at least two values, the original first")
     _require(len(set(choices)) == len(choices), where, "a choice names the same value twice")
-    return Axis(
+    return ChoiceAxis(
         name=name,
         kind=AxisKind.ENV,
-        shape=Shape.CHOICE,
         initial=choices[0],
         choices=choices,
         strategy=Strategy.LINEAR,
@@ -156,15 +199,14 @@ def subset(
     floor: int = 1,
     monotone: bool | None = None,
     priority: int | None = None,
-) -> Axis:
+) -> SubsetAxis:
     """Which of these items are needed? The least number kept is 1: an empty input is rarely the same workload."""
     where = f"axis {name}"
     _require(len(items) > 0, where, "there are no items to choose from")
     _require(0 <= floor <= len(items), where, f"floor {floor} is not in 0 to {len(items)} items")
-    return Axis(
+    return SubsetAxis(
         name=name,
         kind=kind,
-        shape=Shape.SUBSET,
         initial=tuple(range(len(items))),
         floor=floor,
         strategy=Strategy.DD_MIN,
@@ -183,19 +225,17 @@ def window(
     tolerance: float = 0.0,
     monotone: bool | None = None,
     priority: int | None = None,
-) -> Axis:
+) -> StepsAxis:
     """A range of steps; both of its ends move inwards."""
     where = f"axis {name}"
     _require(start >= 0, where, f"start {start} is below 0")
     _require(1 <= floor <= length, where, f"floor {floor} is not in 1 to length {length}")
     _require(0 <= tolerance < 1, where, f"tolerance {tolerance} is not in 0 to 1 (0.1 means 10 %)")
-    return Axis(
+    return StepsAxis(
         name=name,
         kind=AxisKind.WINDOW,
-        shape=Shape.WINDOW,
-        initial=(start, length),
+        initial=Window(start, length),
         floor=floor,
-        step=1,
         tolerance=tolerance,
         monotone=monotone,
         priority=priority,
@@ -207,13 +247,28 @@ def _require(holds: bool, where: str, message: str) -> None:
         raise UsageError(message, where=where)
 
 
-def _scalar(value: Value) -> str | Number:
+# -- a value as what its axis holds; anything else is a mistake of the program ---------------------------
+
+
+def as_number(value: Value) -> Number:
+    if isinstance(value, (int, float)):
+        return value
+    raise TypeError(f"found {value!r}, expected a number")
+
+
+def as_single(value: Value) -> str | Number:
+    if isinstance(value, (int, float, str)):
+        return value
+    raise TypeError(f"found {value!r}, expected a number or a text")
+
+
+def as_indexes(value: Value) -> Indexes:
     if isinstance(value, tuple):
-        raise TypeError(f"expected a single value, found {value!r}")
-    return value
+        return value
+    raise TypeError(f"found {value!r}, expected indexes")
 
 
-def _number(value: Value) -> Number:
-    if isinstance(value, (str, tuple)):
-        raise TypeError(f"expected a number, found {value!r}")
-    return value
+def as_window(value: Value) -> Window:
+    if isinstance(value, Window):
+        return value
+    raise TypeError(f"found {value!r}, expected a range")

@@ -6,9 +6,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
-Value = int | float | str | tuple[int, ...]
-"""A number, a text, or the indexes of the items that a subset keeps."""
+Number = int | float
+Indexes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A range of steps: the first of them, and how many there are."""
+
+    start: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.start}+{self.length}"
+
+
+Value = Number | str | Indexes | Window
+"""A number, a text, the indexes of the items that a subset keeps, or a range of steps."""
+
+
+def value_to_json(value: Value) -> Any:
+    match value:
+        case Window(start, length):
+            return {"start": start, "length": length}
+        case tuple():
+            return list(value)
+        case _:
+            return value
+
+
+def value_from_json(said: Any) -> Value:
+    match said:
+        case {"start": int(start), "length": int(length)}:
+            return Window(start, length)
+        case list():
+            return tuple(said)
+        case int() | float() | str():
+            return said
+    raise TypeError(f"found {said!r}, expected a number, a text, indexes or a range")
+
+
+def show_value(value: Value) -> str:
+    """As a person reads it: `137`, `3 items`, `0+137`."""
+    return f"{len(value)} items" if isinstance(value, tuple) else str(value)
 
 
 class Purpose(StrEnum):
@@ -55,7 +97,8 @@ class Point:
     @cached_property
     def config_key(self) -> str:
         """Names the configuration alone: the same values have the same key in every run and process."""
-        text = json.dumps(self.values, separators=(",", ":"), ensure_ascii=False)
+        values = [[name, value_to_json(value)] for name, value in self.values]
+        text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @cached_property

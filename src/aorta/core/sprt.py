@@ -19,22 +19,22 @@ _high = lru_cache(maxsize=4096)(clopper_pearson_high)
 
 
 @dataclass(frozen=True)
-class Evidence:
+class HitCount:
     """How often it was tried, and how often it showed."""
 
     hits: int = 0
     trials: int = 0
 
     @classmethod
-    def of(cls, tally: Tally) -> "Evidence":
+    def of(cls, tally: Tally) -> "HitCount":
         return cls(tally.reproduced, tally.evidence)
 
     @property
     def misses(self) -> int:
         return self.trials - self.hits
 
-    def __add__(self, more: "Evidence") -> "Evidence":
-        return Evidence(self.hits + more.hits, self.trials + more.trials)
+    def __add__(self, more: "HitCount") -> "HitCount":
+        return HitCount(self.hits + more.hits, self.trials + more.trials)
 
     def low(self, alpha: float) -> float:
         """The exact one-sided lower bound of the rate; 0 when nothing was tried."""
@@ -45,10 +45,10 @@ class Evidence:
         return _high(self.hits, self.trials, alpha)
 
 
-NOTHING = Evidence()
+NOTHING = HitCount()
 
 
-def log_chance(evidence: Evidence, seen: Evidence, certain: float = 0.0) -> float:
+def log_chance(evidence: HitCount, seen: HitCount, certain: float = 0.0) -> float:
     """The log of how likely these hits and misses are, in their order, where the rate is only known by what was `seen`.
 
     The rate is not taken to be what was seen: five hits of five leave a rate of .7 possible, and one miss in seven likely.
@@ -58,16 +58,16 @@ def log_chance(evidence: Evidence, seen: Evidence, certain: float = 0.0) -> floa
     return _log_evidence(seen + evidence, certain) - _log_evidence(seen, certain)
 
 
-def _log_evidence(seen: Evidence, certain: float) -> float:
+def _log_evidence(seen: HitCount, certain: float) -> float:
     """The log of how likely all of this is under the prior."""
     uniform = math.log1p(-certain) + _log_beta(seen.hits + 1, seen.misses + 1)
     return uniform if seen.misses else math.log(certain + math.exp(uniform))
 
 
-def misses_that_tell(seen: Evidence, chance: float) -> int:
+def misses_that_tell(seen: HitCount, chance: float) -> int:
     """How many misses in a row are at most so likely where it fails as often as what was seen."""
     misses = 1
-    while log_chance(Evidence(0, misses), seen) > math.log(chance):
+    while log_chance(HitCount(0, misses), seen) > math.log(chance):
         misses += 1
     return misses
 
@@ -76,7 +76,7 @@ def misses_that_tell(seen: Evidence, chance: float) -> int:
 class PresenceTest:
     """Wald's test where the rate of the failure is only known by what was `seen` of it."""
 
-    seen: Evidence
+    seen: HitCount
     absent: float  # the rate of false alarms where it is not there
     alpha: float
     beta: float
@@ -86,13 +86,13 @@ class PresenceTest:
     def reject_at(self) -> float:
         return math.log(self.beta / (1 - self.alpha))
 
-    def weight(self, evidence: Evidence) -> float:
+    def weight(self, evidence: HitCount) -> float:
         """The log of how much likelier the evidence is where the failure is present."""
         alarms = _times(evidence.hits, _log_ratio(self.absent, 1.0))
         silence = _times(evidence.misses, math.log1p(-self.absent))
         return log_chance(evidence, self.seen, self.certain) - alarms - silence
 
-    def decide(self, evidence: Evidence) -> bool | None:
+    def decide(self, evidence: HitCount) -> bool | None:
         """True or False once a line is crossed. Where `absent` is 0 one hit is proof, and no number of misses outweighs it."""
         weight = self.weight(evidence)
         if weight >= math.log((1 - self.beta) / self.alpha):
@@ -117,13 +117,13 @@ class Sprt:
     def reject_at(self) -> float:
         return math.log(self.beta / (1 - self.alpha))
 
-    def weight(self, evidence: Evidence) -> float:
+    def weight(self, evidence: HitCount) -> float:
         """The log of how much likelier the evidence is where the failure is present."""
         return _times(evidence.hits, _log_ratio(self.present, self.absent)) + _times(
             evidence.misses, _log_ratio(1 - self.present, 1 - self.absent)
         )
 
-    def decide(self, evidence: Evidence) -> bool | None:
+    def decide(self, evidence: HitCount) -> bool | None:
         """True or False once a line is crossed; None between the lines.
 
         Where `absent` is 0 one hit is proof, and no number of misses outweighs it.
@@ -147,7 +147,7 @@ class Calibration:
     absent: float = 0.0  # the rate of false alarms
     alpha: float = 0.01  # the chance that false alarms alone are taken for the failure
 
-    def decide(self, evidence: Evidence) -> bool | None:
+    def decide(self, evidence: HitCount) -> bool | None:
         unbroken = evidence.misses == 0
         if evidence.hits >= (self.straight if unbroken else self.hits):
             return True

@@ -13,7 +13,6 @@ from aorta.registry.documents import load_document
 from aorta.workloads.trial import WorkloadRequest
 
 BAD, GOOD = "bad", "good"
-DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)

@@ -135,9 +135,13 @@ class Engine:
         return not self._search.done
 
     def _catch_up(self) -> None:
-        """A process that is killed between two lines leaves a decision that follows from the line before."""
+        """A process that is killed between two lines leaves a decision that follows from the line before.
+
+        And of a point that was open where a journal was damaged, trials from behind the damage may be at hand.
+        """
         for point in list(self._open):
             if point in self._open:  # settling one may have dropped another
+                self._use_spare_trials(self._open[point])
                 self._settle_if_sure(self._open[point])
         self._drop_unwanted()
 

@@ -21,7 +21,7 @@ from typing import Any
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.oracle import Classified
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.point import Point, Purpose, value_from_json, value_to_json
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd
 from aorta.engine.atomic import write_whole
@@ -214,12 +214,18 @@ def read_records(path: Path) -> list[TrialRecord]:
 
 def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed, but not with the failure that is sought, and what those said; nothing if none did."""
-    others = [r for r in records if r.outcome is Outcome.OTHER and r.signature is not None]
-    if not others:
+    return different_failures(
+        Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
+    )
+
+
+def different_failures(messages: Counter[str]) -> list[str]:
+    """The same in words, of messages that were counted."""
+    if not messages:
         return []
-    kinds = Counter(r.signature.text for r in others if r.signature).most_common(_MOST_KINDS)
-    noun = "trial" if len(others) == 1 else "trials"
-    return [f"{len(others)} {noun} failed differently:"] + [
+    noun = "trial" if messages.total() == 1 else "trials"
+    kinds = messages.most_common(_MOST_KINDS)
+    return [f"{messages.total()} {noun} failed differently:"] + [
         f"  {count} x {text[:200]}" for text, count in kinds
     ]
 
@@ -379,7 +385,7 @@ def _content(entry: Entry) -> dict[str, Any]:
     match entry:
         case Opened(point):
             said = {
-                "values": dict(point.values),
+                "values": {name: value_to_json(value) for name, value in point.values},
                 "purpose": point.purpose,
                 "replica": point.replica,
             }
@@ -396,10 +402,7 @@ def _content(entry: Entry) -> dict[str, Any]:
 
 
 def _point_in(said: Mapping[str, Any]) -> Point:
-    values: dict[str, Value] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in said["values"].items()
-    }
+    values = {name: value_from_json(value) for name, value in said["values"].items()}
     return Point.of(values, Purpose(said["purpose"]), said["replica"])
 
 

@@ -16,7 +16,7 @@ from aorta.core.point import Point, Purpose
 from aorta.core.sprt import (
     NOTHING,
     Calibration,
-    Evidence,
+    HitCount,
     PresenceTest,
     Sprt,
     misses_that_tell,
@@ -130,19 +130,19 @@ class SequentialJudge:
 
     tests: tuple[Sprt | PresenceTest, ...]
     cap: int
-    prior: Evidence = NOTHING
+    prior: HitCount = NOTHING
     least_rate: float = 0.0
 
     def verdict(self, tally: Tally) -> Verdict | None:
         if tally.evidence == 0:
             return None  # every question gets at least one trial of its own
-        fresh = Evidence.of(tally)
+        fresh = HitCount.of(tally)
         decision = self.decide(self.prior + fresh)
         if decision is None and fresh.trials < self.cap:
             return None
         return Verdict(decision is True, tally, _said(fresh, self.prior, decision))
 
-    def decide(self, evidence: Evidence) -> bool | None:
+    def decide(self, evidence: HitCount) -> bool | None:
         decisions = {test.decide(evidence) for test in self.tests}
         if False in decisions:
             return False
@@ -153,9 +153,9 @@ class SequentialJudge:
     def needs(self, tally: Tally) -> int:
         if self.verdict(tally):
             return 0
-        evidence, left = self.prior + Evidence.of(tally), self.at_most(tally)
+        evidence, left = self.prior + HitCount.of(tally), self.at_most(tally)
         for more in range(1, left):
-            all_hit, all_miss = Evidence(more, more), Evidence(0, more)
+            all_hit, all_miss = HitCount(more, more), HitCount(0, more)
             if self.decide(evidence + all_hit) is not None:
                 return more
             if self.decide(evidence + all_miss) is not None:
@@ -173,14 +173,14 @@ class CalibrationJudge:
     calibration: Calibration
 
     def verdict(self, tally: Tally) -> Verdict | None:
-        evidence = Evidence.of(tally)
+        evidence = HitCount.of(tally)
         decision = self.calibration.decide(evidence)
         return None if decision is None else Verdict(decision, tally, _said(evidence))
 
     def needs(self, tally: Tally) -> int:
         if self.verdict(tally):
             return 0
-        evidence = Evidence.of(tally)
+        evidence = HitCount.of(tally)
         wanted = self.calibration.hits if evidence.misses else self.calibration.straight
         return min(wanted - evidence.hits, self.at_most(tally))
 
@@ -193,7 +193,7 @@ class SequentialJudges:
 
     def __init__(self, rules: SequentialRules | None = None) -> None:
         self.rules = rules or SequentialRules()
-        self._ledger: dict[str, Evidence] = {}
+        self._ledger: dict[str, HitCount] = {}
         self._accepted: set[str] = set()
         self._original: str | None = None
         self._setbacks = 0
@@ -214,7 +214,7 @@ class SequentialJudges:
         return self._judge(self._candidate_tests(rules.recheck_beta), prior)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
-        key, fresh = point.config_key, Evidence.of(verdict.tally)
+        key, fresh = point.config_key, HitCount.of(verdict.tally)
         before = self._ledger.get(key, NOTHING)
         self._ledger[key] = before + fresh
         if point.purpose is Purpose.CALIBRATE:
@@ -233,10 +233,10 @@ class SequentialJudges:
         return min(_MOST_RATE, max(_LEAST_RATE, self._seen.low(_LEARN_ALPHA)))
 
     @property
-    def _seen(self) -> Evidence:
+    def _seen(self) -> HitCount:
         """Every trial of what was accepted, and the misses that such points had without being accepted."""
         pooled = sum((self._ledger[key] for key in sorted(self._accepted)), NOTHING)
-        return pooled + Evidence(0, round(self._unseen_misses))
+        return pooled + HitCount(0, round(self._unseen_misses))
 
     def _misses_of_the_wrongly_rejected(self) -> float:
         """Per acceptance, the misses that went into candidates like it and were rejected by bad luck.
@@ -251,7 +251,7 @@ class SequentialJudges:
         return beta / (1 - beta) * misses_that_tell(seen, beta)
 
     def _judge(
-        self, tests: tuple[Sprt | PresenceTest, ...], prior: Evidence = NOTHING
+        self, tests: tuple[Sprt | PresenceTest, ...], prior: HitCount = NOTHING
     ) -> SequentialJudge:
         return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
 
@@ -272,12 +272,12 @@ class SequentialJudges:
     def _least_rate(self) -> float:
         return _DRIFT * self._anchor().low(_LEARN_ALPHA)
 
-    def _anchor(self) -> Evidence:
+    def _anchor(self) -> HitCount:
         """What is known of the original alone."""
         return NOTHING if self._original is None else self._ledger[self._original]
 
 
-def _said(fresh: Evidence, prior: Evidence | None = None, decision: bool | None = True) -> str:
+def _said(fresh: HitCount, prior: HitCount | None = None, decision: bool | None = True) -> str:
     words = f"{fresh.hits} of {fresh.trials} reproduced"
     if prior is not None and prior.trials:
         words += f", after {prior.hits} of {prior.trials} before"

@@ -4,8 +4,8 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,13 +156,20 @@ def fresh_dir(path: Path) -> Path:
     return path
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Whole or not at all, with its directory; a disk that cannot is one line."""
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """A full or failing disk is one line, wherever a verb writes."""
     try:
+        yield
+    except OSError as wrong:
+        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(place)) from None
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Whole or not at all, with its directory."""
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
-    except OSError as wrong:
-        raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(path)) from None
 
 
 def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:

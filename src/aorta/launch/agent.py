@@ -33,7 +33,7 @@ from aorta.launch.cycle_dir import (
 )
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.output import CycleLogs, OutputPump
-from aorta.launch.records import HANG, Ending, Evidence, FailedCycle, Start, WorkerEnd
+from aorta.launch.records import HANG, CycleEvidence, FailedCycle, JobEnding, Start, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import StoreLostError
@@ -66,7 +66,7 @@ class _Cycle:
     hung_rank: int | None = None
     triggered: bool = False
     dumps: tuple[str, ...] = ()
-    evidence: Evidence | None = None  # once all ranks here are down
+    evidence: CycleEvidence | None = None  # once all ranks here are down
     down: threading.Event = field(default_factory=threading.Event)
     pump: OutputPump | None = None
     is_recorded: bool = False  # its end stands in cycle_info.json
@@ -107,7 +107,7 @@ class DecidingAgent(LocalElasticAgent):
         self._panel = panel
         self._hang_timeout = hang_timeout
         self._families = WorkerFamilies()
-        self.ending: Ending | None = None
+        self.ending: JobEnding | None = None
         self._cycle: _Cycle | None = None
         self._last_result: RunResult | None = None
         self._telling: threading.Thread | None = None
@@ -283,7 +283,7 @@ class DecidingAgent(LocalElasticAgent):
         except StoreLostError:
             return None
 
-    def _evidence(self, cycle: _Cycle) -> Evidence:
+    def _evidence(self, cycle: _Cycle) -> CycleEvidence:
         pump = self._logs.pump
         lost = pump.incomplete if pump is not None else frozenset()
         words = {rank: pump.last_words(rank) for rank in lost} if pump is not None else {}
@@ -411,11 +411,11 @@ class DecidingAgent(LocalElasticAgent):
             self._handler.job_store.announce_failure(self._cycle.start.cycle, what)
         self._handler.withdraw()
 
-    def _record_cycle(self, cycle: _Cycle, evidence: tuple[Evidence, ...]) -> None:
+    def _record_cycle(self, cycle: _Cycle, evidence: tuple[CycleEvidence, ...]) -> None:
         write_cycle_info(self._logs.log_dir.path, cycle.start, evidence)
         cycle.is_recorded = True
 
-    def record_interruption(self, ending: Ending) -> None:
+    def record_interruption(self, ending: JobEnding) -> None:
         """A cycle that was cut short by a signal, or by a lost store, has an end too: as its leader saw it."""
         cycle = self._cycle
         if cycle is not None and cycle.is_leader and not cycle.is_recorded:
@@ -423,7 +423,7 @@ class DecidingAgent(LocalElasticAgent):
                 self._logs.log_dir.path, cycle.start, (self._evidence(cycle),), ending=ending
             )
 
-    def end_for_everybody(self, ending: Ending) -> None:
+    def end_for_everybody(self, ending: JobEnding) -> None:
         """This agent cannot go on: nobody shall wait for it."""
         self._handler.fail(ending)
         if self._cycle is not None:

@@ -16,7 +16,7 @@ from aorta.launch.case_spec import draft_spec
 from aorta.launch.cycle_dir import CycleDir
 from aorta.launch.decision import LastWords
 from aorta.launch.options import Options
-from aorta.launch.records import Evidence
+from aorta.launch.records import CycleEvidence
 from aorta.probe import collect_env
 from aorta.version import __version__
 
@@ -54,7 +54,7 @@ def _write_finding(folder: Path, words: LastWords) -> None:
     write_whole(folder / "finding.json", json.dumps(content, indent=2) + "\n")
 
 
-def _copy_logs(piece: Evidence, folder: Path) -> None:
+def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
     """Logs of the ranks that failed, or of all where none did by itself; tails where the log is elsewhere."""
     failed = {failure.rank for failure in piece.failures}
     wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]

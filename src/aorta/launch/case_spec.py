@@ -16,7 +16,7 @@ from aorta.core.errors import UsageError
 from aorta.core.oracle import checked_pattern
 from aorta.launch.decision import LastWords
 from aorta.launch.options import Options
-from aorta.launch.records import Evidence
+from aorta.launch.records import CycleEvidence
 
 _HEADER = """\
 # Drafted from {cycle_id}: {reason}
@@ -162,7 +162,7 @@ def _literal(text: str) -> str:
     return re.escape(text).replace(r"\ ", " ")  # people will read and edit it
 
 
-def _signal(evidence: Sequence[Evidence]) -> int | None:
+def _signal(evidence: Sequence[CycleEvidence]) -> int | None:
     """The signal that a rank died of by itself."""
     failures = [end for piece in evidence for end in piece.failures]
     return next((end.signal for end in failures if end.signal is not None), None)

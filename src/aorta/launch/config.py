@@ -30,7 +30,7 @@ DESCRIPTION = (
 )
 
 
-class Attribution(StrictModel):
+class AttributionConfig(StrictModel):
     """Whom to ask. With no source given, attribution runs in process on the leader."""
 
     attrsvc_url: str | None = None
@@ -59,7 +59,7 @@ class Attribution(StrictModel):
 
 
 class FaultTolerance(StrictModel):
-    attribution: Attribution = Attribution()
+    attribution: AttributionConfig = AttributionConfig()
     hang_timeout_seconds: float | None = Field(default=None, gt=0)
     max_no_progress_cycles: int = Field(default=3, ge=0)  # 0: no limit
     merged_log: bool = False

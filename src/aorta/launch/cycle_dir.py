@@ -19,7 +19,7 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.launch.records import Ending, Evidence, Start, Verdict, WorkerEnd
+from aorta.launch.records import CycleEvidence, JobEnding, SourceVerdict, Start, WorkerEnd
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
@@ -213,10 +213,10 @@ def sign_off(log_dir: Path, state: str) -> None:
 class Ruling:
     """The verdict on a failed cycle, how long the leader waited for it, and whether it ends the job."""
 
-    verdict: Verdict
+    verdict: SourceVerdict
     elapsed_ms: int
     dry_run: bool = False
-    ending: Ending | None = None
+    ending: JobEnding | None = None
 
     @property
     def words(self) -> str:
@@ -237,10 +237,10 @@ class Ruling:
 def write_cycle_info(
     log_dir: Path,
     start: Start,
-    evidence: Sequence[Evidence] = (),
+    evidence: Sequence[CycleEvidence] = (),
     ruling: Ruling | None = None,
     *,
-    ending: Ending | None = None,
+    ending: JobEnding | None = None,
     running: bool = False,
 ) -> None:
     """The whole file anew. It is never half there: readers see the old one or the new one."""
@@ -275,7 +275,7 @@ def write_cycle_info(
         complain_once(str(directory.info), full)
 
 
-def _ending(ending: Ending | None) -> dict[str, Any] | None:
+def _ending(ending: JobEnding | None) -> dict[str, Any] | None:
     if ending is None:
         return None
     return {"exit_code": ending.exit_code, "reason": ending.reason}
@@ -298,7 +298,7 @@ def gather_evidence(
     step: int | None = None,
     note: str = "",
     last_words: Mapping[int, str],
-) -> Evidence:
+) -> CycleEvidence:
     """What one agent can say about a cycle. Failed ranks come first in the logs: whoever reads little reads them.
 
     `last_words` are of ranks whose files are not complete: what was heard counts, not what could be written.
@@ -308,7 +308,7 @@ def gather_evidence(
     in_order = [rank for rank in failed if rank in whole]
     in_order += [rank for rank in whole if rank not in failed]
     logs = [path for rank in in_order for path in (directory.err(rank), directory.out(rank))]
-    return Evidence(
+    return CycleEvidence(
         job_id=start.job_id,
         cycle_id=start.cycle_id,
         cycle=start.cycle,

@@ -15,7 +15,7 @@ from aorta.attribution import FailureClass
 from aorta.core.exits import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
-from aorta.launch.records import Action, Ending, Evidence, FailedCycle, Start, Verdict
+from aorta.launch.records import Action, CycleEvidence, FailedCycle, JobEnding, SourceVerdict, Start
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import JobStore
 
@@ -29,17 +29,17 @@ LONG_CYCLE = 300.0  # where no step is ever told, a cycle that lived this long c
 class LastWords:
     """What the deciding agent knows about the end of the job; the case is made of it."""
 
-    ending: Ending
+    ending: JobEnding
     failed: FailedCycle
     ruling: Ruling
 
 
 @dataclass(frozen=True)
 class _Judged:
-    ending: Ending | None
+    ending: JobEnding | None
     best_step: int | None
     idle_cycles: int
-    verdict: Verdict
+    verdict: SourceVerdict
 
     @property
     def memory(self) -> tuple[Mapping[str, Any], ...]:
@@ -68,7 +68,9 @@ class LeaderDecides:
         self._log_dir = log_dir
         self.last_words: LastWords | None = None
 
-    def outcome(self, store: JobStore, round_number: int, nodes: tuple[str, ...]) -> Start | Ending:
+    def outcome(
+        self, store: JobStore, round_number: int, nodes: tuple[str, ...]
+    ) -> Start | JobEnding:
         previous = store.last_start(round_number)
         if previous is None:
             return self._first(store, nodes)
@@ -95,7 +97,7 @@ class LeaderDecides:
             started=time.time(),
         )
 
-    def final(self, store: JobStore, start: Start) -> Ending:
+    def final(self, store: JobStore, start: Start) -> JobEnding:
         judged = self._judge(store, start)
         assert judged.ending is not None, "a cycle without restarts left always ends the job"
         return judged.ending
@@ -131,26 +133,28 @@ class LeaderDecides:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
         return _Judged(ending, best_step, idle, verdict)
 
-    def _ending(self, start: Start, verdict: Verdict, idle: int, failure: str) -> Ending | None:
+    def _ending(
+        self, start: Start, verdict: SourceVerdict, idle: int, failure: str
+    ) -> JobEnding | None:
         if verdict.action is Action.STOP:
             reason = f"attribution decided STOP after cycle {start.cycle_id}: {verdict.reason}"
             if not self._settings.attribution.dry_run:
-                return Ending(Exit.STOP, reason, start.cycle_id)
+                return JobEnding(Exit.STOP, reason, start.cycle_id)
             log.warning("dry run, the job goes on: %s", reason)
         limit = self._settings.max_no_progress_cycles
         if limit and idle >= limit and start.restarts_left > 0:
             at = "" if start.best_step is None else f"; the best step stays {start.best_step}"
             reason = f"{idle} cycles in a row made no progress{at}: {verdict.reason}"
-            return Ending(Exit.STOP, reason, start.cycle_id)
+            return JobEnding(Exit.STOP, reason, start.cycle_id)
         if start.restarts_left <= 0:
             spent = f", {start.restarts} of {start.max_restarts} restarts used"
             reason = f"the job failed ({failure}){spent}: {verdict.reason}"
-            return Ending(Exit.FAILED, reason, start.cycle_id)
+            return JobEnding(Exit.FAILED, reason, start.cycle_id)
         return None
 
 
 def progress(
-    start: Start, evidence: Sequence[Evidence], verdict: Verdict, lived: float
+    start: Start, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
 ) -> tuple[int | None, int]:
     """The best step known after a failed cycle, and how many cycles in a row have not moved it.
 

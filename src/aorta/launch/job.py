@@ -29,7 +29,7 @@ from aorta.launch.cycle_dir import LogDir, sign_off
 from aorta.launch.decision import LastWords, LeaderDecides
 from aorta.launch.options import Options, parse, rendezvous_parameters
 from aorta.launch.output import CycleLogs, RedirectedFunction
-from aorta.launch.records import Ending
+from aorta.launch.records import JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.panel import Panel, build_sources
 from aorta.launch.store import StoreLostError
@@ -51,7 +51,7 @@ View = Callable[[Path], AbstractContextManager[str]]
 class Finished:
     """How a job ended, and what torch knows about its workers here."""
 
-    ending: Ending
+    ending: JobEnding
     result: RunResult
     name: str  # of what was run
 
@@ -122,7 +122,7 @@ class _Launch:
         except SignalException as interrupted:
             self._record(agent.get_event_failed())
             name = interrupted.sigval.name
-            ending = Ending(128 + interrupted.sigval, f"stopped by {name}")
+            ending = JobEnding(128 + interrupted.sigval, f"stopped by {name}")
             self._interrupted(ending, f"was stopped by {name}")
             raise
         except (StoreLostError, RendezvousConnectionError) as lost:
@@ -151,7 +151,7 @@ class _Launch:
             if hosts_the_store(self._parameters):
                 self._rendezvous.linger()
 
-    def _interrupted(self, ending: Ending, why: str) -> None:
+    def _interrupted(self, ending: JobEnding, why: str) -> None:
         """Write down how the cycle ended and tell the others, without waiting for a store that is silent."""
         self._agent.record_interruption(ending)
         _within(_GOODBYE_WITHIN, lambda: self._agent.say_goodbye(why))
@@ -161,7 +161,7 @@ class _Launch:
             f"the rendezvous store at {self._parameters.endpoint} was lost: the agent that hosts it is gone or silent; "
             "the workers here were stopped"
         )
-        self._agent.record_interruption(Ending(Exit.INFRASTRUCTURE, what))
+        self._agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
         log.debug("%s", lost)
         return StoreLostError(what)
 
@@ -169,7 +169,7 @@ class _Launch:
         """This agent itself broke: the others must not wait for it. A wrong option or a lost node is theirs to find."""
         if not isinstance(wrong, AortaError):
             reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
-            ending = Ending(Exit.FAILED, reason)
+            ending = JobEnding(Exit.FAILED, reason)
             self._agent.record_interruption(ending)
             _within(_GOODBYE_WITHIN, lambda: self._agent.end_for_everybody(ending))
 

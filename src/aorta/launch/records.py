@@ -11,7 +11,16 @@ from typing import Any, Self
 
 from aorta.attribution import Action
 
-__all__ = ["HANG", "Action", "Ending", "Evidence", "FailedCycle", "Start", "Verdict", "WorkerEnd"]
+__all__ = [
+    "HANG",
+    "Action",
+    "CycleEvidence",
+    "FailedCycle",
+    "JobEnding",
+    "SourceVerdict",
+    "Start",
+    "WorkerEnd",
+]
 
 HANG = "hang"  # how a note about a hang begins
 
@@ -44,7 +53,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Ending:
+class JobEnding:
     """The outcome that ends the job: nobody starts workers again."""
 
     exit_code: int
@@ -99,7 +108,7 @@ class WorkerEnd:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CycleEvidence:
     """What one agent knows about a cycle that is over."""
 
     job_id: str
@@ -145,11 +154,11 @@ class FailedCycle:
     """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with everybody's."""
 
     start: Start
-    evidence: Sequence[Evidence]
+    evidence: Sequence[CycleEvidence]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SourceVerdict:
     """One source's answer, or the panel's. `decision` and `finding` are attribution's own documents."""
 
     action: Action
@@ -164,7 +173,7 @@ class Verdict:
         return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
-def encode(record: Start | Ending | Evidence) -> str:
+def encode(record: Start | JobEnding | CycleEvidence) -> str:
     return json.dumps(asdict(record), separators=(",", ":"))
 
 
@@ -175,13 +184,13 @@ def decode_start(text: bytes | str) -> Start:
     )
 
 
-def decode_ending(text: bytes | str) -> Ending:
-    return Ending(**json.loads(text))
+def decode_ending(text: bytes | str) -> JobEnding:
+    return JobEnding(**json.loads(text))
 
 
-def decode_evidence(text: bytes | str) -> Evidence:
+def decode_evidence(text: bytes | str) -> CycleEvidence:
     content = json.loads(text)
-    return Evidence(
+    return CycleEvidence(
         **{
             **content,
             "ranks": tuple(content["ranks"]),

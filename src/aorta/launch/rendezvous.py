@@ -25,8 +25,8 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.exits import Exit
-from aorta.launch.records import Ending, Start
-from aorta.launch.store import DeadlineStore, JobStore, Patience, StoreCalls, StoreLostError
+from aorta.launch.records import JobEnding, Start
+from aorta.launch.store import DeadlineStore, JobStore, StoreCalls, StoreLostError, StorePatience
 from aorta.launch.torch_elastic import ElasticHandler, rendezvous_settings
 
 log = logging.getLogger(__name__)
@@ -43,16 +43,18 @@ _OUR_KEYS = ("torch.rendezvous", "aorta/launch")
 class JobEndedError(RendezvousGracefulExitError):
     """The one way out: the store says that the job has ended."""
 
-    def __init__(self, ending: Ending) -> None:
+    def __init__(self, ending: JobEnding) -> None:
         super().__init__(ending.reason)
         self.ending = ending
 
 
 class Decider(Protocol):
-    def outcome(self, store: JobStore, round_number: int, nodes: tuple[str, ...]) -> Start | Ending:
+    def outcome(
+        self, store: JobStore, round_number: int, nodes: tuple[str, ...]
+    ) -> Start | JobEnding:
         """What the round leads to. Called on the leader alone; bounded in time."""
 
-    def final(self, store: JobStore, start: Start) -> Ending:
+    def final(self, store: JobStore, start: Start) -> JobEnding:
         """Why the job ends with this cycle, which has no restart left. Called on the cycle's leader alone."""
 
 
@@ -146,14 +148,14 @@ class DecidingRendezvous(ElasticHandler):
             info = self._join()
             if info is not None:
                 outcome = self._lead() if info.rank == 0 else self._follow()
-                if isinstance(outcome, Ending):
+                if isinstance(outcome, JobEnding):
                     raise JobEndedError(outcome)
                 if outcome is not None:
                     self.start = outcome
                     return info
             log.warning("the leader of the round was lost before it decided; joining again")
 
-    def end_after(self, start: Start, *, is_leader: bool) -> Ending:
+    def end_after(self, start: Start, *, is_leader: bool) -> JobEnding:
         """The ending of a job whose last cycle failed: nothing is left to meet for, so no round is joined."""
         if is_leader:
             return self._end(self._decider.final(self.job_store, start))
@@ -166,12 +168,12 @@ class DecidingRendezvous(ElasticHandler):
             return ending
         failure = self.job_store.failure_of(start.cycle) or "a rank failed"
         reason = f"the job failed ({failure}); its leader is gone"
-        return self._end(Ending(Exit.FAILED, reason, start.cycle_id))
+        return self._end(JobEnding(Exit.FAILED, reason, start.cycle_id))
 
-    def succeed(self, start: Start) -> Ending:
-        return self._end(Ending(Exit.OK, "every rank succeeded", start.cycle_id))
+    def succeed(self, start: Start) -> JobEnding:
+        return self._end(JobEnding(Exit.OK, "every rank succeeded", start.cycle_id))
 
-    def fail(self, ending: Ending) -> Ending:
+    def fail(self, ending: JobEnding) -> JobEnding:
         """End the job for everybody: this agent itself broke."""
         return self._end(ending)
 
@@ -210,7 +212,7 @@ class DecidingRendezvous(ElasticHandler):
         except (RendezvousGracefulExitError, RendezvousClosedError):
             ending = self.job_store.ending()
             if ending is None:
-                ending = Ending(Exit.FAILED, "the rendezvous was closed by another agent")
+                ending = JobEnding(Exit.FAILED, "the rendezvous was closed by another agent")
             raise JobEndedError(ending) from None
         except RendezvousTimeoutError:
             raise InfrastructureError(
@@ -229,17 +231,17 @@ class DecidingRendezvous(ElasticHandler):
             self._leader.close()
             self._leader = None
 
-    def _lead(self) -> Start | Ending:
+    def _lead(self) -> Start | JobEnding:
         self.job_store.tell_leader(self.round, f"{self.address} {self._alive.port}")
         ending = self.job_store.ending()
         decided = ending or self._decider.outcome(self.job_store, self.round, self.addresses())
         if self._fixed_rank is not None:
             self._empty_worker_store()
-        if isinstance(decided, Ending):
+        if isinstance(decided, JobEnding):
             decided = self._end(decided)
         return self.job_store.settle(self.round, decided)
 
-    def _follow(self) -> Start | Ending | None:
+    def _follow(self) -> Start | JobEnding | None:
         deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
         world = len(self.addresses())
         pause = _FIRST_LOOK
@@ -267,7 +269,7 @@ class DecidingRendezvous(ElasticHandler):
             address, _, port = told.rpartition(" ")
             self._leader = LeaderConnection(address, int(port))
 
-    def _end(self, ending: Ending) -> Ending:
+    def _end(self, ending: JobEnding) -> JobEnding:
         stands = self.job_store.end(ending)
         self.set_closed()
         return stands
@@ -284,7 +286,7 @@ def create_rendezvous(parameters: RendezvousParameters) -> tuple[DecidingRendezv
     try:
         settings = rendezvous_settings(parameters)
         read_timeout = parameters.get_as_int("read_timeout", _DEFAULT_READ_TIMEOUT)
-        patience = Patience(
+        patience = StorePatience(
             parameters.endpoint,
             say_after=settings.keep_alive_interval.total_seconds()
             * max(1, settings.keep_alive_max_attempt - 1),
@@ -307,6 +309,6 @@ def create_rendezvous(parameters: RendezvousParameters) -> tuple[DecidingRendezv
 
 def _connected(parameters: RendezvousParameters) -> Store:
     """Torch waits for the store's host up to its read timeout; signals are heard meanwhile."""
-    never = Patience(parameters.endpoint, say_after=1e6, give_up_after=1e6)
+    never = StorePatience(parameters.endpoint, say_after=1e6, give_up_after=1e6)
     _, store = StoreCalls(never).make(lambda: create_backend(parameters))
     return store

@@ -30,8 +30,8 @@ from torch.distributed import DistError, DistNetworkError, PrefixStore, Store  #
 
 from aorta.core.errors import InfrastructureError
 from aorta.launch.records import (
-    Ending,
-    Evidence,
+    CycleEvidence,
+    JobEnding,
     Start,
     decode_ending,
     decode_evidence,
@@ -66,7 +66,7 @@ class _Multi(Protocol):
     def multi_set(self, keys: list[str], values: list[Any]) -> None: ...
 
 
-class Patience:
+class StorePatience:
     """How long the store may be silent: then it is said, and later given up. Shared by all connections to it."""
 
     def __init__(self, endpoint: str, say_after: float, give_up_after: float) -> None:
@@ -98,7 +98,7 @@ class StoreCalls:
     A call to a store blocks in C++: a frozen host would hold it, and with it every signal, for a quarter of an hour.
     """
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: StorePatience) -> None:
         self._patience = patience
         self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = (
             queue.SimpleQueue()
@@ -228,7 +228,7 @@ _DOES_NOT_ANSWER = "the rendezvous store does not answer; the agent that hosts i
 class JobStore:
     """The agreements of one job. It has connections of its own: a wait must not hold up keep-alive heartbeats."""
 
-    def __init__(self, store: Store, run_id: str, patience: Patience) -> None:
+    def __init__(self, store: Store, run_id: str, patience: StorePatience) -> None:
         prefix = f"aorta/launch/{run_id}"
 
         def connect() -> Store:
@@ -243,13 +243,13 @@ class JobStore:
         """The id of this submission: the first one that an agent proposed."""
         return self._compare_set("incarnation", incarnation).decode()
 
-    def settle(self, round_number: int, outcome: Start | Ending) -> Start | Ending:
+    def settle(self, round_number: int, outcome: Start | JobEnding) -> Start | JobEnding:
         """Write a round's outcome unless it is written; returns what stands."""
         key = "start" if isinstance(outcome, Start) else "end"
         said = json.dumps({key: encode(outcome)})
         return _decode_outcome(self._compare_set(f"round/{round_number}", said))
 
-    def outcome(self, round_number: int) -> Start | Ending | None:
+    def outcome(self, round_number: int) -> Start | JobEnding | None:
         found = self._get(f"round/{round_number}")
         return _decode_outcome(found) if found is not None else None
 
@@ -274,10 +274,10 @@ class JobStore:
                 return outcome
         return None
 
-    def end(self, ending: Ending) -> Ending:
+    def end(self, ending: JobEnding) -> JobEnding:
         return decode_ending(self._compare_set(_ENDING, encode(ending)))
 
-    def ending(self) -> Ending | None:
+    def ending(self) -> JobEnding | None:
         found = self._get(_ENDING)
         return decode_ending(found) if found is not None else None
 
@@ -316,7 +316,7 @@ class JobStore:
         with _store_answers():
             return any(self._store.check([f"cycle/{cycle}/{key}"]) for key in ("over", "failed"))
 
-    def give_evidence(self, evidence: Evidence) -> None:
+    def give_evidence(self, evidence: CycleEvidence) -> None:
         key = f"cycle/{evidence.cycle}/evidence/{evidence.group_rank}"
         self._set(key, encode(evidence))
 
@@ -324,7 +324,7 @@ class JobStore:
         with _store_answers():
             return self._store.check(_evidence_keys(start))
 
-    def evidence(self, start: Start) -> tuple[Evidence, ...]:
+    def evidence(self, start: Start) -> tuple[CycleEvidence, ...]:
         """What is there. Agents give theirs before they join the next round, so nothing needs waiting for."""
         keys = _evidence_keys(start)
         with _store_answers():
@@ -391,7 +391,7 @@ def _store_answers() -> Iterator[None]:
         raise StoreLostError(_DOES_NOT_ANSWER) from lost
 
 
-def _decode_outcome(text: bytes) -> Start | Ending:
+def _decode_outcome(text: bytes) -> Start | JobEnding:
     content = json.loads(text)
     if "start" in content:
         return decode_start(content["start"])

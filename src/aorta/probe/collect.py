@@ -7,9 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aorta.probe.amd import amd_gpus
-from aorta.probe.containers import probe_docker, probe_runtime_context
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
-from aorta.probe.host import probe_cpu, probe_env_vars, probe_host, probe_memory
+from aorta.probe.host import (
+    probe_cpu,
+    probe_docker,
+    probe_env_vars,
+    probe_host,
+    probe_memory,
+    probe_runtime_context,
+)
 from aorta.probe.machine import JsonObject, Machine, Probed
 from aorta.probe.packages import (
     probe_other_packages,

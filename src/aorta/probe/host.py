@@ -1,12 +1,40 @@
-"""The host without its accelerators: kernel, C library, processor, memory. Only what stays the same while it runs."""
+"""The host without its accelerators: kernel, C library, processor, memory; whether this is a container; which known
+variables are set.
+"""
 
 import os
 import platform
 import re
+import sys
 
-from aorta.probe.machine import JsonObject, Machine, Probed
-from aorta.registry.variables import KNOWN_VARIABLES
+from aorta.probe.machine import JsonObject, Machine, Probed, missing_in
+from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
 from aorta.scrub.secrets import safe_value
+
+# Read by a runtime or a framework, set by no built-in mitigation, and often the answer to "what is different here?".
+_ALSO_WATCHED = (
+    "AMDGCN_USE_BUFFER_OPS",
+    "CUDA_VISIBLE_DEVICES",
+    "DISABLE_TF32",  # read by no library, but people set it and believe in it
+    "FBGEMM_BOUNDS_CHECK_INDICES_V2",
+    "FBGEMM_NO_JK",
+    "FBGEMM_TBE_ROCM_HIP_BACKWARD_KERNEL",
+    "FBGEMM_TBE_V2",
+    "HIP_VISIBLE_DEVICES",
+    "HSA_KERNARG_POOL_SIZE",
+    "HSA_OVERRIDE_GFX_VERSION",
+    "LD_PRELOAD",
+    "NCCL_MAX_NCHANNELS",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "ROCR_VISIBLE_DEVICES",
+    "TORCHINDUCTOR_MAX_AUTOTUNE_POINTWISE",
+    "XLA_FLAGS",
+)
+
+KNOWN_VARIABLES: tuple[str, ...] = tuple(
+    sorted({*_ALSO_WATCHED, *(name for entry in BUILTIN_MITIGATIONS for name in entry.env)})
+)
 
 
 def probe_host(machine: Machine) -> Probed:
@@ -104,3 +132,61 @@ def _recorded(name: str, value: str | None) -> str | None:
     if len(value) > _MAX_VALUE:  # cut, half a secret could stay; and nobody reads so much
         return f"<{len(value)} characters>"
     return safe_value(name, value)
+
+
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+# The engine mounts these files from a directory named after the container; other mounts may be other containers'.
+_OWN_MOUNT = re.compile(r"([0-9a-f]{64})/\S* /etc/(?:hostname|hosts|resolv\.conf) ")
+_CGROUP_TOKENS = (
+    ("docker", "docker"),
+    ("libpod", "podman"),
+    ("kubepods", "kubernetes"),
+    ("containerd", "containerd"),
+)
+
+
+def container_type(machine: Machine) -> str:
+    if machine.path("/.dockerenv").exists():
+        return "docker"
+    if machine.path("/run/.containerenv").exists():
+        return "podman"
+    if machine.environ.get("SINGULARITY_NAME") or machine.environ.get("APPTAINER_NAME"):
+        return "singularity"
+    cgroup = machine.text("/proc/1/cgroup") or ""
+    found = (kind for token, kind in _CGROUP_TOKENS if token in cgroup)
+    return next(found, "baremetal")
+
+
+def probe_runtime_context(machine: Machine) -> Probed:
+    conda = machine.environ.get("CONDA_DEFAULT_ENV")
+    in_venv = sys.prefix != sys.base_prefix
+    value = {
+        "type": container_type(machine),
+        "python_env": "conda" if conda else "venv" if in_venv else "system",
+        "venv_path": sys.prefix if in_venv else None,
+        "conda_env_name": conda,
+    }
+    return Probed(value)
+
+
+def probe_docker(machine: Machine) -> Probed:
+    """A container cannot see its own image; whoever started it says so in AORTA_DOCKER_IMAGE and _DIGEST."""
+    if container_type(machine) == "baremetal":
+        return Probed(None)
+    value: JsonObject = {
+        "image": machine.environ.get("AORTA_DOCKER_IMAGE") or _podman_image(machine),
+        "digest": machine.environ.get("AORTA_DOCKER_DIGEST"),
+    }
+    missing = missing_in("docker", value, "not told by whoever started the container")
+    return Probed({**value, "container_id": _container_id(machine)}, missing)
+
+
+def _podman_image(machine: Machine) -> str | None:
+    found = re.search(r'^image="(.+)"$', machine.text("/run/.containerenv") or "", re.MULTILINE)
+    return found[1] if found else None
+
+
+def _container_id(machine: Machine) -> str | None:
+    named = _CONTAINER_ID.search(machine.text("/proc/self/cgroup") or "")
+    mounted = _OWN_MOUNT.search(machine.text("/proc/self/mountinfo") or "")
+    return named[0] if named else mounted[1] if mounted else None

@@ -1,11 +1,15 @@
-"""The snapshot itself: what env.json holds, one field a key. Every key is always there; null is unknown or absent."""
+"""The snapshot itself: what env.json holds, one field a key, its summary for people, and how two of them differ.
+
+Every key is always there; null is unknown or absent.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from aorta.core.names import path_of
 from aorta.probe.machine import JsonObject
 from aorta.version import __version__
 
@@ -55,7 +59,7 @@ class EnvSnapshot:
 
     def summary(self, *, verbose: bool = False) -> str:
         """What a person wants to know first; `verbose` adds the packages."""
-        from aorta.probe.summary import summary_of
+        from aorta.probe.snapshot import summary_of
 
         return summary_of(self, verbose=verbose)
 
@@ -88,3 +92,117 @@ def probe_mount() -> str:
 def probe_argv(*, mounted: bool = True) -> tuple[str, ...]:
     """Prints env.json on stdout, by the environment's own python3; `mounted` where `probe_mount` is in effect."""
     return ("python3", "-B", "-c", _PROGRAM.format(place=_MOUNTED_AT if mounted else _HERE))
+
+
+_Row = tuple[str, str]
+
+
+def summary_of(snapshot: EnvSnapshot, *, verbose: bool) -> str:
+    packages = snapshot.packages if verbose else {}
+    rows = [
+        *_machine(snapshot),
+        *_software(snapshot),
+        *(("package", f"{name} {version}") for name, version in packages.items()),
+        *(("variable", f"{name}={value}") for name, value in _set_variables(snapshot)),
+        *(("unknown", reason) for reason in snapshot.partial_reasons),
+    ]
+    return "\n".join(f"{label:<9} {text}" for label, text in rows if text)
+
+
+def _machine(snapshot: EnvSnapshot) -> Iterator[_Row]:
+    host, cpu, memory = snapshot.host or {}, snapshot.cpu or {}, snapshot.memory or {}
+    yield "platform", snapshot.platform
+    yield (
+        "host",
+        _listed(host.get("hostname"), host.get("distribution"), host.get("kernel_release")),
+    )
+    yield "cpu", _listed(cpu.get("model"), _counted(cpu.get("usable"), "cores"))
+    yield "memory", _listed(_counted(memory.get("total_mib"), "MiB"))
+    texts = [_gpu(gpu) for gpu in snapshot.gpus]
+    for text in dict.fromkeys(texts):  # equal GPUs on one line
+        yield "gpu", f"{texts.count(text)} x {text}"
+
+
+def _gpu(gpu: JsonObject) -> str:
+    size = _counted(gpu.get("memory_mib"), "MiB")
+    return _listed(gpu.get("vendor"), gpu.get("name"), gpu.get("arch"), size)
+
+
+def _software(snapshot: EnvSnapshot) -> Iterator[_Row]:
+    rocm, hip, cuda = snapshot.rocm or {}, snapshot.hip or {}, snapshot.cuda or {}
+    context = snapshot.runtime_context or {}
+    yield "rocm", _listed(rocm.get("version"), _named("driver", rocm.get("kmd_version")))
+    yield "hip", _listed(hip.get("version"))
+    yield (
+        "cuda",
+        _listed(
+            _named("driver", cuda.get("driver_version")),
+            _named("toolkit", cuda.get("toolkit_version")),
+        ),
+    )
+    yield "runs on", _listed(context.get("type"))
+    yield "python", _listed(snapshot.python_version, context.get("python_env"))
+    yield "torch", _listed(snapshot.pytorch_version)
+
+
+def _set_variables(snapshot: EnvSnapshot) -> Iterator[_Row]:
+    yield from ((name, value) for name, value in snapshot.env_vars.items() if value is not None)
+
+
+def _counted(number: object, unit: str) -> str | None:
+    return None if number is None else f"{number} {unit}"
+
+
+def _named(name: str, value: object) -> str | None:
+    return None if value is None else f"{name} {value}"
+
+
+def _listed(*values: object) -> str:
+    return ", ".join(str(value) for value in values if value is not None)
+
+
+_NOT_COMPARED = frozenset({"captured_at"})
+
+
+@dataclass(frozen=True)
+class Difference:
+    path: str
+    change: str  # changed | added | removed
+    before: Any = None
+    after: Any = None
+
+
+_Place = tuple[int | str, ...]
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """Every leaf that differs, in the order of the keys. The moment of capture is no difference."""
+    return list(
+        _between(
+            {key: value for key, value in before.items() if key not in _NOT_COMPARED},
+            {key: value for key, value in after.items() if key not in _NOT_COMPARED},
+            (),
+        )
+    )
+
+
+def _between(before: Any, after: Any, place: _Place) -> Iterator[Difference]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _between_keyed(before, after, place)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _between_keyed(dict(enumerate(before)), dict(enumerate(after)), place)
+    elif before != after or type(before) is not type(after):
+        yield Difference(path_of(place), "changed", before, after)
+
+
+def _between_keyed(
+    before: Mapping[Any, Any], after: Mapping[Any, Any], place: _Place
+) -> Iterator[Difference]:
+    for key in dict.fromkeys([*before, *after]):
+        inside = (*place, key)
+        if key not in after:
+            yield Difference(path_of(inside), "removed", before=before[key])
+        elif key not in before:
+            yield Difference(path_of(inside), "added", after=after[key])
+        else:
+            yield from _between(before[key], after[key], inside)

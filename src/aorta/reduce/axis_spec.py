@@ -167,12 +167,16 @@ class ListAxis(_Axis):
 
     _check_name = field_validator("name")(_variable)
 
-    @field_validator("initial", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _text(cls, value: object) -> object:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return ",".join(value)
-        return value
+    def _text(cls, given: object) -> object:
+        """`[a, b]` is the same as `a,b`, with whatever separator the variable wants."""
+        if not isinstance(given, dict) or not isinstance(given.get("initial"), list):
+            return given
+        items, mark = given["initial"], given.get("separator", ",")
+        if isinstance(mark, str) and all(isinstance(item, str) for item in items):
+            return {**given, "initial": mark.join(items)}
+        return given
 
     @model_validator(mode="after")
     def _fitting(self) -> "ListAxis":

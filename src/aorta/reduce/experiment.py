@@ -1,15 +1,16 @@
 """From a point to a trial: the workload's own experiment with the axes laid out around it."""
 
 import shutil
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.core.axis import AxisKind
-from aorta.core.oracle import Deciding, HangOracle
+from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialSpec
+from aorta.core.trial import TrialEnd, TrialSpec, Watch, WatchedPattern
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import Judge, Judges
 from aorta.reduce.launcher import (
@@ -18,19 +19,18 @@ from aorta.reduce.launcher import (
     with_world_size,
     world_size_variables,
 )
-from aorta.reduce.materials import Material, place_all, settings_of
+from aorta.reduce.materials import Material, place_all
+from aorta.reduce.spec import Gate
 from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
-IGNORED = "ignored"
-_NONSENSE = "aorta-checks-whether-this-is-read"
 
 
 @dataclass
-class Patience:
+class TimeLimits:
     """How long a candidate may take, learned from the original alone, so that a resumed run learns the same.
 
     A clean candidate may well run longer than the original took to fail: hence ten times, and never under ten seconds.
@@ -64,10 +64,10 @@ class Patience:
         return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
 
 
-def patience_with(given: float | None, oracle: Deciding) -> Patience:
+def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:
     """A hang must have the time to be seen as one."""
     hang = oracle if isinstance(oracle, HangOracle) else None
-    return Patience(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
+    return TimeLimits(given, max(hang.silent_for or 0, hang.longer_than or 0) if hang else 0.0)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ImpatientJudges:
     """The judges of a reduction, who do not try a candidate again that hangs where the original ends: it cannot be told."""
 
     inner: Judges
-    patience: Patience
+    patience: TimeLimits
 
     def judge_for(self, point: Point) -> Judge:
         return _ImpatientJudge(self.inner.judge_for(point), point, self.patience)
@@ -88,7 +88,7 @@ class ImpatientJudges:
 class _ImpatientJudge:
     inner: Judge
     point: Point
-    patience: Patience
+    patience: TimeLimits
 
     def verdict(self, tally: Tally) -> Verdict | None:
         seconds = self.patience.hung_for(self.point)
@@ -111,7 +111,7 @@ class ReductionExperiment:
     base: WorkloadExperiment
     materials: Sequence[Material]
     oracle: Deciding
-    patience: Patience
+    patience: TimeLimits
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         variables = self.variables(point, (trial_dir / DATA).absolute())
@@ -157,27 +157,50 @@ class ReductionExperiment:
         return (command,) if isinstance(command, str) else tuple(command)
 
 
-@dataclass(frozen=True)
-class IgnoredExperiment:
-    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
-
-    A command that reads the axis cannot go on as before: the file it is told of is not there, and the number is none.
-    """
-
-    inner: ReductionExperiment
-    at: Point
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(self.at, index, trial_dir)
-        material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
-        names = settings_of([material], self.at) or [material.axis.name]
-        return replace(trial, env={**trial.env, **dict.fromkeys(names, _NONSENSE)})
-
-
 def clear_data(trial_dir: Path) -> None:
     """The laid-out files of a finished trial: its values say what they were."""
     shutil.rmtree(trial_dir / DATA, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class GatedOracle:
+    """A failing trial counts only if it was under load."""
+
+    inner: Deciding
+    gate: Gate
+
+    def watch(self) -> Watch:
+        watch = self.inner.watch()
+        if self.gate.min_step_time_ms is None:
+            return watch
+        times = WatchedPattern(self.gate.pattern, self.gate.stream, stop=False, keep_last=True)
+        return replace(watch, patterns=(*watch.patterns, times))
+
+    def judge_end(self, end: TrialEnd) -> Classified | None:
+        found = self.inner.judge_end(end)
+        if found is None or found.outcome is not Outcome.REPRODUCED:
+            return found
+        reason = self._not_under_load(end)
+        return found if reason is None else Classified(Outcome.OTHER, f"not under load: {reason}")
+
+    def _not_under_load(self, end: TrialEnd) -> str | None:
+        least, seconds = self.gate.min_step_time_ms, self.gate.min_duration
+        if seconds is not None and end.duration < seconds:
+            return f"it took {end.duration:.3g} s, the gate asks for {seconds:g} s"
+        if least is None:
+            return None
+        time = self._step_time(end)
+        if time is None:
+            return "no step time was seen"
+        return None if time >= least else f"a step took {time:g} ms, the gate asks for {least:g} ms"
+
+    def _step_time(self, end: TrialEnd) -> float | None:
+        times = (end.result or {}).get("step_times_ms")
+        if isinstance(times, list) and times:
+            return statistics.median(float(time) for time in times)
+        seen = [m for m in end.matches if m.pattern == self.gate.pattern and m.groups]
+        said = max(seen, key=lambda match: match.at, default=None)
+        try:
+            return float(said.groups[0] or "") if said else None
+        except ValueError:
+            return None

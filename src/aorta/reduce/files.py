@@ -3,12 +3,16 @@
 A guess by reading, never by running: whether it is enough, a trial of the copy says.
 """
 
+import importlib.util
 import os
 import re
 import shutil
+import sys
+import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from aorta.engine.rundir import is_output
@@ -17,6 +21,8 @@ MOST_FILES_SEEN = 20_000
 MOST_BYTES_TAKEN = 32 << 20
 _MOST_TEXT = 1 << 20
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "site-packages"})
+_OURS = __name__.partition(".")[0]
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _VIRTUAL_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _PACKAGE = "__init__.py"
 _WORD = re.compile(r"[\w.+\-/]+")
@@ -51,6 +57,19 @@ def needed_files(
     if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
         return None
     return WorkloadFiles(root, tuple(sorted(names)))
+
+
+def module_root(place: str, paths: Sequence[str]) -> Path | None:
+    """The folder of the user's own that `package.module:Class` is imported from; None where it is installed."""
+    top = place.partition(":")[0].partition(".")[0]
+    spec = PathFinder.find_spec(top, [*paths, *sys.path]) or importlib.util.find_spec(top)
+    origin = spec.origin if spec is not None else None
+    if origin is None or spec is None or top == _OURS:
+        return None
+    file = Path(origin).resolve()
+    root = file.parent.parent if spec.submodule_search_locations else file.parent
+    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib")}
+    return None if root in installed or _INSTALLED.intersection(root.parts) else root
 
 
 def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Axis, AxisKind, Shape
-from aorta.core.oracle import ExitCodeOracle, Oracle
+from aorta.core.axis import Axis, AxisKind, ChoiceAxis, NumberAxis, StepsAxis, as_single, as_window
+from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
 from aorta.probe.platform import platform_here
@@ -15,6 +15,7 @@ from aorta.reduce.portable import secret_variables
 from aorta.registry.layers import NO_MITIGATION
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
+from aorta.workloads.child import ChildExit
 from aorta.workloads.ranks import ANY_RANK
 
 # Of one cell at most: as many as it takes to tell a cure from nothing, for a failure that is certain and one that is not.
@@ -24,26 +25,26 @@ _CERTAIN_TRIALS, _FLAKY_TRIALS = 12, 30
 def spec_document(
     plan: ReducePlan,
     point: Point,
-    command: str | list[str],
+    changed: Mapping[str, Any],
     cwd: str,
     placed: Mapping[str, str | Path],
     folder: Path,
 ) -> dict[str, Any]:
     """The spec with its final values. An axis that has nothing left to give becomes a plain variable.
 
-    A secret of `extra_env` is left to whoever runs it.
+    `changed` is what the workload is called and run with in the folder, `cwd` where it runs there. A secret of `extra_env` is left to whoever runs it.
     """
     document = {key: value for key, value in plan.spec.document.items() if key != "scrub"}
-    workload = dict(document.get("workload", {}))
-    if plan.is_command:
-        workload |= {"command": command, "cwd": cwd}
+    workload = {**document.get("workload", {}), **changed}
     workload.pop("files", None)
     fixed: dict[str, str] = {}
+    if not plan.is_command and cwd != ".":  # its modules: a spec's workload runs beside the spec
+        fixed["PYTHONPATH"] = cwd
     axes = []
     for axis, written in zip(plan.axes, document.get("axes", []), strict=True):
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
-            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, cwd)
+            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, _runs_in(plan, cwd))
         else:
             axes.append({**written, **final})
     given = secret_variables(dict(document.get("extra_env", {})))
@@ -52,6 +53,10 @@ def spec_document(
     document |= {"workload": workload, "axes": axes}
     document.pop("extra_env", None)
     return {**document, "extra_env": around} if around else document
+
+
+def _runs_in(plan: ReducePlan, cwd: str) -> str:
+    return cwd if plan.is_command else "."
 
 
 def _as_variable(left: str | Path | None, name: str, folder: Path, cwd: str) -> dict[str, str]:
@@ -69,12 +74,13 @@ def _final(
     """The keys that change; None where the kind cannot say what is left."""
     if axis.kind is AxisKind.RANKS:
         return None
-    if axis.shape is Shape.CHOICE:
-        left = list(axis.choices[axis.choices.index(_single(value)) :])
+    if isinstance(axis, ChoiceAxis):
+        left = list(axis.choices[axis.choices.index(as_single(value)) :])
         return {"initial": left[0], "choices": left} if len(left) > 1 else None
-    if axis.shape is Shape.WINDOW and isinstance(value, tuple):
-        return {"initial": list(value)}
-    if axis.shape is Shape.NUMBER:
+    if isinstance(axis, StepsAxis):
+        span = as_window(value)
+        return {"initial": [span.start, span.length]}
+    if isinstance(axis, NumberAxis):
         return {"initial": value}
     left_items = placed[axis.name]
     if not value:
@@ -119,16 +125,18 @@ def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, 
 def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
     """A registered workload speaks through the exit code of its script; only a command's ranks can be asked."""
     if not plan.is_command:
-        return oracle_document(ExitCodeOracle())
+        return oracle_document(shipped_oracle(plan))
     which = plan.spec.content.ranks
     return oracle_document(plan.oracle) | ({} if which == ANY_RANK else {"ranks": which})
 
 
+def shipped_oracle(plan: ReducePlan) -> Oracle:
+    """A workload's own word is the exit code of the script that ships: 1, where one of its predicates was asked."""
+    if not isinstance(plan.oracle, PythonOracle):
+        return plan.oracle
+    asked = plan.oracle.predicate is not None
+    return ExitCodeOracle(codes=(int(ChildExit.FAILED),)) if asked else ExitCodeOracle()
+
+
 def oracle_document(oracle: Oracle) -> dict[str, Any]:
     return {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)}
-
-
-def _single(value: Value) -> int | float | str:
-    if isinstance(value, tuple):
-        raise TypeError(f"expected a single value, found {value!r}")
-    return value

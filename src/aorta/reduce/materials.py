@@ -7,16 +7,17 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from aorta.core import axis as axes
-from aorta.core.axis import Axis, AxisKind
+from aorta.core.axis import Axis, AxisKind, SubsetAxis, as_indexes, as_single, as_window
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.point import Point, Value
+from aorta.engine.rundir import writing
 from aorta.reduce.axis_spec import (
     AxisSpec,
     DirSubsetAxis,
@@ -27,7 +28,6 @@ from aorta.reduce.axis_spec import (
     WindowAxis,
     WorldSizeAxis,
 )
-from aorta.reduce.disk import writing
 from aorta.reduce.spec import SpecFile
 
 Placed = Mapping[str, str | Path]
@@ -35,6 +35,7 @@ Placed = Mapping[str, str | Path]
 
 MAX_ITEMS = 1_000_000
 MAX_FILE_BYTES = 1 << 30
+_OTHER_SEPARATORS = (";", "|", ":", " ")
 _FICLONE = 0x40049409
 
 
@@ -76,7 +77,7 @@ class _Plain(_Variables):
     variables: tuple[str, ...] = ()
 
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        return {name: _text(value) for name in self.variables}
+        return {name: str(as_single(value)) for name in self.variables}
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,19 @@ class _Window(_Variables):
     length: str
 
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        start, length = _indexes(value)
-        return {self.start: str(start), self.length: str(length)}
+        span = as_window(value)
+        return {self.start: str(span.start), self.length: str(span.length)}
 
 
 @dataclass(frozen=True)
 class _Listed(_Variables):
     """A variable that holds some of the items: `a,c`."""
 
+    axis: SubsetAxis
     separator: str = ","
 
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        kept = [self.axis.items[index] for index in _indexes(value)]
+        kept = [self.axis.items[index] for index in as_indexes(value)]
         return {self.axis.name: self.separator.join(kept)}
 
 
@@ -104,7 +106,7 @@ class _Listed(_Variables):
 class _Lines:
     """Lines of a file. `pinned` marks, for every line, whether it always stays."""
 
-    axis: Axis
+    axis: SubsetAxis
     source: Path
     digest: str
     lines: Sequence[bytes] = field(repr=False)
@@ -115,7 +117,7 @@ class _Lines:
         return self.source.name
 
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
-        kept = set(_indexes(value))
+        kept = set(as_indexes(value))
         index = 0
         content = []
         for line, stays in zip(self.lines, self.pinned, strict=True):
@@ -132,7 +134,7 @@ class _Lines:
 class _Files:
     """Files of a folder: real ones, that `os.walk`, `grep -r` and `tar` see like any other."""
 
-    axis: Axis
+    axis: SubsetAxis
     source: Path
     digest: str
 
@@ -143,7 +145,7 @@ class _Files:
     def place(self, value: Value, folder: Path, *, copy: bool) -> Placed:
         place = folder / self.file_name
         place.mkdir(parents=True, exist_ok=True)
-        for index in _indexes(value):
+        for index in as_indexes(value):
             name = self.axis.items[index]
             target = place / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -176,16 +178,22 @@ def place_all(
     copy: bool,
     taken: Collection[str] = (),
 ) -> dict[str, str | Path]:
-    """Every axis of the point in one folder; where a name is already taken, in a folder named after the axis."""
+    """Every axis of the point in one folder."""
     placed: dict[str, str | Path] = {}
-    used: set[str | None] = set(taken)
     with writing(folder):
-        for material in materials:
-            name = material.file_name
-            place = folder / material.axis.name if name is not None and name in used else folder
-            used.add(name)
-            placed.update(material.place(point[material.axis.name], place, copy=copy))
+        for material, inside in zip(materials, folders_of(materials, taken), strict=True):
+            placed.update(material.place(point[material.axis.name], folder / inside, copy=copy))
     return placed
+
+
+def folders_of(materials: Sequence[Material], taken: Collection[str] = ()) -> Iterator[str]:
+    """Where each lies in their common folder: in itself, and where a name is already taken, in one named after the axis."""
+    used: set[str] = set(taken)
+    for material in materials:
+        name = material.file_name
+        yield material.axis.name if name is not None and name in used else ""
+        if name is not None:
+            used.add(name)
 
 
 def settings_of(materials: Sequence[Material], point: Point) -> dict[str, str]:
@@ -221,8 +229,7 @@ def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
         case DirSubsetAxis():
             return _files_of(spec, _found(spec.initial, cwd, base))
         case ListAxis():
-            items = tuple(part.strip() for part in spec.initial.split(spec.separator))
-            return _Listed(_subset(spec, tuple(filter(None, items))), spec.separator)
+            return _Listed(_subset(spec, _listed(spec)), spec.separator)
         case WindowAxis():
             start, length = spec.initial
             window = axes.window(
@@ -239,6 +246,18 @@ def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
             return _Plain(_world_size_axis(spec), variables=spec.variables)
         case RanksAxis():
             return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
+
+
+def _listed(spec: ListAxis) -> tuple[str, ...]:
+    items = tuple(filter(None, (part.strip() for part in spec.initial.split(spec.separator))))
+    other = next((mark for mark in _OTHER_SEPARATORS if mark in spec.initial.strip()), None)
+    if len(items) == 1 and other is not None and spec.separator == ",":
+        raise UsageError(
+            f"found one item in {spec.initial!r}, expected items with a comma between them; "
+            f"say which other mark it is, as separator: {other!r}",
+            where="initial",
+        )
+    return items
 
 
 def _env_axis(spec: EnvAxis) -> Axis:
@@ -275,7 +294,7 @@ def _world_size_axis(spec: WorldSizeAxis) -> Axis:
 
 def _subset(
     spec: FileSubsetAxis | DirSubsetAxis | ListAxis | RanksAxis, items: tuple[str, ...]
-) -> Axis:
+) -> SubsetAxis:
     if len(items) > MAX_ITEMS:
         raise UsageError(f"{len(items)} items are more than {MAX_ITEMS}; split it", where="initial")
     return axes.subset(
@@ -343,16 +362,4 @@ def _files_of(spec: DirSubsetAxis, root: Path) -> _Files:
 def _number(value: float | str | None) -> float:
     if isinstance(value, (str, type(None))):
         raise UsageError(f"found {value!r}, expected a number")
-    return value
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, tuple):
-        raise TypeError(f"expected a single value, found {value!r}")
-    return str(value)
-
-
-def _indexes(value: Value) -> tuple[int, ...]:
-    if not isinstance(value, tuple):
-        raise TypeError(f"expected indexes, found {value!r}")
     return value

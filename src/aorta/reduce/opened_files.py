@@ -18,7 +18,7 @@ _MOST_FOLDERS = 4096
 
 @contextmanager
 def watch_opened(root: Path) -> Iterator[set[str]]:
-    """The set fills with relative names. Where the kernel cannot tell, it stays empty."""
+    """The set fills with relative names, those of folders with a `/` behind. Where the kernel cannot tell, it stays empty."""
     opened: set[str] = set()
     libc = ctypes.CDLL(None, use_errno=True)
     handle = (
@@ -27,9 +27,8 @@ def watch_opened(root: Path) -> Iterator[set[str]]:
     if handle < 0:
         yield opened
         return
-    folders = {
-        number: place for place in _folders(root) if (number := _watch(libc, handle, place)) >= 0
-    }
+    places = list(_folders(root))  # looking for them opens them
+    folders = {number: place for place in places if (number := _watch(libc, handle, place)) >= 0}
     stop_read, stop_write = os.pipe()
     reader = threading.Thread(target=_collect, args=(handle, stop_read, folders, root, opened))
     reader.start()
@@ -72,5 +71,6 @@ def _note(events: bytes, folders: dict[int, Path], root: Path, opened: set[str])
         watch, mask, _cookie, length = _HEADER.unpack_from(events, at)
         name = events[at + _HEADER.size : at + _HEADER.size + length].rstrip(b"\0")
         at += _HEADER.size + length
-        if name and not mask & _IN_ISDIR and watch in folders:
-            opened.add(str((folders[watch] / os.fsdecode(name)).relative_to(root)))
+        if watch in folders:
+            place = str((folders[watch] / os.fsdecode(name)).relative_to(root))
+            opened.add(f"{place}/" if mask & _IN_ISDIR else place)

@@ -11,10 +11,9 @@ from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
-from aorta.reduce.experiment import ReductionExperiment, patience_with
+from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
-from aorta.reduce.observing import GatedOracle
 from aorta.reduce.portable import secret_variables
 from aorta.reduce.spec import SpecFile, read_spec
 from aorta.registry.layers import NO_MITIGATION, EnvironmentLayers

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Shape
+from aorta.core.axis import SubsetAxis
 from aorta.core.exits import Exit
 from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Value
+from aorta.core.point import Point, Value, Window
 from aorta.core.signature import Signature
 from aorta.engine.events import Ending, Reason
 from aorta.engine.journal import TrialRecord
@@ -23,17 +23,27 @@ _STATUSES = {
     Status.DID_NOT_REPRODUCE: "did_not_reproduce",
 }
 PARTIAL = "partial"
+BROKEN = "shrunken/run_repro.sh does not fail by itself"
 COPY_REPLICA = 1_000_000  # of the trials of what ships: a number that no search reaches
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """Whether the copy that ships was seen to fail by itself. None: it was not tried."""
+    """Whether the copy that ships was seen to fail by itself. None: it was not tried.
+
+    Where it does not, what is written runs in the original directory, and `in_place` says whether that fails.
+    """
 
     reproduces: bool | None = None
+    in_place: bool | None = None
     tally: Tally = field(default_factory=Tally)
     files: Sequence[str] = ()
     why: str = ""  # of the last trial that did not fail the same way
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether `run_repro.sh` as it is written was seen not to fail."""
+        return self.reproduces is False and self.in_place is not True
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ class ReduceReport:
     def status(self) -> str:
         if self.ending.reason is not Reason.DONE and self.reduction.status is Status.RUNNING:
             return PARTIAL
+        if self.reduction.status is Status.REDUCED and self.shipped.is_broken:
+            return PARTIAL  # smaller, and of no use to anybody
         return _STATUSES.get(self.reduction.status, PARTIAL)
 
     @property
@@ -70,7 +82,9 @@ class ReduceReport:
             return self.ending.detail
         if self.reduction.status is Status.DID_NOT_REPRODUCE and self.records and not self.hint:
             return f"{self.reduction.why}; the last trial: {self.records[-1].why}"
-        return "; ".join(filter(None, [self.reduction.why, self.hint]))
+        broken = self.reduction.status is Status.REDUCED and self.shipped.is_broken
+        said = [self.reduction.why, BROKEN if broken else "", self.hint]
+        return "; ".join(filter(None, said))
 
     @property
     def next_commands(self) -> list[str]:
@@ -128,6 +142,7 @@ class ReduceReport:
             "signature": self.signature.text if self.signature else None,
             "shipped_copy": {
                 "self_contained": self.shipped.reproduces,
+                "in_original_directory": self.shipped.in_place,
                 "reproduced": self.shipped.tally.reproduced,
                 "of": self.shipped.tally.evidence,
                 "why": self.shipped.why or None,
@@ -145,24 +160,28 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": axis.name,
         "kind": axis.kind.value,
-        "initial": _size(facts, axis.initial),
-        "final": _size(facts, facts.final),
-        "floor": axis.choices[-1] if axis.shape is Shape.CHOICE else axis.floor,
+        "initial": _size(axis.initial),
+        "final": _size(facts.final),
+        "floor": axis.floor,
         "monotone": facts.monotone,
         "trials": facts.trials,
         "unresolved": facts.unresolved,
         "ignored": facts.ignored,
         "local_minimum": facts.monotone is False and facts.moved,
     }
-    if axis.shape is Shape.SUBSET:
+    if isinstance(axis, SubsetAxis):
         row["final_items"] = items_of(axis, facts.final)
     return row
 
 
-def _size(facts: AxisFacts, value: Value) -> Any:
-    if facts.axis.shape is Shape.SUBSET and isinstance(value, tuple):
-        return len(value)
-    return list(value) if isinstance(value, tuple) else value
+def _size(value: Value) -> Any:
+    match value:
+        case Window(start, length):
+            return [start, length]
+        case tuple():
+            return len(value)
+        case _:
+            return value
 
 
 def _rate(verdict: Verdict | None) -> dict[str, int] | None:

@@ -11,45 +11,48 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind
-from aorta.core.exits import Exit
-from aorta.core.oracle import Deciding, ExitCodeOracle
+from aorta.core.outcome import Tally
 from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
-from aorta.core.sprt import NOTHING, Evidence, misses_that_tell
-from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.engine.events import Ending, Listener
+from aorta.core.trial import TrialEnd
+from aorta.engine.events import Listener
 from aorta.engine.journal import TrialRecord
-from aorta.engine.judge import KOfN, SameJudge
-from aorta.engine.question import Answer, Question
+from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
+from aorta.engine.question import Answer, Experiment, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
-from aorta.reduce.experiment import (
+from aorta.executors.local import LocalExecutor
+from aorta.reduce.checks import (
     IGNORED,
+    CopyExperiment,
     IgnoredExperiment,
-    ImpatientJudges,
-    ReductionExperiment,
-    clear_data,
+    InPlaceExperiment,
+    WatchedExperiment,
+    enough,
+    failed,
+    together,
 )
-from aorta.reduce.files import WorkloadFiles, needed_files, with_files
+from aorta.reduce.experiment import ImpatientJudges, clear_data
+from aorta.reduce.files import WorkloadFiles, module_root, needed_files, with_files
 from aorta.reduce.materials import settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
-from aorta.reduce.shrunken import SCRIPT, Reproducer
+from aorta.reduce.shrunken import Module, Reproducer
 from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
+from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
 from aorta.search.repeated import EveryPoint
+from aorta.workloads.discovery import place_of
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
-_MISSED = 0.01
 _OF_THE_LAUNCHER = frozenset({AxisKind.WORLD_SIZE, AxisKind.RANKS})
 _MOST_IN_PLACE = 20
-_MOST_TRIALS_OF_COPY = 40
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ class _Run:
         self.listeners = listeners
         self.experiment = plan.experiment()
         self._open_executor = open_executor
+        self._runs_here = False
         self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
 
     def search(self, trace: Trace) -> ReduceReport:
@@ -159,16 +163,10 @@ class _Run:
             return report
         point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
         search = EveryPoint([point])
-        question = Question(
-            search=search,
-            judges=SameJudge(KOfN(1, max(1, min(calibration.tally.evidence, _MOST_IN_PLACE)))),
-            experiment=_InPlaceExperiment(self.experiment, own),
-            fingerprint=self.plan.fingerprint,
-            budget=self.plan.budget,
-            keep=self._keep,
-            name="in its own place",
-            private_trials=True,
-        )
+        most = max(1, min(calibration.tally.evidence, _MOST_IN_PLACE))
+        in_place = InPlaceExperiment(self.experiment, own)
+        question = self._beyond("in its own place", search, KOfN(1, most), in_place)
+        question = replace(question, budget=self.plan.budget)
         answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
         places = ", ".join(f"{name}={place}" for name, place in own.items())
@@ -179,7 +177,7 @@ class _Run:
         return replace(
             report,
             records=[*report.records, *answer.records],
-            ending=_together(report.ending, answer.ending),
+            ending=together(report.ending, answer.ending),
             hint=hint if verdict is not None and verdict.reproduces else "",
         )
 
@@ -193,29 +191,61 @@ class _Run:
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
+        read, report = self._opened_axes(report, suspects)
+        suspects = [name for name in suspects if name not in read]
+        if not suspects:
+            return report
         points = [Point.of({IGNORED: name}) for name in suspects]
         search = EveryPoint(points)
-        question = Question(
-            search=search,
-            judges=SameJudge(KOfN(1, _enough(reduction))),
-            experiment=IgnoredExperiment(self.experiment, reduction.best),
-            fingerprint=self.plan.fingerprint,
-            budget=replace(self.plan.budget, max_trials=None),
+        question = replace(
+            self._beyond(
+                "ignored axes",
+                search,
+                KOfN(1, enough(reduction)),
+                IgnoredExperiment(self.experiment, reduction.best),
+            ),
             expected=report.signature,
             keep=lambda record, _end: clear_data(self.session.run.private / record.path),
-            name="ignored axes",
-            private_trials=True,
         )
         answer = self._answer(question, self.listeners)
         found = [
-            name for name, point in zip(suspects, points, strict=True) if _failed(search, point)
+            name for name, point in zip(suspects, points, strict=True) if failed(search, point)
         ]
         return replace(
             report,
             reduction=reduction.without(found),
             records=[*report.records, *answer.records],
-            ending=_together(report.ending, answer.ending),
+            ending=together(report.ending, answer.ending),
         )
+
+    def _opened_axes(
+        self, report: ReduceReport, suspects: Sequence[str]
+    ) -> tuple[list[str], ReduceReport]:
+        """The axes whose files a run of the answer opens, as far as the kernel of this machine sees it."""
+        kept = self.session.run.private / "opened_axes.json"
+        files = [m for m in self.plan.materials if m.file_name and m.axis.name in suspects]
+        if not files or not self._runs_here:
+            return [], report
+        point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 5)
+        watched = WatchedExperiment(self.experiment)
+
+        def keep(record: TrialRecord, end: TrialEnd) -> Mapping[str, str]:
+            watched.watches.close()  # clearing the files away opens their folders
+            return self._keep(record, end)
+
+        question = replace(
+            self._beyond("opened axes", EveryPoint([point]), EveryTrial(1), watched), keep=keep
+        )
+        with watched.watches:
+            answer = self._answer(question, self.listeners)
+        if answer.records and not kept.is_file():
+            write_atomically(kept, json.dumps(watched.opened()))
+        more = replace(
+            report,
+            records=[*report.records, *answer.records],
+            ending=together(report.ending, answer.ending),
+        )
+        return json.loads(kept.read_text("utf-8")) if kept.is_file() else [], more
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
@@ -228,10 +258,28 @@ class _Run:
             if confirmed
             else ""
         )
-        files = self._workload_files() if self.plan.is_command else None
-        best = report.reduction.best
+        plan, best = self.plan, report.reduction.best
+        if plan.is_command:
+            files, module = self._workload_files(), None
+        else:
+            files, module = self._module_files()
         flaky = confirmed is not None and confirmed.tally.against > 0
-        return Reproducer(self.plan, self.experiment, best, files, shipped_name, rate, flaky)
+        return Reproducer(
+            plan, self.experiment, best, files, shipped_name, rate, module, flaky=flaky
+        )
+
+    def _module_files(self) -> tuple[WorkloadFiles | None, Module | None]:
+        """The code of a registered workload, where that is the user's own and installed nowhere."""
+        place = place_of(self.plan.request.workload)
+        variables = {**os.environ, **self.plan.base.env}
+        named = variables.get("PYTHONPATH", "").split(os.pathsep)
+        cwd = self.plan.base.subject.cwd
+        root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
+        if root is None:
+            return None, None
+        words = [place.partition(":")[0], *self.plan.base.env.values()]
+        globs = self.plan.spec.content.workload.files
+        return needed_files(root, words, globs, self._apart()), Module(place, root)
 
     def _workload_files(self) -> WorkloadFiles | None:
         command = self.plan.request.config["command"]
@@ -260,24 +308,27 @@ class _Run:
             report = self._rehearsed(report, fuller, output, COPY_REPLICA + 2)
             if report.shipped.reproduces is not False:
                 return report, fuller
-        return report, replace(reproducer, files=None)
+        return self._in_place(report, replace(reproducer, files=None), output)
+
+    def _in_place(
+        self, report: ReduceReport, reproducer: Reproducer, output: Output
+    ) -> tuple[ReduceReport, Reproducer]:
+        """What is written where no copy fails: whether that does, in the original directory."""
+        tried = self._rehearsed(report, reproducer, output, COPY_REPLICA + 4)
+        shipped = replace(report.shipped, in_place=tried.shipped.reproduces)
+        return replace(tried, shipped=shipped), reproducer
 
     def _rehearsed(
         self, report: ReduceReport, reproducer: Reproducer, output: Output, replica: int
     ) -> ReduceReport:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, replica)
         search = EveryPoint([point])
-        question = Question(
-            search=search,
-            judges=SameJudge(KOfN(1, _enough(report.reduction))),
-            experiment=_CopyExperiment(self.experiment, reproducer, output),
-            fingerprint=self.plan.fingerprint,
-            budget=replace(self.plan.budget, max_trials=None),
+        copy = CopyExperiment(self.experiment, reproducer, output)
+        judge = KOfN(1, enough(report.reduction))
+        question = replace(
+            self._beyond(f"copy {replica}", search, judge, copy),
             guard_signature=self.plan.is_command,
             expected=report.signature,
-            keep=self._keep,
-            name=f"copy {replica}",
-            private_trials=True,
         )
         answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
@@ -286,15 +337,15 @@ class _Run:
         tried = [record for record in answer.records if record.point == point]
         shipped = Shipped(
             found,
-            verdict.tally if verdict else Shipped().tally,
-            names,
-            tried[-1].why if tried and found is False else "",
+            tally=verdict.tally if verdict else Tally(),
+            files=names,
+            why=tried[-1].why if tried and found is False else "",
         )
         return replace(
             report,
             records=[*report.records, *answer.records],
             shipped=shipped,
-            ending=_together(report.ending, answer.ending),
+            ending=together(report.ending, answer.ending),
         )
 
     def _with_opened(
@@ -304,22 +355,27 @@ class _Run:
         kept = self.session.run.private / "opened.json"
         if not kept.is_file():
             point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 1)
-            question = Question(
-                search=EveryPoint([point]),
-                judges=SameJudge(KOfN(1, 1)),
-                experiment=self.experiment,
-                fingerprint=self.plan.fingerprint,
-                budget=replace(self.plan.budget, max_trials=None),
-                keep=self._keep,
-                name="opened files",
-                private_trials=True,
-            )
+            search = EveryPoint([point])
+            question = self._beyond("opened files", search, KOfN(1, 1), self.experiment)
             with watch_opened(files.root) as opened:
                 self._answer(question, self.listeners)
             write_atomically(kept, json.dumps(sorted(opened)))
         opened_names = json.loads(kept.read_text("utf-8"))
         fuller = with_files(files, opened_names, self._apart())
         return replace(reproducer, files=fuller) if fuller is not None else None
+
+    def _beyond(self, name: str, search: Search, judge: Judge, experiment: Experiment) -> Question:
+        """A question beside the search, which no limit of trials keeps from being asked."""
+        return Question(
+            search=search,
+            judges=SameJudge(judge),
+            experiment=experiment,
+            fingerprint=self.plan.fingerprint,
+            budget=replace(self.plan.budget, max_trials=None),
+            keep=self._keep,
+            name=name,
+            private_trials=True,
+        )
 
     def env_at(self, point: Point) -> dict[str, Any]:
         """env.json as the workload at this point sees it."""
@@ -329,6 +385,7 @@ class _Run:
 
     def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
         executor = self._open_executor()
+        self._runs_here = isinstance(executor, LocalExecutor)
         with closing(executor):
             self._look_inside(executor)
             return self.session.answer(question, executor, listeners)
@@ -361,79 +418,6 @@ class _Run:
             signature=_signature(answer.expected, answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
-
-
-@dataclass(frozen=True)
-class _InPlaceExperiment:
-    """The original with its files where they always were."""
-
-    inner: ReductionExperiment
-    places: Mapping[str, str]
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        trial = self.inner.trial(point, index, trial_dir)
-        return replace(trial, env={**trial.env, **self.places})
-
-
-@dataclass(frozen=True)
-class _CopyExperiment:
-    """What ships, as it ships, in a directory of its own and started from outside it."""
-
-    inner: ReductionExperiment
-    reproducer: Reproducer
-    output: Output
-
-    @property
-    def oracle(self) -> Deciding:
-        """A registered workload is run by a command of ours here, whose exit code says it all."""
-        is_command = self.reproducer.plan.is_command
-        return self.inner.oracle if is_command else ExitCodeOracle(codes=(int(Exit.FAILED),))
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        folder = trial_dir / "data"
-        self.output.lay_out(self.reproducer, folder)
-        return TrialSpec(
-            argv=("bash", str((folder / SCRIPT).absolute())),
-            trial_dir=trial_dir,
-            cwd=trial_dir.absolute(),
-            env={**self.reproducer.secrets, **self._path()},
-            environment=self.inner.base.environment,
-            watch=self.oracle.watch(),
-            timeout=self.inner.patience.seconds_for(point),
-            resources=self.inner.base.request.resources,
-        )
-
-    def _path(self) -> dict[str, str]:
-        """A program that is called by its name is the original's own here."""
-        programs = self.reproducer.portable.programs
-        if not programs or self.inner.base.environment.isolated:
-            return {}
-        return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
-
-
-def _failed(search: EveryPoint, point: Point) -> bool:
-    verdict = search.verdicts.get(point)
-    return verdict is not None and verdict.reproduces is True
-
-
-def _together(search: Ending, copy: Ending) -> Ending:
-    """One run's ending from its two parts: how the later one ended, and what both spent."""
-    return replace(
-        copy,
-        trials=search.trials + copy.trials,
-        resumed_trials=search.resumed_trials + copy.resumed_trials,
-    )
-
-
-def _enough(reduction: Reduction) -> int:
-    """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
-    verdict = reduction.confirmation or reduction.calibration
-    seen = Evidence.of(verdict.tally) if verdict else NOTHING
-    return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
 
 
 def _signature(

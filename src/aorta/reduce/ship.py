@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from aorta.core.durations import show_duration
 from aorta.reduce.report import PARTIAL, ReduceReport, axis_row
+from aorta.search.reduction import Status
 
 _HEADLINES = {
     "reduced": "Reduced, and confirmed with fresh trials.",
@@ -46,7 +47,7 @@ def ship_text(
     parts = [
         "# What is shared",
         "",
-        f"{_HEADLINES[report.status]} Nothing leaves this machine by itself.",
+        f"{_headline(report)} Nothing leaves this machine by itself.",
     ]
     parts += ["", *_state_lines(report)]
     if report.has_reproducer:
@@ -66,6 +67,12 @@ def ship_text(
             "`.aorta` is a link to them, and `tar` takes the link alone.",
         ]
     return "\n".join(parts) + "\n"
+
+
+def _headline(report: ReduceReport) -> str:
+    if report.reduction.status is Status.REDUCED and report.shipped.is_broken:
+        return "Smaller, but what is in here does not fail by itself."
+    return _HEADLINES[report.status]
 
 
 def _state_lines(report: ReduceReport) -> list[str]:
@@ -117,6 +124,8 @@ def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[s
     else:
         why = f" (the last run: {shipped.why})" if shipped.why else ""
         lines = [f"`shrunken/` does not fail the same way by itself: {said} times{why}."]
+        if shipped.in_place:
+            lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
         lines += ["Name what it needs in the spec, as `workload: {files: [...]}`."]
     lines += [f"- set `{name}` before running it: its value is a secret" for name in secrets]
     return lines + [f"- it needs {what}, which is not in here" for what in needed]

@@ -10,22 +10,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from aorta.core.documents import dump_yaml
+from aorta.core.oracle import PythonOracle
 from aorta.core.point import Point
 from aorta.core.trial import RuntimeKind
-from aorta.reduce.disk import writing
+from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import place_all
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.portable import Portable, baked, lines_with, made_portable, secret_variables
+from aorta.workloads.base import RESERVED_PREFIX
+from aorta.workloads.child import WorkloadOrder
+from aorta.workloads.trial import STEPS, describe_environment
 
 SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
+ORDER = "order.json"
 WORKLOAD = "workload"
-_TAKEN = (SCRIPT, SPEC, RECIPE, ENV, WORKLOAD)
+_TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, WORKLOAD)
 _SIMPLE = re.compile(r"[\w./:@%+,\-][\w./=:@%+,\- ]*")
+
+
+@dataclass(frozen=True)
+class Module:
+    """The code of a registered workload that is installed nowhere: `package.module:Class` below a folder."""
+
+    place: str
+    root: Path
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,7 @@ class Reproducer:
     files: WorkloadFiles | None
     shipped_name: Callable[[str], str]  # what a file is called where it ships
     rate: str = ""  # how often it failed, for people
+    module: Module | None = None
     flaky: bool = False  # some of its trials did not fail
 
     def lay_out(self, folder: Path) -> None:
@@ -61,7 +76,9 @@ class Reproducer:
         script = folder / SCRIPT
         script.write_text(self.script(placed, folder), encoding="utf-8", errors="surrogateescape")
         script.chmod(0o755)
-        spec = spec_document(self.plan, self.point, self.command(), self.cwd, placed, folder)
+        if not self.plan.is_command:
+            (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
+        spec = spec_document(self.plan, self.point, self._called(), self.cwd, placed, folder)
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
         recipe = dump_yaml(recipe_document(self.plan, SCRIPT, flaky=self.flaky))
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
@@ -76,8 +93,33 @@ class Reproducer:
     def cwd(self) -> str:
         """Where the command runs, seen from the script; a command that needs no file runs beside it."""
         if self.files is None:
-            return str(self.plan.base.subject.cwd)
+            return self._original_place
         return WORKLOAD if self.files.names or self.portable.copied else "."
+
+    @property
+    def _original_place(self) -> str:
+        if self.plan.is_command:
+            return str(self.plan.base.subject.cwd)
+        return "." if self.module is None else str(self.module.root)
+
+    def _called(self) -> dict[str, Any]:
+        """What the workload of a spec is in the folder: the command, or the name of what is run."""
+        if self.plan.is_command:
+            return {"command": self.command(), "cwd": self.cwd}
+        return {"name": self.module.place if self.module else self.plan.request.workload}
+
+    def _order(self, placed: Mapping[str, str | Path]) -> WorkloadOrder:
+        """What the script asks of the workload: its whole config, and the predicate that says that it failed."""
+        request, oracle = self.plan.request, self.plan.oracle
+        steps = {} if request.steps is None else {STEPS: request.steps}
+        return WorkloadOrder(
+            workload=self._called()["name"],
+            result=Path("workload_result.json"),
+            config={**request.config, **steps},
+            given={f"{RESERVED_PREFIX}environment": describe_environment(request.environment)},
+            trial_env=sorted({**self.plan.base.env, **placed}),
+            predicate=oracle.predicate if isinstance(oracle, PythonOracle) else None,
+        )
 
     def command(self) -> str | list[str]:
         """The original command with its number of ranks, and without ways that exist on this machine alone."""
@@ -119,9 +161,7 @@ class Reproducer:
         return "\n".join(lines) + "\n"
 
     def _go_there(self) -> str:
-        if not self.plan.is_command:
-            return 'cd "$here"'
-        if self.files is None:
+        if self.files is None and self.cwd != ".":
             return (
                 f'cd "${{AORTA_WORKDIR:-{_in_quotes(self.cwd)}}}" || {_or_say("set AORTA_WORKDIR")}'
             )
@@ -156,10 +196,11 @@ class Reproducer:
             return f'"$here"/{shlex.quote(str(value.relative_to(folder)))}'
         if self.files is None:
             return shlex.quote(value)
-        root = self.plan.base.subject.cwd
-        return baked(value, root, f"$here/{WORKLOAD}", shlex.quote)
+        return baked(value, self.files.root, f"$here/{WORKLOAD}", shlex.quote)
 
     def _uses_trial_dir(self) -> bool:
+        if not self.plan.is_command:
+            return True
         texts = [str(self.command())]
         if self.files is not None:
             texts += [
@@ -169,7 +210,7 @@ class Reproducer:
 
     def _run(self) -> list[str]:
         if not self.plan.is_command:
-            return _run_registered(self.plan)
+            return _RUN_REGISTERED
         command = self.command()
         if isinstance(command, list):
             return [f"exec {shlex.join(command)}"]
@@ -177,26 +218,19 @@ class Reproducer:
         return [f"exec {command}" if plain else f"exec /bin/bash -c {shlex.quote(command)}"]
 
 
-_SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
-_RECIPE_HEADER = "# Ready to run: aorta triage run --recipe recipe.resolved.yaml\n"
-
-
-def _run_registered(plan: ReducePlan) -> list[str]:
-    """A registered workload needs aorta itself; its result is thrown away, its exit code counts."""
-    request = plan.request
-    words = ["run", "-q", "--workload", request.workload, "--results-dir"]
-    steps = ["--steps", str(request.steps)] if request.steps is not None else []
-    return [
-        'command -v aorta >/dev/null || aorta() { "${PYTHON:-python3}" -m aorta "$@"; }',
-        "results=$(mktemp -d)",
-        "trap 'rm -rf \"$results\"' EXIT",
-        f'aorta {shlex.join(words)} "$results" {shlex.join(steps)}'.rstrip(),
-    ]
-
-
 def _or_say(what: str) -> str:
     """127 is what a shell says of a command it cannot run: nobody takes it for the failure."""
     return f'{{ echo "run_repro.sh: {what}" >&2; exit 127; }}'
+
+
+_SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
+# A registered workload needs aorta itself: the Python that the program of this name runs in, or else the first one.
+_RUN_REGISTERED = [
+    """python="${PYTHON:-$(sed -n '1s/^#!//p' "$(command -v aorta)" 2>/dev/null || true)}\"""",
+    f"${{python:=python3}} -c 'import aorta.workloads.child' || {_or_say('it needs aorta: set PYTHON to a Python that has it')}",
+    f'exec $python -m aorta.workloads.child --alone "$here/{ORDER}"',
+]
+_RECIPE_HEADER = "# Ready to run: aorta triage run --recipe recipe.resolved.yaml\n"
 
 
 def _is_empty_folder(path: Path) -> bool:

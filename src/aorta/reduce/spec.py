@@ -66,7 +66,7 @@ class WorkloadSpec(StrictModel):
         return self
 
 
-class Budget(StrictModel):
+class BudgetSpec(StrictModel):
     """What may be spent. Without k-of-n the number of trials follows from the measured failure rate."""
 
     trials_per_candidate: Count | None = None
@@ -75,7 +75,7 @@ class Budget(StrictModel):
     max_trials: Count | None = None
 
     @model_validator(mode="after")
-    def _reachable(self) -> "Budget":
+    def _reachable(self) -> "BudgetSpec":
         k, n = self.k_of_n_to_count_as_reproducing, self.trials_per_candidate
         if k is not None and n is None:
             raise UsageError("k_of_n_to_count_as_reproducing needs trials_per_candidate beside it")
@@ -137,7 +137,7 @@ class ReduceSpec(StrictModel):
     workload: WorkloadSpec
     oracle: Oracle | None = None
     ranks: WhichRanks = ANY_RANK  # in the file: oracle.ranks
-    budget: Budget = Budget()
+    budget: BudgetSpec = BudgetSpec()
     axes: Annotated[tuple[AxisSpec, ...], BeforeValidator(_tuple_of)] = ()
     gate: Gate | None = None
     scrub: Texts = ()

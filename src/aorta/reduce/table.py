@@ -5,7 +5,7 @@ from typing import Any
 
 from aorta.core.durations import show_duration
 from aorta.engine.journal import failed_differently
-from aorta.reduce.experiment import IGNORED
+from aorta.reduce.checks import IGNORED
 from aorta.reduce.report import ReduceReport, axis_row
 from aorta.search.reduction import Status
 
@@ -47,8 +47,10 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
 
 def _headline(report: ReduceReport) -> str:
     """What was found smaller is of no use to others as long as what ships does not fail by itself."""
+    if report.reduction.status is Status.REDUCED and report.shipped.is_broken:
+        return "smaller, but of no use to others yet"
     if report.status == "reduced" and report.shipped.reproduces is False:
-        return "smaller, but shrunken/run_repro.sh does not fail by itself"
+        return "smaller, but shrunken/run_repro.sh fails in the original directory alone"
     return _HEADLINES[report.status]
 
 

@@ -5,9 +5,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aorta.core.axis import Axis, Shape
+from aorta.core.axis import Axis, SubsetAxis, as_indexes
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.point import Point, Purpose, Value, Window
 from aorta.core.stats import wilson
 from aorta.engine.events import Event, PointSettled, TrialEnded
 from aorta.engine.journal import TrialRecord
@@ -68,7 +68,7 @@ class Trace:
         return {
             "candidate": len(self.lines) + 1,
             "purpose": point.purpose.value,
-            "values": {name: shown(self._axes[name], value) for name, value in point.values},
+            "values": {name: _shown(value) for name, value in point.values},
             "verdict": _WORDS[verdict.reproduces],
             "accepted": accepted,
             "why": verdict.why,
@@ -98,16 +98,20 @@ def fingerprint_of(snapshot: Mapping[str, Any], settings: Mapping[str, str]) -> 
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def shown(axis: Axis, value: Value) -> Any:
+def _shown(value: Value) -> Any:
     """A value as a reader wants it: for a subset how many items, and which."""
-    if axis.shape is Shape.SUBSET and isinstance(value, tuple):
-        return {"count": len(value), "kept": _ranges([index + 1 for index in value])}
-    return list(value) if isinstance(value, tuple) else value
+    match value:
+        case Window(start, length):
+            return [start, length]
+        case tuple():
+            return {"count": len(value), "kept": _ranges([index + 1 for index in value])}
+        case _:
+            return value
 
 
-def items_of(axis: Axis, value: Value) -> list[Any]:
+def items_of(axis: SubsetAxis, value: Value) -> list[Any]:
     """The kept items, or their numbers from 1 where there are many."""
-    kept = value if isinstance(value, tuple) else ()
+    kept = as_indexes(value)
     if len(kept) > MOST_ITEMS_NAMED:
         return [index + 1 for index in kept]
     return [axis.items[index] for index in kept]

@@ -1,13 +1,18 @@
-"""One lookup for every kind of name: who defines it, no doubles, and a helpful answer to a misspelt one."""
+"""One lookup for every kind of name: who defines it, no doubles, and a helpful answer to a misspelt one.
+
+Installed distributions add to it through entry points: one an item, its name is the item's name.
+"""
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from aorta.core.errors import RegistryError
 
 Item = TypeVar("Item")
+Build = Callable[[str, object, str, str], Item]  # name, the loaded object, source, where it stands
 
 
 @dataclass(frozen=True)
@@ -76,3 +81,30 @@ def check_name(name: object, noun: str, *, where: str) -> str:
             where=where,
         )
     return name
+
+
+def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[Definition[Item]]:
+    """Definitions of one entry-point group; the plugin's code runs when its name is used, not before."""
+    for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
+        source = entry.dist.name if entry.dist else "unknown distribution"
+        where = f"{source}: entry point {group}:{entry.name}"
+        yield Definition(
+            name=check_name(entry.name, noun, where=where),
+            source=source,
+            load=_loader(entry, source, where, build),
+        )
+
+
+def _loader(entry: EntryPoint, source: str, where: str, build: Build[Item]) -> Callable[[], Item]:
+    def load() -> Item:
+        try:
+            loaded = entry.load()
+        except Exception as broken:  # a plugin's import runs its author's code: anything may come
+            raise RegistryError(
+                f"could not be imported from {entry.value} ({type(broken).__name__}); "
+                "repair or uninstall the distribution",
+                where=where,
+            ) from broken
+        return build(entry.name, loaded, source, where)
+
+    return load

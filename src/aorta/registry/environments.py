@@ -5,8 +5,7 @@ from pathlib import Path
 
 from aorta.core.errors import RegistryError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind
-from aorta.registry.catalogue import Catalogue, Definition
-from aorta.registry.plugins import plugin_definitions
+from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
 from aorta.registry.shapes import environment_from
 from aorta.registry.sidecars import read_sidecars, sidecar_definitions
 

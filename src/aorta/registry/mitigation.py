@@ -59,7 +59,7 @@ NO_FAILURE: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Reader:
+class VariableReader:
     """Who reads a variable, on which platforms, and the value it assumes when the variable is not set."""
 
     by: str
@@ -74,7 +74,7 @@ class Mitigation:
     name: str
     env: Mapping[str, str]
     source: str = "aorta"
-    readers: Mapping[str, Reader] = field(default_factory=dict)
+    readers: Mapping[str, VariableReader] = field(default_factory=dict)
     what: str = ""
     # Failure classes that it may cure; None: nothing is known about it, so any.
     cures: tuple[str, ...] | None = None

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
-from aorta.registry.catalogue import Catalogue, Definition
+from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
 from aorta.registry.mitigation import Mitigation, Platform, why_inert
-from aorta.registry.plugins import plugin_definitions
 from aorta.registry.shapes import mitigation_from
 from aorta.registry.sidecars import read_sidecars, sidecar_definitions
 from aorta.scrub.secrets import safe_value

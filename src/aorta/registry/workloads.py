@@ -3,10 +3,10 @@
 import importlib
 from collections.abc import Mapping
 from functools import partial
+from importlib.metadata import entry_points
 
 from aorta.core.errors import RegistryError
-from aorta.registry.catalogue import Catalogue, Definition
-from aorta.registry.plugins import plugin_definitions
+from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
 
 GROUP = "aorta.workloads"
 _NOUN = "workload"
@@ -36,6 +36,15 @@ def workload_catalogue() -> Catalogue[type]:
 def get_workload(name: str) -> type:
     """The class. A broken plugin that nobody named does no harm."""
     return workload_catalogue().get(name)
+
+
+def workload_place(name: str) -> str:
+    """`package.module:Class` of a registered name, without importing it."""
+    check_workload_name(name)
+    if name in BUILTIN_WORKLOADS:
+        return BUILTIN_WORKLOADS[name]
+    (entry,) = entry_points(group=GROUP, name=name)
+    return entry.value
 
 
 def check_workload_name(name: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aorta.report.model import Page
-from aorta.report.opening import Gather, Reader, Run
+from aorta.report.opening import Gather, OpenedRun, RunReader
 from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, solve, triage
 
 _GATHERERS: Mapping[str, Gather] = {
@@ -17,7 +17,7 @@ _GATHERERS: Mapping[str, Gather] = {
     "launch": launch.gather,
     "attribution": attribution.gather,
 }
-_PAGES: Mapping[str, Callable[[Run], Page]] = {
+_PAGES: Mapping[str, Callable[[OpenedRun], Page]] = {
     "run": run.page,
     "reduce": reduce.page,
     "triage": triage.page,
@@ -29,9 +29,9 @@ _PAGES: Mapping[str, Callable[[Run], Page]] = {
 }
 
 
-def reader_of(path: Path) -> Reader:
-    return Reader(path, _GATHERERS)
+def reader_of(path: Path) -> RunReader:
+    return RunReader(path, _GATHERERS)
 
 
-def page_of(opened: Run) -> Page:
+def page_of(opened: OpenedRun) -> Page:
     return _PAGES[opened.verb](opened)

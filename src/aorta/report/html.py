@@ -9,13 +9,13 @@ from aorta.report.model import (
     Beside,
     Block,
     Command,
-    Facts,
+    FactRows,
     Figure,
-    Line,
     Listing,
     Page,
     Section,
     Table,
+    TextLine,
     Words,
 )
 from aorta.version import __version__
@@ -94,7 +94,7 @@ def _block(block: Block) -> Markup:
             return _listing(block)
         case Beside(left, right):
             return el("div", _listing(left), _listing(right), class_="beside")
-        case Facts():
+        case FactRows():
             return _facts(block)
         case Words(paragraphs, is_list):
             if is_list:
@@ -106,7 +106,7 @@ def _block(block: Block) -> Markup:
             )
 
 
-def _facts(facts: Facts) -> Markup:
+def _facts(facts: FactRows) -> Markup:
     return el(
         "dl",
         [
@@ -220,7 +220,7 @@ def _listing(listing: Listing) -> Markup:
     )
 
 
-def _line(line: Line) -> Markup:
+def _line(line: TextLine) -> Markup:
     spoken = _SPOKEN.get(line.mark)
     return el(
         "div",

@@ -21,7 +21,7 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Headline:
     """One sentence, with its probability."""
 
     sentence: str
@@ -51,7 +51,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """A line of a text or a log; `mark` is one of the marks the page knows: kept, gone, evidence, only."""
 
     text: str
@@ -62,7 +62,7 @@ class Line:
 @dataclass(frozen=True)
 class Listing:
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[TextLine]
     note: str = ""
 
 
@@ -75,7 +75,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactRows:
     """Short things worth knowing: (what, value)."""
 
     rows: Sequence[tuple[str, object]]
@@ -95,7 +95,7 @@ class Command:
     why: str = ""
 
 
-Block = Table | Figure | Listing | Beside | Facts | Words | Command
+Block = Table | Figure | Listing | Beside | FactRows | Words | Command
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Section:
 class Page:
     verb: str
     title: str
-    answer: Answer
-    facts: Facts
+    answer: Headline
+    facts: FactRows
     picture: Figure | None = None
     sections: Sequence[Section] = field(default_factory=tuple)
     missing: Sequence[str] = field(default_factory=tuple)  # what should be there and is not

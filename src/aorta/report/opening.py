@@ -15,6 +15,7 @@ from aorta.bundle.identity import this_site
 from aorta.bundle.layouts import LAYOUTS
 from aorta.core.errors import UsageError
 from aorta.core.outcome import Outcome, Tally
+from aorta.core.point import Window
 from aorta.engine.journal import TrialRecord, read_records
 from aorta.engine.rundir import RunDir
 from aorta.report.documents import Document, words
@@ -52,7 +53,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Run:
+class OpenedRun:
     """A run directory, scrubbed. `state`: running, done, or the word for how it stopped."""
 
     name: str
@@ -71,7 +72,7 @@ class Run:
         return Tally.of(trial.outcome for trial in self.trials)
 
 
-class Reader:
+class RunReader:
     """Opens one directory, again and again if wanted: the same value keeps its placeholder."""
 
     def __init__(self, path: Path, gatherers: Mapping[str, Gather]) -> None:
@@ -84,7 +85,7 @@ class Reader:
         self._gather = gatherers[self.verb]
         self._scrubber = Scrubber(Rules(identity=this_site(path)))
 
-    def open(self) -> Run:
+    def open(self) -> OpenedRun:
         records = read_records_of(self.path)
         raw = {
             "name": _name_of(self.path.resolve()),
@@ -96,7 +97,7 @@ class Reader:
         self._scrubber.learn("\n".join(texts))
         clean = shortened(scrub_document(self._scrubber, raw)[0])
         replaced = dict(zip(texts, shortened(self._scrubbed_lines(texts)), strict=True))
-        return Run(
+        return OpenedRun(
             name=clean["name"],
             verb=self.verb,
             state=state_of(self.path, self.verb),
@@ -245,6 +246,8 @@ def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:
             if isinstance(value, str)
             else len(value)
             if isinstance(value, tuple)
+            else value.length
+            if isinstance(value, Window)
             else value
             for name, value in point.values
         },

@@ -10,7 +10,7 @@ from aorta.bundle.pack import PackedFile, Prepared
 from aorta.bundle.review import shown_value
 from aorta.bundle.ship import UNKNOWN
 from aorta.report.markup import Markup, el
-from aorta.scrub.scrubber import Span
+from aorta.scrub.scrubber import Replacement
 
 _SHUT = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _MARKS = Markup(
@@ -64,7 +64,7 @@ def _file(file: PackedFile) -> Markup:
     )
 
 
-def _span(span: Span) -> Markup:
+def _span(span: Replacement) -> Markup:
     return el(
         "div",
         el("b", span.where.removeprefix("line ")),

@@ -12,10 +12,10 @@ from aorta.core.errors import AortaError
 from aorta.core.outcome import Outcome, Tally
 from aorta.core.stats import fisher_exact
 from aorta.engine.rundir import PRIVATE, RunDir
-from aorta.probe.difference import differences
+from aorta.probe.snapshot import differences
 from aorta.report.building import page_of, reader_of
 from aorta.report.documents import Document, section, words
-from aorta.report.opening import Run, read_json
+from aorta.report.opening import OpenedRun, read_json
 from aorta.report.words import rate, seconds
 
 _DEEPEST = 8
@@ -107,13 +107,13 @@ def compare(before: Path, after: Path) -> list[Changed]:
     return [row for row in rows if row.before != row.after]
 
 
-def _answers(a: Run, b: Run) -> Iterator[Changed]:
+def _answers(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     yield Changed("verb", a.verb, b.verb)
     yield Changed("state", a.state, b.state)
     yield Changed("answer", page_of(a).answer.sentence, page_of(b).answer.sentence)
 
 
-def _trials(a: Run, b: Run) -> Iterator[Changed]:
+def _trials(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     if not a.trials or not b.trials:
         return
     if a.verb == b.verb == "run":
@@ -135,16 +135,16 @@ def _luck(a: Tally, b: Tally) -> str:
     return f"p = {p:.2g}" + ("" if p <= 0.05 else ": may be luck")
 
 
-def _median(run: Run) -> str:
+def _median(run: OpenedRun) -> str:
     times = [trial.duration for trial in run.trials if trial.outcome is not Outcome.ERROR]
     return seconds(statistics.median(times)) if times else ""
 
 
-def _signatures(run: Run) -> set[str]:
+def _signatures(run: OpenedRun) -> set[str]:
     return {trial.signature for trial in run.trials if trial.signature}
 
 
-def _results(a: Run, b: Run) -> Iterator[Changed]:
+def _results(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
     """The verbs' own documents, leaf by leaf."""
     if a.verb != b.verb:
         return

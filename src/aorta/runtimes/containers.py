@@ -139,10 +139,10 @@ def _image_variables(reference: str, image: Image) -> dict[str, str]:
 
 def _name(trial: TrialSpec) -> str:
     """Says whose it is, and never meets the name of an earlier attempt that is still being removed."""
-    return f"aorta-{slug(_user_name())}-{os.getpid()}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
+    return f"aorta-{slug(user_name())}-{os.getpid()}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
 
 
-def _user_name() -> str:
+def user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user id without a name
@@ -152,7 +152,7 @@ def _user_name() -> str:
 def _labels(trial: TrialSpec) -> Iterator[str]:
     yield f"--label={OWNER_LABEL}={Owner.of_this_process().label}"
     yield f"--label=aorta.pid={os.getpid()}"
-    yield f"--label=aorta.user={_user_name()}"
+    yield f"--label=aorta.user={user_name()}"
     yield f"--label=aorta.trial={trial.id}"
     yield f"--label=aorta.image={trial.environment.image}"
 

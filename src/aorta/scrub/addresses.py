@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.findings import Kind, SecretSpan
 from aorta.scrub.secrets.hints import hinted, hinted_in_line, lines_at
 from aorta.scrub.secrets.vocabulary import (
     DOMAINS_AND_CODE,
@@ -99,19 +99,19 @@ _HOST_CONTEXTS = (
 )
 
 
-def addresses_in(text: str) -> Iterator[Finding]:
+def addresses_in(text: str) -> Iterator[SecretSpan]:
     yield from _ip_addresses(text)
     for pattern, before in ((_MAC, 2), (_DOTTED_MAC, 4)):
         for found in pattern.finditer(text):
             start, end = found.start() - before, found.end()
-            yield Finding(start, end, Kind.MAC, text[start:end])
+            yield SecretSpan(start, end, Kind.MAC, text[start:end])
     for rule, kind in ((_EMAIL, Kind.EMAIL), (_DASHED_IPV4, Kind.HOST)):
         for match in rule.finditer(text):
             if not match.group().startswith("git@"):
-                yield Finding(match.start(), match.end(), kind, match.group())
+                yield SecretSpan(match.start(), match.end(), kind, match.group())
 
 
-def hosts_in(text: str) -> Iterator[Finding]:
+def hosts_in(text: str) -> Iterator[SecretSpan]:
     """Names of machines and logins that their surroundings give away."""
     for match in _URL_HOST.finditer(text):
         host = match["host"]
@@ -119,10 +119,10 @@ def hosts_in(text: str) -> Iterator[Finding]:
             continue
         if not _names_somebody(host):
             continue
-        yield Finding(match.start("host"), match.end("host"), Kind.HOST, host)
+        yield SecretSpan(match.start("host"), match.end("host"), Kind.HOST, host)
         path = match["path"]
         if path and len(path) > 1:
-            yield Finding(match.start("path") + 1, match.end("path"), Kind.PATH, path[1:])
+            yield SecretSpan(match.start("path") + 1, match.end("path"), Kind.PATH, path[1:])
     for pattern in _HOST_CONTEXTS:
         for match in pattern.finditer(text):
             if _COMMIT.match(match.groupdict().get("host") or ""):
@@ -130,17 +130,17 @@ def hosts_in(text: str) -> Iterator[Finding]:
             for group, value in match.groupdict().items():
                 if _names_somebody(value):
                     kind = Kind.USER if group == "user" else Kind.HOST
-                    yield Finding(match.start(group), match.end(group), kind, value)
+                    yield SecretSpan(match.start(group), match.end(group), kind, value)
     yield from _domains_in(text)
 
 
-def _domains_in(text: str) -> Iterator[Finding]:
+def _domains_in(text: str) -> Iterator[SecretSpan]:
     for match in _ENDING.finditer(text):
         labels = _LABELS.search(text, max(0, match.start() - 255), match.start())
         if labels is not None:
             name = text[labels.start() : match.end()]
             if _is_domain(name) and not is_public_domain(name):
-                yield Finding(labels.start(), match.end(), Kind.HOST, name)
+                yield SecretSpan(labels.start(), match.end(), Kind.HOST, name)
 
 
 def _names_somebody(name: str) -> bool:
@@ -157,14 +157,14 @@ def is_public_domain(host: str) -> bool:
     return any(name == domain or name.endswith(f".{domain}") for domain in PUBLIC_DOMAINS)
 
 
-def _ip_addresses(text: str) -> Iterator[Finding]:
+def _ip_addresses(text: str) -> Iterator[SecretSpan]:
     for rest in _IPV4_REST.finditer(text):
         begin = _IPV4_BEGIN.search(text, max(0, rest.start() - 4), rest.start())
         if begin is None or _VERSION_BEFORE.search(text, max(0, begin.start() - 64), begin.start()):
             continue
         value = text[begin.start() : rest.end()]
         if _says_something(value):
-            yield Finding(begin.start(), rest.end(), Kind.IPV4, value)
+            yield SecretSpan(begin.start(), rest.end(), Kind.IPV4, value)
     for match in _possible_ipv6(text):
         value = match.group()
         groups = [group for group in value.split(":") if group]
@@ -172,7 +172,7 @@ def _ip_addresses(text: str) -> Iterator[Finding]:
             r"[23fF][0-9A-Fa-f]{3}:", value
         )  # `c10::d` is C++
         if not is_scope and _says_something(value):
-            yield Finding(match.start(), match.end(), Kind.IPV6, value)
+            yield SecretSpan(match.start(), match.end(), Kind.IPV6, value)
 
 
 def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from aorta.core.documents import Dumper, Loader
-from aorta.scrub.scrubber import Scrubber, Span, count_groups
+from aorta.scrub.scrubber import Replacement, Scrubber, count_groups
 from aorta.scrub.shell import with_quoted_placeholders
 from aorta.scrub.stream import Account, NotTextError, TextStream, encoding_of, looks_like_text
 from aorta.scrub.structure import learn_document, scrub_document
@@ -28,7 +28,7 @@ __all__ = ["Account", "FileScrubber", "NotTextError", "ScrubbedFile", "scrub_byt
 @dataclass(frozen=True)
 class ScrubbedFile:
     data: bytes
-    spans: tuple[Span, ...]
+    spans: tuple[Replacement, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -108,7 +108,7 @@ class FileScrubber:
             yield from self._stream.scrub([data], account)
             return
         clean: list[Any] = []
-        found: list[Span] = []
+        found: list[Replacement] = []
         for document in documents:
             after, spans = scrub_document(self.scrubber, document, within=within, ours=True)
             clean.append(after)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from aorta.scrub.addresses import is_generic
 from aorta.scrub.index import ValueIndex
 from aorta.scrub.patterns import SPELLINGS
-from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.findings import Kind, SecretSpan
 
 _NAMES = frozenset({Kind.HOST, Kind.USER})
 _WORTH_AN_INDEX = 1 << 20  # characters times values: below it the index costs more than it saves
@@ -43,7 +43,7 @@ class KnownValues:
     def literals(self) -> list[tuple[str, bool]]:
         return [(spelling, kind is Kind.HOST) for spelling, (kind, _) in self._spellings.items()]
 
-    def found_in(self, text: str) -> Iterator[Finding]:
+    def found_in(self, text: str) -> Iterator[SecretSpan]:
         if len(text) * len(self._spellings) < _WORTH_AN_INDEX:
             yield from self._searched_one_by_one(text)
             return
@@ -53,15 +53,15 @@ class KnownValues:
             kind, value = self._spellings[spelling]
             if at >= ends.get(spelling, 0) and _stands_at(at, spelling, kind, text):
                 ends[spelling] = at + len(spelling)
-                yield Finding(at, at + len(spelling), kind, value)
+                yield SecretSpan(at, at + len(spelling), kind, value)
 
-    def _searched_one_by_one(self, text: str) -> Iterator[Finding]:
+    def _searched_one_by_one(self, text: str) -> Iterator[SecretSpan]:
         lower = text.lower()
         for spelling, (kind, value) in self._spellings.items():
             if spelling.lower() not in lower:
                 continue
             for match in self._pattern(spelling, kind).finditer(text):
-                yield Finding(match.start(), match.end(), kind, value)
+                yield SecretSpan(match.start(), match.end(), kind, value)
 
     def _pattern(self, spelling: str, kind: Kind) -> re.Pattern[str]:
         pattern = self._tried.get(spelling)

@@ -6,7 +6,7 @@ Relative names stay: they are what makes a log readable. A project name inside o
 import re
 from collections.abc import Iterator, Sequence
 
-from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.findings import Kind, SecretSpan
 from aorta.scrub.secrets.hints import hinted_in_line
 from aorta.scrub.secrets.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
@@ -51,7 +51,7 @@ _HOME = hinted_in_line(
 _TRAILING = ".,:;!?)'\""
 
 
-def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[Finding]:
+def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpan]:
     """Absolute private paths, home-relative ones, Windows and UNC ones, object stores and clone addresses."""
     for match in _QUOTED.finditer(text):
         path = match["path"]
@@ -63,16 +63,18 @@ def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[Finding]:
         yield from _private(match.group()[1:].rstrip(_TRAILING), match.start() + 1, private_roots)
     for match in _TILDE.finditer(text):
         path = match.group().rstrip(_TRAILING)
-        yield Finding(match.start(), match.start() + len(path), Kind.PATH, path)
+        yield SecretSpan(match.start(), match.start() + len(path), Kind.PATH, path)
     for match in _WINDOWS.finditer(text):
         path = match.group().rstrip(_TRAILING)
         if len(path) > 3 and not _SYSTEM_WINDOWS.match(path):
-            yield Finding(match.start(), match.start() + len(path), Kind.PATH, path)
+            yield SecretSpan(match.start(), match.start() + len(path), Kind.PATH, path)
     for pattern in (_STORE, _CLONE):
         for match in pattern.finditer(text):
             path = match["path"].rstrip(_TRAILING)
             if path and not path.startswith("/usr/"):
-                yield Finding(match.start("path"), match.start("path") + len(path), Kind.PATH, path)
+                yield SecretSpan(
+                    match.start("path"), match.start("path") + len(path), Kind.PATH, path
+                )
 
 
 def users_in(text: str) -> Iterator[str]:
@@ -81,13 +83,13 @@ def users_in(text: str) -> Iterator[str]:
         yield match["user"].rstrip(_TRAILING)
 
 
-def _private(path: str, at: int, private_roots: Sequence[str]) -> Iterator[Finding]:
+def _private(path: str, at: int, private_roots: Sequence[str]) -> Iterator[SecretSpan]:
     plain = re.sub(r"/{2,}", "/", path)
     if not _is_private(plain, private_roots):
         return
     library = max(_PACKAGES.finditer(path), key=re.Match.end, default=None)
     end = library.end() - 1 if library else len(path)
-    yield Finding(at, at + end, Kind.PATH, path[:end])
+    yield SecretSpan(at, at + end, Kind.PATH, path[:end])
 
 
 def _is_private(path: str, private_roots: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import quote, quote_plus
 
 from aorta.core.errors import UsageError
-from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.findings import Kind, SecretSpan
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
@@ -56,11 +56,11 @@ def split_patterns(option: str) -> tuple[str, ...]:
     return tuple(part for part in (piece.strip() for piece in option.split(",")) if part)
 
 
-def patterns_in(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Finding]:
+def patterns_in(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[SecretSpan]:
     for pattern in patterns:
         for match in pattern.finditer(text):
             if match.group():
-                yield Finding(match.start(), match.end(), Kind.TEXT, match.group())
+                yield SecretSpan(match.start(), match.end(), Kind.TEXT, match.group())
 
 
 def _wildcards(pattern: str) -> re.Pattern[str]:

@@ -16,7 +16,7 @@ from aorta.scrub.known import KnownValues
 from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.patterns import compiled, patterns_in
 from aorta.scrub.placeholders import Placeholders, as_file_name
-from aorta.scrub.secrets.findings import GROUPS, Finding, Kind, settled
+from aorta.scrub.secrets.findings import GROUPS, Kind, SecretSpan, settled
 from aorta.scrub.secrets.shapes import providers_in, secrets_in
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -48,7 +48,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Span:
+class Replacement:
     """One replaced stretch, with enough around it to judge it by."""
 
     where: str
@@ -62,14 +62,14 @@ class Span:
 @dataclass(frozen=True)
 class Scrubbed:
     text: str
-    spans: tuple[Span, ...] = ()
+    spans: tuple[Replacement, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
         return count_groups(self.spans)
 
 
-def count_groups(spans: Sequence[Span]) -> dict[str, int]:
+def count_groups(spans: Sequence[Replacement]) -> dict[str, int]:
     """Replacements by group, every group present."""
     counted = Counter(GROUPS[span.kind] for span in spans)
     return {group: counted[group] for group in dict.fromkeys(GROUPS.values())}
@@ -81,7 +81,7 @@ class _Piece:
 
     start: int
     end: int
-    finding: Finding | None = None
+    finding: SecretSpan | None = None
     placeholder: str = ""
 
 
@@ -146,7 +146,7 @@ class Scrubber:
         """Scrubbed text. Scrubbing it again changes nothing."""
         return self._without(text, where, self._settled)
 
-    def _without(self, text: str, where: str, find: Callable[[str], list[Finding]]) -> Scrubbed:
+    def _without(self, text: str, where: str, find: Callable[[str], list[SecretSpan]]) -> Scrubbed:
         pieces = [_Piece(0, len(text))]
         current = text
         while findings := find(current):
@@ -162,7 +162,7 @@ class Scrubber:
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
         placeholder = self._placeholders.stand_in(kind, value)
-        return Scrubbed(placeholder, (Span(where, "", value, "", placeholder, kind),))
+        return Scrubbed(placeholder, (Replacement(where, "", value, "", placeholder, kind),))
 
     def file_name(self, name: str) -> str:
         """A path inside the bundle with every part scrubbed, in characters every file system takes."""
@@ -171,16 +171,16 @@ class Scrubber:
     def is_kept(self, value: str) -> bool:
         return value in self._keep
 
-    def _in_a_name(self, text: str) -> list[Finding]:
+    def _in_a_name(self, text: str) -> list[SecretSpan]:
         found = [*patterns_in(text, self._patterns)]
         if self.rules.detect:
             found += providers_in(text)
         return settled(found, text)
 
-    def _settled(self, text: str) -> list[Finding]:
+    def _settled(self, text: str) -> list[SecretSpan]:
         return settled(self._findings(text, _LAYERS), text)
 
-    def _findings(self, text: str, layers: int) -> Iterator[Finding]:
+    def _findings(self, text: str, layers: int) -> Iterator[SecretSpan]:
         plain = _ANSI.sub(lambda match: " " * len(match.group()), text)
         for finding in self._detected(plain):
             is_ours = finding.kind in _MISTAKEN and finding.value in self._names
@@ -192,9 +192,9 @@ class Scrubber:
             inner = next(iter(settled(self._findings(said, layers - 1), said)), None)
             if inner is not None:
                 whole = inner.value if inner.end - inner.start == len(said) else said
-                yield Finding(start, end, inner.kind, whole)
+                yield SecretSpan(start, end, inner.kind, whole)
 
-    def _detected(self, text: str) -> Iterator[Finding]:
+    def _detected(self, text: str) -> Iterator[SecretSpan]:
         yield from patterns_in(text, self._patterns)
         yield from self._known.found_in(text)
         if not self.rules.detect:
@@ -206,7 +206,9 @@ class Scrubber:
             if finding.kind is Kind.PATH or not is_generic(finding.value):
                 yield finding
 
-    def _replaced(self, pieces: list[_Piece], findings: list[Finding], text: str) -> list[_Piece]:
+    def _replaced(
+        self, pieces: list[_Piece], findings: list[SecretSpan], text: str
+    ) -> list[_Piece]:
         """Split the untouched pieces at the findings, whose offsets are those of the current text."""
         after: list[_Piece] = []
         waiting = iter(findings)
@@ -232,7 +234,7 @@ class Scrubber:
         return after
 
 
-def _spans(pieces: list[_Piece], text: str, after: str, where: str) -> Iterator[Span]:
+def _spans(pieces: list[_Piece], text: str, after: str, where: str) -> Iterator[Replacement]:
     """Contexts are taken from the scrubbed text: a neighbour may be as private as the value itself."""
     line, counted_to, at = 1, 0, 0
     for piece in pieces:
@@ -243,7 +245,7 @@ def _spans(pieces: list[_Piece], text: str, after: str, where: str) -> Iterator[
             continue
         line += text.count("\n", counted_to, piece.start)
         counted_to = piece.start
-        yield Span(
+        yield Replacement(
             where or f"line {line}",
             after[max(0, start - _CONTEXT) : start].rsplit("\n", 1)[-1],
             text[piece.start : piece.end],

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from aorta.scrub.scrubber import Scrubber, Span
+from aorta.scrub.scrubber import Replacement, Scrubber
 from aorta.scrub.secrets.findings import GROUPS, Kind
 from aorta.scrub.shell import with_quoted_placeholders
 from aorta.scrub.signs import Literal, Signs, goes_on
@@ -54,9 +54,9 @@ class Account:
     """What was taken out of one file."""
 
     counts: Counter[Kind] = field(default_factory=Counter)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[Replacement] = field(default_factory=list)
 
-    def add(self, spans: Iterable[Span]) -> None:
+    def add(self, spans: Iterable[Replacement]) -> None:
         for span in spans:
             self.counts[span.kind] += 1
             if len(self.spans) < _MOST_SPANS:
@@ -80,7 +80,7 @@ class TextStream:
         self._signs = self._made_signs(())
         self._known_count = -1
         self._learnt: set[int] = set()
-        self._lines: dict[bytes, tuple[bytes, tuple[Span, ...]]] = {}
+        self._lines: dict[bytes, tuple[bytes, tuple[Replacement, ...]]] = {}
 
     def learn(self, pieces: Iterable[bytes]) -> None:
         _, texts = _as_utf8(pieces)
@@ -171,7 +171,7 @@ class TextStream:
         parts.append(chunk[at:])
         return b"".join(parts)
 
-    def _clean(self, given: list[bytes]) -> Iterator[tuple[bytes, tuple[Span, ...]]]:
+    def _clean(self, given: list[bytes]) -> Iterator[tuple[bytes, tuple[Replacement, ...]]]:
         """All stretches as one text, which is many times faster than each by itself."""
         texts = [_text(part) for part in given]
         together = self.scrubber.text(_BETWEEN.join(texts))
@@ -247,12 +247,12 @@ def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _apart(spans: Iterable[Span], texts: list[str]) -> list[list[Span]]:
+def _apart(spans: Iterable[Replacement], texts: list[str]) -> list[list[Replacement]]:
     """The spans of each stretch, with lines counted from its own beginning."""
     starts = [1]
     for text in texts:
         starts.append(starts[-1] + text.count("\n") + 2)
-    found: list[list[Span]] = [[] for _ in texts]
+    found: list[list[Replacement]] = [[] for _ in texts]
     for span in spans:
         number = int(span.where.removeprefix("line "))
         index = bisect_right(starts, number) - 1
@@ -260,12 +260,14 @@ def _apart(spans: Iterable[Span], texts: list[str]) -> list[list[Span]]:
     return found
 
 
-def _moved(spans: Iterable[Span], line: int) -> Iterator[Span]:
+def _moved(spans: Iterable[Replacement], line: int) -> Iterator[Replacement]:
     return (_at_line(span, line + int(span.where.removeprefix("line ")) - 1) for span in spans)
 
 
-def _at_line(span: Span, line: int) -> Span:
-    return Span(f"line {line}", span.before, span.value, span.after, span.placeholder, span.kind)
+def _at_line(span: Replacement, line: int) -> Replacement:
+    return Replacement(
+        f"line {line}", span.before, span.value, span.after, span.placeholder, span.kind
+    )
 
 
 def _as_utf8(pieces: Iterable[bytes]) -> tuple[str, Iterator[bytes]]:

@@ -11,7 +11,7 @@ from aorta.core.errors import AortaError
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
 from aorta.scrub.fields import KEPT_TREES, NAMES, SEARCHED_TREES
-from aorta.scrub.scrubber import Scrubber, Span
+from aorta.scrub.scrubber import Replacement, Scrubber
 from aorta.scrub.secrets.findings import PLACEHOLDER, Kind
 from aorta.scrub.secrets.keywords import (
     announces_secret,
@@ -52,7 +52,7 @@ class _Walk:
     scrubber: Scrubber
     learning: bool
     ours: bool  # the names in it are those of `fields`
-    spans: list[Span] = field(default_factory=list)
+    spans: list[Replacement] = field(default_factory=list)
 
     def value(
         self, value: Any, path: Path, named: str | None, field: _Field = _Field.UNKNOWN
@@ -171,7 +171,7 @@ def learn_document(scrubber: Scrubber, document: Any, *, ours: bool = False) -> 
 
 def scrub_document(
     scrubber: Scrubber, document: Any, *, within: str = "", ours: bool = False
-) -> tuple[Any, tuple[Span, ...]]:
+) -> tuple[Any, tuple[Replacement, ...]]:
     """The same document with private keys and values replaced. `within` begins each span's place."""
     walk = _Walk(scrubber, learning=False, ours=ours)
     return walk.value(document, (within,) if within else (), None), tuple(walk.spans)

@@ -15,6 +15,10 @@ from aorta.search.belief import Counts
 from aorta.search.timeline import Timeline
 
 _MOST = 60  # trials: rates so near to each other are not told apart by more
+_HARM = (
+    5  # an innocent partner is a wrong answer, a trial more is not: how much surer "passes" must be
+)
+_GOOD_PRIOR, _BAD_PRIOR = (0.05, 1.0), (1.0, 1.0)
 
 
 class AloneFirst:
@@ -24,9 +28,9 @@ class AloneFirst:
         self, search: Search, timeline: Timeline, good: Counts, bad: Counts, confidence: float
     ) -> None:
         self.search, self._timeline = search, timeline
-        rates = _rate(good, 0.05), _rate(bad, 0.5)
-        self._low, self._high = rates[0], max(rates[1], min(0.5, 2 * rates[0]))
-        self._wanted = math.log(confidence / (1 - confidence))
+        self._good, self._bad = good, bad
+        self._fails_at = math.log(1 / (1 - confidence))
+        self._passes_at = math.log(_HARM / (1 - confidence))
         self._counts = (0, 0)
         self._told: set[int] = set()
         self._untestable = False
@@ -34,14 +38,18 @@ class AloneFirst:
     @property
     def fails(self) -> bool | None:
         """None while it is open, or cannot be told."""
-        hits, misses = self._counts
-        odds = hits * math.log(self._high / self._low)
-        odds += misses * math.log((1 - self._high) / (1 - self._low))
-        if odds >= self._wanted:
+        odds = self._odds(self._counts)
+        if odds >= self._fails_at:
             return True
-        if odds <= -self._wanted or len(self._told) >= _MOST:
+        if odds <= -self._passes_at or len(self._told) >= _MOST:
             return odds > 0
         return None
+
+    def _odds(self, counts: Counts) -> float:
+        """How much likelier such trials are on the bad side than on the good one, each as far as it is known."""
+        return _predicted(counts, self._bad, _BAD_PRIOR) - _predicted(
+            counts, self._good, _GOOD_PRIOR
+        )
 
     @property
     def _is_open(self) -> bool:
@@ -62,9 +70,10 @@ class AloneFirst:
     def _left(self) -> int:
         """Quiet trials that would settle it."""
         hits, misses = self._counts
-        each = -math.log((1 - self._high) / (1 - self._low))
-        odds = hits * math.log(self._high / self._low) - misses * each
-        return max(1, math.ceil((self._wanted + odds) / each))
+        more = 1
+        while more < _MOST and self._odds((hits, misses + more)) > -self._passes_at:
+            more += 1
+        return more
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         was_open = self._is_open
@@ -91,7 +100,11 @@ class AloneFirst:
         return self.search.best
 
 
-def _rate(counts: Counts, prior: float) -> float:
-    """What was seen, with one trial of what is usual."""
-    hits, misses = counts
-    return min(0.99, max(0.001, (hits + prior) / (hits + misses + 1)))
+def _predicted(counts: Counts, seen: Counts, prior: tuple[float, float]) -> float:
+    """The logarithm of the probability of these trials, after those that were seen."""
+    hits, misses = seen[0] + prior[0], seen[1] + prior[1]
+    return _log_beta(hits + counts[0], misses + counts[1]) - _log_beta(hits, misses)
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)

@@ -32,7 +32,7 @@ Question = tuple[Vector, Purpose]
 
 
 @dataclass(frozen=True)
-class Settings:
+class BisectionSettings:
     """`trust_ends`: one end that cannot be tested is taken as it was said. `confirm`: run the two sides of a sharp boundary again until the wanted probability is reached. `sentinels`:
     trials inside the side that should fail, and one in the other, once the answer stands. `silent`: trials of a bad end
     that never fails, before that is believed. `close_enough` may end the search before one candidate is left. `prior`:
@@ -55,8 +55,8 @@ class Settings:
 class Bisection(ABC):
     """`answer` is what is known so far; `fixed_before` tells of older breaks that were repaired, as two states each."""
 
-    def __init__(self, timeline: Timeline, settings: Settings | None = None) -> None:
-        self.timeline, self.settings = timeline, settings or Settings()
+    def __init__(self, timeline: Timeline, settings: BisectionSettings | None = None) -> None:
+        self.timeline, self.settings = timeline, settings or BisectionSettings()
         self.trials: dict[Vector, Counts] = {}
         self.fixed_before: list[tuple[Vector, Vector]] = []
         self.taken_on_trust: set[Vector] = set()  # ends that cannot be tested, as they were said
@@ -231,6 +231,21 @@ class Bisection(ABC):
             self._trust(end, hit=hit)
             self._testability.untestable.discard(end)
             self._ends_verdict = self._ends.verdict(self.trials, self.untestable)
+
+    def _in_place_of_the_bad_end(self, nearest: Callable[[], Sequence[Vector]]) -> Vector | None:
+        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps: if that passes,
+        little is left to look at, and nobody builds half of a history that shows no failure.
+        """
+        end = self.timeline.bad_end
+        if end not in self.taken_on_trust or not self.settings.check_ends:
+            return None
+        if any(hits for vector, (hits, _) in self.trials.items() if vector != end):
+            return None
+        states, step = nearest(), 1
+        while step <= len(states) and states[step - 1] in self.untestable:
+            step *= 2
+        vector = states[step - 1] if step <= len(states) else None
+        return None if vector in self.trials else vector
 
     def _trust(self, vector: Vector, *, hit: bool) -> None:
         self.taken_on_trust.add(vector)

@@ -19,15 +19,15 @@ from aorta.search.bisecting import (
     USUAL_RATES,
     WORTHLESS,
     Bisection,
+    BisectionSettings,
     Question,
-    Settings,
 )
 from aorta.search.contradiction import fixed_in_between
 from aorta.search.ends import EndsVerdict
 from aorta.search.interval import Interval, Rotation, likeliest_group, shortest_interval
 from aorta.search.timeline import Timeline, Vector
 
-__all__ = ["USUAL_RATES", "Settings", "TimelineBisection"]
+__all__ = ["USUAL_RATES", "BisectionSettings", "TimelineBisection"]
 
 _NEARLY = 0.995  # of the information of the best state, from one that needs no build
 
@@ -35,7 +35,7 @@ _NEARLY = 0.995  # of the information of the best state, from one that needs no 
 class TimelineBisection(Bisection):
     """The search. `answer` is the interval known so far; `fixed_before` tells of an older break that was repaired."""
 
-    def __init__(self, timeline: Timeline, settings: Settings | None = None) -> None:
+    def __init__(self, timeline: Timeline, settings: BisectionSettings | None = None) -> None:
         super().__init__(timeline, settings)
         self._floor = 0
         self._rotation = Rotation()
@@ -99,10 +99,17 @@ class TimelineBisection(Bisection):
             return None
         if self._is_spent or self._is_close_enough:
             return None
+        stand_in = self._in_place_of_the_bad_end(lambda: self.timeline.every_state()[-2::-1])
+        if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
+            return stand_in, Purpose.PROBE
         if self._group.mass < self.settings.confidence:
             position, purpose = self._next_position(waiting)
             return None if position is None else (self.timeline.state(position), purpose)
         return self._confirmation(self._group, waiting) if self.settings.confirm else None
+
+    def _is_open(self, vector: Vector) -> bool:
+        window, position = self._sharp_window(), self.timeline.position(vector)
+        return window is None or position is None or window[0] < position < window[1]
 
     @property
     def _is_close_enough(self) -> bool:

@@ -8,7 +8,7 @@ What each stage asks is an ordinary search; here it is only said which stage fol
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from aorta.core.axis import AxisKind, subset
+from aorta.core.axis import AxisKind, as_indexes, subset
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.search import Search
@@ -160,7 +160,4 @@ def _may_hide_a_cure(verdict: Verdict) -> bool:
 
 
 def _items_of(point: Point) -> tuple[int, ...]:
-    value = point[AXIS]
-    if not isinstance(value, tuple):
-        raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
-    return value
+    return as_indexes(point[AXIS])

@@ -10,8 +10,9 @@ It knows points and verdicts; how strict a verdict is, and how many trials it ta
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
-from aorta.core.axis import Axis, Shape
+from aorta.core.axis import Axis
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose, Value
 from aorta.search import Search
@@ -60,7 +61,7 @@ class _Spent:
 
 
 _Stages = Generator[_Stage, None, None]
-_SHAPES = list(Shape)
+_CHEAP_FIRST = get_args(Axis)
 _FEW_AXES = 5  # so many are tried one by one, side by side where there is room
 
 
@@ -397,7 +398,11 @@ class Descent:
         if axis.smallest is not None:
             seen = self._known.get(self._history[0].with_value(axis.name, axis.smallest))
             seconds = seen.seconds if seen else None
-        return priority, float("inf") if seconds is None else seconds, _SHAPES.index(axis.shape)
+        return (
+            priority,
+            float("inf") if seconds is None else seconds,
+            _CHEAP_FIRST.index(type(axis)),
+        )
 
     def _facts(self, axis: Axis) -> AxisFacts:
         last = self._last.get(axis.name)

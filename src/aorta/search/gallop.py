@@ -16,7 +16,7 @@ from enum import StrEnum
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
 from aorta.search.belief import Belief, Counts, Prior
-from aorta.search.bisection import Settings, TimelineBisection
+from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.ends import SILENT, UNSTEADY
 from aorta.search.interval import Interval
 from aorta.search.timeline import History, Timeline
@@ -46,7 +46,7 @@ class GallopBack:
         places: Sequence[float],
         *,
         first: float | None = None,
-        settings: Settings | None = None,
+        settings: BisectionSettings | None = None,
         known_bad: bool = False,
         known_good: bool = False,
     ) -> None:
@@ -62,8 +62,8 @@ class GallopBack:
             self._search.assume({(start + 1,): (0, UNSTEADY)})
         self._look_whether_bracketed()
 
-    def _over_all(self, settings: Settings | None) -> Settings:
-        given = settings or Settings()
+    def _over_all(self, settings: BisectionSettings | None) -> BisectionSettings:
+        given = settings or BisectionSettings()
         close_enough = given.close_enough
 
         def close_inside(interval: Interval) -> bool:

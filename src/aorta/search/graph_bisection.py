@@ -7,10 +7,11 @@ that its state contains, so what is said of the answer is said of the whole way 
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from aorta.core.point import Point, Purpose
 from aorta.search.belief import Counts
-from aorta.search.bisecting import SIDE_RUNS, WORTHLESS, Bisection, Question, Settings
+from aorta.search.bisecting import SIDE_RUNS, WORTHLESS, Bisection, BisectionSettings, Question
 from aorta.search.contradiction import repaired_among
 from aorta.search.ends import EndsVerdict
 from aorta.search.graph import (
@@ -29,7 +30,7 @@ _MOST_WEIGHED = 1500  # states weighed for one question: a sample of them where 
 class GraphBisection(Bisection):
     timeline: GraphTimeline
 
-    def __init__(self, graph: GraphHistory, settings: Settings | None = None) -> None:
+    def __init__(self, graph: GraphHistory, settings: BisectionSettings | None = None) -> None:
         super().__init__(GraphTimeline(graph), settings)
         self.graph = graph
         self._among = (1 << graph.changes) - 1
@@ -38,11 +39,14 @@ class GraphBisection(Bisection):
     def wants(self, point: Point) -> bool:
         if self.done:
             return False
-        left = self._left()
-        if not self._ends_known or point.purpose is not Purpose.PROBE or left is None:
+        if not self._ends_known or point.purpose is not Purpose.PROBE:
             return True
-        held = self._held(self.timeline.vector(point)) & left
-        return bool(held) and held != left
+        return self._is_open(self.timeline.vector(point))
+
+    def _is_open(self, vector: Vector) -> bool:
+        """Whether its trial would cut what is left."""
+        left = self._left()
+        return left is None or (self._held(vector) & left) not in (0, left)
 
     # -- what is known --------------------------------------------------------------------------------------------
 
@@ -109,6 +113,9 @@ class GraphBisection(Bisection):
             return self._wanted_end(waiting)
         if not self._ends_known or self._is_spent:
             return None
+        stand_in = self._in_place_of_the_bad_end(lambda: self._nearest_to_the_bad_end)
+        if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
+            return stand_in, Purpose.PROBE
         if self.is_sure:
             return self._confirmation(waiting) if self.settings.confirm else None
         left = self._left()
@@ -119,6 +126,13 @@ class GraphBisection(Bisection):
             return halved, Purpose.PROBE
         side = self._surer_side(left, waiting) if self.settings.confirm else None
         return (side, Purpose.CONFIRM) if side else None
+
+    @cached_property
+    def _nearest_to_the_bad_end(self) -> Sequence[Vector]:
+        """Those that lack the fewest of its changes first."""
+        end = self.timeline.bad_end
+        others = (state for state in self.timeline.every_state() if state != end)
+        return sorted(others, key=self._size, reverse=True)
 
     def _left(self) -> int | None:
         """The changes that every failing state has and no passing one; None once a trial contradicts another."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from aorta.core.axis import Axis, Number
+from aorta.core.axis import NumberAxis, StepsAxis, as_number
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Value
+from aorta.core.point import Number, Point, Value, Window
 from aorta.search.ranked import RankedSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
@@ -24,7 +24,7 @@ _FINEST = 1000  # a scale that begins at 0 resolves this part of itself
 
 
 @dataclass(frozen=True)
-class Scale:
+class NumberScale:
     """The values between floor and initial, and their logarithmic order."""
 
     floor: Number
@@ -74,7 +74,7 @@ class Scale:
 class Bracket:
     """What is known of one number: the smallest accepted value, and every rejected one."""
 
-    scale: Scale
+    scale: NumberScale
     accepted: Number
     rejected: frozenset[Number] = frozenset()
     promised: bool = (
@@ -141,7 +141,7 @@ class NumericSearch(RankedSearch):
     def __init__(
         self,
         base: Point,
-        axis: Axis,
+        axis: NumberAxis | StepsAxis,
         current: Number,
         *,
         place: Callable[[Number], Value] = lambda number: number,
@@ -151,7 +151,7 @@ class NumericSearch(RankedSearch):
         self._axis = axis
         self._place = place
         self._start = current
-        scale = Scale(axis.floor, current, axis.step, axis.tolerance)
+        scale = NumberScale(axis.floor, current, axis.step, axis.tolerance)
         self._bracket = Bracket(
             scale,
             current,
@@ -225,7 +225,4 @@ class NumericSearch(RankedSearch):
 
 def _number_in(value: Value) -> Number:
     """The number itself, or the length of a window."""
-    number = value[1] if isinstance(value, tuple) else value
-    if isinstance(number, str):
-        raise TypeError(f"expected a number, found {number!r}")
-    return number
+    return value.length if isinstance(value, Window) else as_number(value)

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from aorta.core.axis import Axis
+from aorta.core.axis import SubsetAxis, as_indexes
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point
 from aorta.search.blocks import Items, levels_of
@@ -241,13 +241,12 @@ class SubsetSearch:
     `all_expected` says that every item is believed needed, as after an earlier search: each is tried alone.
     """
 
-    def __init__(self, base: Point, axis: Axis, *, all_expected: bool = False) -> None:
+    def __init__(self, base: Point, axis: SubsetAxis, *, all_expected: bool = False) -> None:
         self._base = base
         self._axis = axis
         self._verified = _items(base, axis.name)
         self._answers: dict[Items, bool | None] = {}
         self._all_expected = all_expected
-        self._alone: list[Items] = []
         self._passes = self._program()
         self._pass: _Pass | _Alone | None = next(self._passes)
         self._advance()
@@ -311,7 +310,7 @@ class SubsetSearch:
 
     def _program(self) -> "Iterator[_Pass | _Alone]":
         promised = bool(self._axis.monotone)
-        floor = int(self._axis.floor)
+        floor = self._axis.floor
         levels: list[list[Items]] = []
         if not self._all_expected and not promised and floor <= 1:
             levels = levels_of(self._axis.items)
@@ -372,10 +371,7 @@ class SubsetSearch:
 
 
 def _items(point: Point, name: str) -> Items:
-    value = point[name]
-    if not isinstance(value, tuple):
-        raise TypeError(f"axis {name} holds {value!r}, expected indexes")
-    return frozenset(value)
+    return frozenset(as_indexes(point[name]))
 
 
 def _minimal(sets: Iterable[Items]) -> list[Items]:

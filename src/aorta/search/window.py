@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Collection
 
-from aorta.core.axis import Axis, Number
+from aorta.core.axis import StepsAxis, as_window
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Value
+from aorta.core.point import Number, Point, Window
 from aorta.search.numeric import NumericSearch
 
 
@@ -17,14 +17,16 @@ class WindowSearch:
     def __init__(
         self,
         base: Point,
-        axis: Axis,
+        axis: StepsAxis,
         *,
         suspects: tuple[Number | None, Number | None] = (None, None),
     ) -> None:
         self._axis = axis
         self._suspects = suspects
-        start, length = _window(base, axis)
-        self._parts = [self._part(base, length, lambda n: (start, int(n)), suspects[0])]
+        span = as_window(base[axis.name])
+        self._parts = [
+            self._part(base, span.length, lambda n: Window(span.start, int(n)), suspects[0])
+        ]
         self._turn()
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
@@ -39,10 +41,12 @@ class WindowSearch:
         """From the end to the start, once the end is settled."""
         if len(self._parts) == 1 and self._parts[0].done:
             base = self._parts[0].best
-            start, length = _window(base, self._axis)
-            end = start + length
+            span = as_window(base[self._axis.name])
+            end = span.start + span.length
             self._parts.append(
-                self._part(base, length, lambda n: (end - int(n), int(n)), self._suspects[1])
+                self._part(
+                    base, span.length, lambda n: Window(end - int(n), int(n)), self._suspects[1]
+                )
             )
 
     def wants(self, point: Point) -> bool:
@@ -78,13 +82,6 @@ class WindowSearch:
         return sum(part.unresolved for part in self._parts)
 
     def _part(
-        self, base: Point, length: int, place: Callable[[Number], Value], suspect: Number | None
+        self, base: Point, length: int, place: Callable[[Number], Window], suspect: Number | None
     ) -> NumericSearch:
         return NumericSearch(base, self._axis, length, place=place, suspect=suspect)
-
-
-def _window(point: Point, axis: Axis) -> tuple[int, int]:
-    value = point[axis.name]
-    if not isinstance(value, tuple) or len(value) != 2:
-        raise TypeError(f"axis {axis.name} holds {value!r}, expected a start and a length")
-    return value[0], value[1]

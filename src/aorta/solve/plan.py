@@ -28,7 +28,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SolvePlan:
     """What every stage is expected to cost, and why one is left out."""
 
     costs: Mapping[str, Cost]
@@ -55,7 +55,7 @@ class Plan:
         return rows
 
 
-def plan_of(state: State) -> Plan:
+def plan_of(state: State) -> SolvePlan:
     """Of the stages that are still to come, from what is known now."""
     rate = state.known("reproduce").get("rate") or {"reproduced": 1, "of": 1}
     seconds = state.known("reproduce").get("median_sec")
@@ -70,7 +70,7 @@ def plan_of(state: State) -> Plan:
         if seconds is not None and name not in {"reproduce", "reduce"}:
             one = small if small is not None else seconds * _SMALLER
         costs[name] = Cost(trials, None if one is None else trials * one / state.request.jobs)
-    return Plan(costs, _left_out(state, costs))
+    return SolvePlan(costs, _left_out(state, costs))
 
 
 def _trials_for_one(rate: float) -> int:

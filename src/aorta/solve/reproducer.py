@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.core.sprt import Evidence, misses_that_tell
+from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.reduce.spec import load_spec
 from aorta.solve.state import State
 from aorta.solve.subject import Command, initial_variables, subject_of
@@ -16,14 +16,14 @@ _MOST = 60
 
 
 @dataclass(frozen=True)
-class Reproducer:
+class ReproducerFound:
     """A command that fails, with the rate at which it was seen to."""
 
     command: Command
     cwd: Path
     env: Mapping[str, str]
     oracle: Mapping[str, Any]
-    seen: Evidence
+    seen: HitCount
     seconds: float | None
     is_reduced: bool
 
@@ -33,34 +33,34 @@ class Reproducer:
         return min(_MOST, misses_that_tell(self.seen, _MISSED))
 
 
-def original(state: State) -> Reproducer:
+def original(state: State) -> ReproducerFound:
     known = state.known("reproduce")
     subject = subject_of(state.request)
     rate = known["rate"]
-    return Reproducer(
+    return ReproducerFound(
         subject.command,
         subject.cwd,
         subject.env,
         known["oracle"],
-        Evidence(rate["reproduced"], rate["of"]),
+        HitCount(rate["reproduced"], rate["of"]),
         known.get("median_sec"),
         is_reduced=False,
     )
 
 
-def smallest(state: State) -> Reproducer:
+def smallest(state: State) -> ReproducerFound:
     """The reduced one as it ships, or the original."""
     reduced = state.known("reduce")
     shipped = reduced.get("shipped_copy") or {}
     if not reduced or shipped.get("self_contained") is not True:
         return original(state)
     confirmed = reduced.get("confirmed") or reduced["original"]
-    return Reproducer(
+    return ReproducerFound(
         "bash run_repro.sh",
         Path(reduced["run_dir"]) / "shrunken",
         {},
         state.known("reproduce")["oracle"],
-        Evidence(confirmed["reproduced"], confirmed["of"]),
+        HitCount(confirmed["reproduced"], confirmed["of"]),
         (reduced.get("final") or {}).get("median_sec"),
         is_reduced=True,
     )

@@ -9,7 +9,7 @@ from aorta.core.errors import AortaError, Terminated
 from aorta.core.exits import Exit
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors.local import LocalExecutor
-from aorta.solve.plan import Plan, plan_of
+from aorta.solve.plan import SolvePlan, plan_of
 from aorta.solve.request import STAGES, Means, SolveRequest, keep_request, kept_request
 from aorta.solve.solution import Solution
 from aorta.solve.stages.bisect import CHECK, Bisect
@@ -47,7 +47,7 @@ def begin(request: SolveRequest, means: Means) -> Solution:
     return _solve(run, request, means)
 
 
-def dry_run(request: SolveRequest) -> Plan:
+def dry_run(request: SolveRequest) -> SolvePlan:
     """What would be done, and what it should cost as far as that can be told before anything has run."""
     request = request.checked()
     subject_of(request)

@@ -58,6 +58,7 @@ class CellStats:
     exit_status_counts: dict[str, int] = field(default_factory=dict)
     outcome_counts: dict[str, int] = field(default_factory=dict)
     hints: list[tuple[str, int]] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)  # what trials said that failed otherwise
     first_error: str | None = None
 
     @property
@@ -89,6 +90,7 @@ def aggregate_cell(
     statuses: Counter[str] = Counter()
     progress: Counter[str] = Counter()
     hints: Counter[str] = Counter()
+    others: Counter[str] = Counter()
     first_error: str | None = None
     for document in documents:
         outcome = Outcome(document.outcome)
@@ -110,6 +112,8 @@ def aggregate_cell(
             samples.append(step_times_of(document, steps))
         if outcome is not Outcome.CLEAN:
             hints[hint_of(document)] += 1
+        if outcome is Outcome.OTHER:
+            others[hint_of(document)] += 1
     return CellStats(
         tally=Tally.of(outcomes),
         step_times=_summary(samples),
@@ -118,6 +122,7 @@ def aggregate_cell(
         exit_status_counts=dict(sorted(statuses.items())),
         outcome_counts=dict(sorted(progress.items())),
         hints=hints.most_common(_MOST_HINTS),
+        others=others,
         first_error=first_error,
     )
 

@@ -13,7 +13,7 @@ from aorta.triage.plan import CONTROL_SUFFIX, Plan, PlannedCell
 from aorta.triage.statistics import (
     Call,
     Caps,
-    Comparison,
+    CellComparison,
     beats,
     compare_all,
     is_hopeless,
@@ -61,8 +61,8 @@ class Controls:
         return not is_settled(tally, tallies[cell], caps)
 
     def credited(
-        self, cell: str, comparison: Comparison, tallies: Mapping[str, Tally]
-    ) -> Comparison:
+        self, cell: str, comparison: CellComparison, tallies: Mapping[str, Tally]
+    ) -> CellComparison:
         """A mitigation that works is credited only if it beats its control, where it has one."""
         control = next((name for name, of in self.controlled.items() if of == cell), None)
         if comparison.call is not Call.WORKS or control is None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from aorta.core.durations import show_duration
+from aorta.engine.journal import different_failures
 from aorta.triage.matrix import Matrix, Row
 from aorta.triage.statistics import STATEMENT, Call
 
@@ -16,6 +17,7 @@ def matrix_markdown(matrix: Matrix) -> str:
         _header(matrix),
         ["## Reproduction Summary", "", *_table(matrix.rows)],
         _hints(matrix.rows),
+        different_lines(different_failures(matrix.other_failures)),
         _notes(matrix),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
@@ -86,6 +88,13 @@ def _hints(rows: Sequence[Row]) -> list[str]:
         if row.stats.hints
     ]
     return ["## Failure hints", "", *lines] if lines else []
+
+
+def different_lines(words: Sequence[str]) -> list[str]:
+    """How many trials failed differently, and a point for each message."""
+    if not words:
+        return []
+    return [words[0], "", *(f"- {_one_line(line)}" for line in words[1:])]
 
 
 def _notes(matrix: Matrix) -> list[str]:

@@ -1,5 +1,6 @@
 """The matrix as data: every cell with its counts, its comparison and its speed; `to_json` is matrix.json."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from aorta.triage.statistics import (
     STATEMENT,
     Call,
     Caps,
-    Comparison,
+    CellComparison,
     Stopping,
     can_settle,
     compare_all,
@@ -34,7 +35,7 @@ class Row:
 
     cell: PlannedCell
     stats: CellStats
-    comparison: Comparison
+    comparison: CellComparison
     speed: Speed
     numbers: Sequence[int]
     resumed: int = 0
@@ -122,6 +123,11 @@ class Matrix:
         return sum(row.resumed for row in self.rows)
 
     @property
+    def other_failures(self) -> Counter[str]:
+        """What the trials of all cells said that failed, and not with the baseline's failure."""
+        return sum((row.stats.others for row in self.rows), Counter[str]())
+
+    @property
     def trials_saved(self) -> int:
         """Trials that were allowed and not run, because the answer of their cell was settled without them."""
         if self.ending.reason is not Reason.DONE:
@@ -158,6 +164,7 @@ class Matrix:
                 "statement": STATEMENT,
             },
             "warnings": list(self.warnings),
+            "other_failures": [list(kind) for kind in self.other_failures.most_common()],
             "recipe_source": {
                 "path": str(recipe.source) if recipe.source else None,
                 "sha256": recipe.sha256,
@@ -168,7 +175,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Tried:
+class SearchResult:
     """What the search knows when it ends."""
 
     plan: Plan
@@ -179,7 +186,7 @@ class Tried:
 
 
 def build_matrix(
-    tried: Tried, ending: Ending, created: str, warnings: Sequence[str] = ()
+    tried: SearchResult, ending: Ending, created: str, warnings: Sequence[str] = ()
 ) -> Matrix:
     plan = tried.plan
     cells = [*plan.cells, *tried.controls.cells.values()]
@@ -198,10 +205,10 @@ def build_matrix(
 
 
 def _row(
-    tried: Tried,
+    tried: SearchResult,
     cell: PlannedCell,
     measured: Mapping[str, CellStats],
-    comparisons: Mapping[str, Comparison],
+    comparisons: Mapping[str, CellComparison],
 ) -> Row:
     plan = tried.plan
     is_baseline = cell.name == plan.baseline.name
@@ -227,8 +234,8 @@ def _row(
     )
 
 
-def _control_call(tally: Tally) -> Comparison:
-    return Comparison(Call.CONTROL if tally.evidence else Call.DID_NOT_RUN)
+def _control_call(tally: Tally) -> CellComparison:
+    return CellComparison(Call.CONTROL if tally.evidence else Call.DID_NOT_RUN)
 
 
 def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
@@ -254,7 +261,7 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     return said
 
 
-def _uncontrolled(tried: Tried, rows: Sequence[Row]) -> list[str]:
+def _uncontrolled(tried: SearchResult, rows: Sequence[Row]) -> list[str]:
     """A control that was asked for and could not be made is said, because without it `works` is only half an answer."""
     if tried.plan.recipe.content.control is None:
         return []

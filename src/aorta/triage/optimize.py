@@ -17,14 +17,14 @@ from aorta.core.stats import wilson
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import TrialRecord
+from aorta.engine.journal import TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, Cure, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.files import RunFiles, SnapshotFor
-from aorta.triage.markdown import aligned
+from aorta.triage.markdown import aligned, different_lines
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, with_timeout
 from aorta.triage.running import RunSettings, check_recipe, open_session
 from aorta.triage.stacks import (
@@ -101,7 +101,8 @@ def optimize(
         optimized = build_optimized(
             plan, run.search, run.judges, run.stats, answer.ending, session.run.about()["created"]
         )
-        optimized = replace(optimized, warnings=warnings)
+        different = failed_differently(answer.records)
+        optimized = replace(optimized, warnings=warnings, failed_differently=different)
         write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
         write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
         return StackReport(optimized, session.path)
@@ -227,6 +228,7 @@ class Optimized:
     unconfirmed: Sequence[tuple[str, ...]] = ()
     stacks_judged: int = 0
     warnings: Sequence[str] = ()
+    failed_differently: Sequence[str] = ()
 
     @property
     def candidates(self) -> list[str]:
@@ -281,6 +283,7 @@ class Optimized:
             "resumed_trials": self.ending.resumed_trials,
             "stacks_judged": self.stacks_judged,
             "warnings": list(self.warnings),
+            "failed_differently": list(self.failed_differently),
         }
 
 
@@ -349,6 +352,7 @@ def optimize_markdown(found: Optimized) -> str:
         ],
         _answer(found),
         _sets(found),
+        different_lines(found.failed_differently),
         [f"- left out `{name}`: {reason}" for name, reason in found.plan.left_out.items()],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"

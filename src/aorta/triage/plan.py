@@ -114,10 +114,14 @@ class Plan:
 def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     """Every check that a run makes before its first trial; a dry run makes the same ones."""
     environments = [recipe.environment_of(cell) for cell in recipe.content.cells]
-    isolated = any(environment.isolated for environment in environments)
+    # What a workload's name means may differ from cell to cell; one that nobody here knows is wrong where none can differ.
+    elsewhere = any(environment.isolated for environment in environments) or any(
+        "PYTHONPATH" in {**recipe.content.extra_env, **cell.extra_env}
+        for cell in recipe.content.cells
+    )
     mitigations = mitigation_catalogue(recipe.sidecars)
     cells = [
-        _planned(recipe, index, environment, mitigations, known_elsewhere=isolated)
+        _planned(recipe, index, environment, mitigations, known_elsewhere=elsewhere)
         for index, environment in enumerate(environments)
     ]
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
@@ -340,10 +344,10 @@ def _unknown_workload(cell: PlannedCell) -> str | None:
     try:
         check_workload(cell.request.workload)
     except RegistryError as wrong:
-        where = (
-            "looked up in the environment" if cell.environment.isolated else "this cell is an error"
+        own = cell.environment.isolated or "PYTHONPATH" in cell.env
+        return (
+            f"{wrong.message}; {'looked up in the environment' if own else 'this cell is an error'}"
         )
-        return f"{wrong.message}; {where}"
     return None
 
 

@@ -89,7 +89,7 @@ class StopAfter(StrictModel):
     event_verdict: Literal["fail", "pass", "error"] = "fail"
 
 
-class Order(StrictModel):
+class TrialOrder(StrictModel):
     """In which order trials run. `cells` is one cell after the other, for machines where changing over is dear."""
 
     by: Literal["shuffled", "rounds", "cells"] = "shuffled"
@@ -154,7 +154,7 @@ class RecipeFile(StrictModel):
     save_logs: bool = True
     stop_after: StopAfter | None = None
     exact_trials: bool = False
-    order: Annotated[Order, BeforeValidator(_order)] = Order()
+    order: Annotated[TrialOrder, BeforeValidator(_order)] = TrialOrder()
     control: Annotated[Control | None, BeforeValidator(_control)] = None
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of)]

@@ -27,7 +27,7 @@ from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles
-from aorta.triage.matrix import Matrix, Tried, build_matrix
+from aorta.triage.matrix import Matrix, SearchResult, build_matrix
 from aorta.triage.plan import (
     Plan,
     PlannedCell,
@@ -114,7 +114,7 @@ def run_recipe(
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected.text if answer.expected else None
         tallies = {name: run.stats(name).tally for name in search.tallies}
-        tried = Tried(plan, run.controls, tallies, counts, search.told)
+        tried = SearchResult(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
         return MatrixReport(matrix, session.path)

@@ -5,10 +5,11 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from aorta.core.axis import as_indexes
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.sprt import Calibration, Evidence, PresenceTest, Sprt, log_chance
+from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt, log_chance
 from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
 from aorta.registry.layers import NO_MITIGATION
@@ -53,10 +54,7 @@ class StackPlan:
         }
 
     def stack(self, point: Point) -> tuple[Mitigation, ...]:
-        value = point[AXIS]
-        if not isinstance(value, tuple):
-            raise TypeError(f"{AXIS} holds {value!r}, expected indexes")
-        return tuple(self.candidates[index] for index in value)
+        return tuple(self.candidates[index] for index in as_indexes(point[AXIS]))
 
     def stack_name(self, point: Point) -> str:
         """`a+b`, or how many of how many where that would be too long."""
@@ -122,7 +120,7 @@ def _why_not(entry: Mitigation, plan: Plan, owner: Mapping[str, Mitigation]) -> 
 
 _ALPHA = 0.01  # the chance to call a stack failing that is good enough
 _BETA = 0.01  # the chance to call a stack good that fails like the original
-_CONFIRM_BETA = 0.005
+_CONFIRM_BETA = 0.004  # five clean trials in a row where the original failed five times of five
 _CERTAIN = 0.5  # of failures, before anything was seen, always happen
 _MOST_RATE = 0.99
 _LEARN_ALPHA = 0.2  # the rate of the original is its 80 % lower bound
@@ -149,7 +147,7 @@ class GoneJudge:
             return 0
         evidence, left = failures(tally), self.cap - tally.evidence
         for more in range(1, left):
-            ends = (Evidence(more, more), Evidence(0, more))
+            ends = (HitCount(more, more), HitCount(0, more))
             if any(self.test.decide(evidence + end) is not None for end in ends):
                 return more
         return max(1, left)
@@ -164,7 +162,7 @@ class GoneJudges:
     def __init__(self, cap: int, max_rate: float = 0.0) -> None:
         self.cap = cap
         self.max_rate = max_rate
-        self.original = Evidence()
+        self.original = HitCount()
         self._calibration = Calibration(cap=max(cap, Calibration().straight))
 
     def judge_for(self, point: Point) -> Judge:
@@ -185,7 +183,7 @@ class GoneJudges:
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         if point.purpose is Purpose.CALIBRATE:
-            self.original = Evidence.of(verdict.tally)
+            self.original = HitCount.of(verdict.tally)
 
     @property
     def rate(self) -> float:
@@ -195,11 +193,11 @@ class GoneJudges:
     def chance_of_luck(self, tally: Tally) -> float:
         """How likely so many trials would be clean if nothing had changed."""
         clean = tally.evidence - failures(tally).hits
-        return math.exp(log_chance(Evidence(0, clean), self.original))
+        return math.exp(log_chance(HitCount(0, clean), self.original))
 
 
-def failures(tally: Tally) -> Evidence:
-    return Evidence(tally.reproduced + tally.other, tally.evidence)
+def failures(tally: Tally) -> HitCount:
+    return HitCount(tally.reproduced + tally.other, tally.evidence)
 
 
 def _said(tally: Tally) -> str:

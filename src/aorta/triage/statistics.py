@@ -56,7 +56,7 @@ class Call(StrEnum):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CellComparison:
     """`p` is of the direction that was seen: less often than the baseline, or as often and more; `p_adjusted` is what the
     number of cells makes of it, to be held against `SIDE_ALPHA`. `p_no_cure` is for `no effect`, adjusted too.
 
@@ -267,7 +267,7 @@ def events(tally: Tally, rule: StopAfter) -> int:
 
 def compare_all(
     tallies: Mapping[str, Tally], baseline: str, inert: Mapping[str, str] | None = None
-) -> dict[str, Comparison]:
+) -> dict[str, CellComparison]:
     """Every cell beside the baseline. Cells that cannot differ, or never ran, are no hypotheses and cost no power."""
     inert = inert or {}
     base = tallies[baseline]
@@ -278,22 +278,22 @@ def compare_all(
     ]
     chances = [_of(p_fewer, tallies[name], base) for name in family]
     fewer = dict(zip(family, holm(chances), strict=True))
-    found: dict[str, Comparison] = {}
+    found: dict[str, CellComparison] = {}
     for name, tally in tallies.items():
         if tally.evidence == 0:
-            found[name] = Comparison(Call.DID_NOT_RUN)
+            found[name] = CellComparison(Call.DID_NOT_RUN)
         elif name == baseline:
-            found[name] = Comparison(Call.BASELINE)
+            found[name] = CellComparison(Call.BASELINE)
         elif name in inert:
-            found[name] = Comparison(Call.INERT, why=inert[name])
+            found[name] = CellComparison(Call.INERT, why=inert[name])
         elif name not in family:
-            found[name] = Comparison(Call.NOT_KNOWN, why="the baseline did not run")
+            found[name] = CellComparison(Call.NOT_KNOWN, why="the baseline did not run")
         else:
             found[name] = _compared(tally, base, fewer[name], len(family))
     return found
 
 
-def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> Comparison:
+def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> CellComparison:
     """`fewer` is the chance of so few failures, already adjusted for the cells."""
     if rate(cell) < rate(base):
         p, adjusted = _of(p_fewer, cell, base), fewer
@@ -302,8 +302,8 @@ def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> Compa
         adjusted = min(1.0, p * comparisons)
     no_cure = min(1.0, _of(p_no_cure, cell, base) * comparisons)
 
-    def say(call: Call, *, why: str = "", needed: int | None = None) -> Comparison:
-        return Comparison(call, p, adjusted, no_cure, needed, why)
+    def say(call: Call, *, why: str = "", needed: int | None = None) -> CellComparison:
+        return CellComparison(call, p, adjusted, no_cure, needed, why)
 
     if cell.other and cell.other == cell.evidence:
         return say(Call.OTHER_FAILURE, why="every trial failed in another way")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from aorta.core.durations import show_duration
-from aorta.core.point import Point
+from aorta.core.point import Point, show_value
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.views.pictures import Picture
@@ -15,12 +15,8 @@ Describe = Callable[[Point], str]
 
 
 def describe_values(point: Point) -> str:
-    """`NUM_STEPS=137 SHAPES_FILE=3 items`, or nothing for a point without values."""
-    words = [
-        f"{name}={len(value)} items" if isinstance(value, tuple) else f"{name}={value}"
-        for name, value in point.values
-    ]
-    return " ".join(words)
+    """`NUM_STEPS=137 SHAPES_FILE=3 items STEPS=0+20`, or nothing for a point without values."""
+    return " ".join(f"{name}={show_value(value)}" for name, value in point.values)
 
 
 class PlainProgress:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aorta.core.outcome import Outcome, Tally
-from aorta.core.point import Purpose, Value
+from aorta.core.point import Purpose, Value, Window, show_value
 from aorta.core.stats import percent_range, wilson
 from aorta.engine import events
 from aorta.engine.events import Event
@@ -77,7 +77,7 @@ class AxesPicture:
         found = []
         for name in names:
             steps = self._steps[name]
-            said = f"{_shown(steps[0])} {arrow} {_shown(steps[-1])}"
+            said = f"{show_value(steps[0])} {arrow} {show_value(steps[-1])}"
             columns = max(0, min(30, width - room - len(said) - 2))
             drawn = _columns([_size(step) for step in steps][-columns:], ascii_only)
             found.append(fitted(f"{fitted(name, room):<{room}} {said} {drawn}".rstrip(), width))
@@ -217,10 +217,12 @@ def _columns(sizes: Sequence[float], ascii_only: bool) -> str:
 
 
 def _size(value: Value) -> float:
-    if isinstance(value, tuple):
-        return float(len(value))
-    return float(value) if isinstance(value, int | float) else 1.0
-
-
-def _shown(value: Value) -> str:
-    return f"{len(value)} items" if isinstance(value, tuple) else str(value)
+    match value:
+        case Window(_, length):
+            return float(length)
+        case tuple():
+            return float(len(value))
+        case int() | float():
+            return float(value)
+        case _:
+            return 1.0

@@ -4,6 +4,9 @@ A workload may segfault, exit, hang or fill its output with garbage; in a proces
 The order names the workload, its config and the file to leave the result in. That file appears whole or not at all,
 before cleanup begins: a process that dies in the main work simply leaves none. stdout is the workload's alone.
 
+With `--alone` nobody waits for that file: the order is shipped with what a reduction found, the trial's directory is
+`AORTA_TRIAL_DIR`, and the exit code alone says whether the failure showed: 1, and no other.
+
 Standard library only, and nothing newer than Python 3.10: it also runs inside containers.
 """
 
@@ -12,9 +15,10 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
@@ -75,6 +79,7 @@ class WorkloadOrder:
     given: Mapping[str, Any] = field(default_factory=dict)
     trial_env: Sequence[str] = ()
     rank: int = 0
+    predicate: str | None = None  # alone: which of the workload's predicates says that it failed
 
     def to_json(self) -> str:
         content = {
@@ -85,6 +90,7 @@ class WorkloadOrder:
             "given": self.given,
             "trial_env": list(self.trial_env),
             "rank": self.rank,
+            **({"predicate": self.predicate} if self.predicate else {}),
         }
         return json.dumps(content, indent=2, allow_nan=False)
 
@@ -184,15 +190,18 @@ class WorkloadTrial:
 
 def main(arguments: Sequence[str]) -> int:
     _speak_on_stderr()
+    alone, paths = arguments[:1] == ["--alone"], [a for a in arguments if a != "--alone"]
     try:
-        (path,) = arguments
+        (path,) = paths
         order = WorkloadOrder.read(Path(path))
+        trial = WorkloadTrial(_placed(order) if alone else order, os.environ)
     except (OSError, ValueError) as wrong:
         _logger.critical("cannot read the order: %s", wrong)
         return ChildExit.NO_EVIDENCE
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        return _carry_out(WorkloadTrial(order, os.environ))
+        ended = _carry_out(trial)
+        return _said_alone(trial, ended) if alone else ended
     except Terminated:
         os.kill(os.getpid(), signal.SIGTERM)  # its handler is the default one again
         return ChildExit.NO_EVIDENCE
@@ -213,6 +222,41 @@ def _carry_out(trial: WorkloadTrial) -> ChildExit:
         trial.clean_up()
         raise
     return trial.exit_code
+
+
+def _placed(order: WorkloadOrder) -> WorkloadOrder:
+    """The order with a trial directory, which only the place that it runs in can give it."""
+    folder = Path(os.environ.get("AORTA_TRIAL_DIR") or tempfile.mkdtemp(prefix="aorta-"))
+    given = {
+        f"{RESERVED_PREFIX}trial_index": 0,
+        f"{RESERVED_PREFIX}trial_dir": str(folder),
+        f"{RESERVED_PREFIX}log_prefix": str(folder / "workload"),
+    }
+    return replace(order, result=folder / order.result, given={**order.given, **given})
+
+
+def _said_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
+    """As the oracle of a registered workload says it; the step times go where a trial of a command tells them."""
+    result, predicate = trial.result, trial.order.predicate
+    place = os.environ.get("AORTA_STEP_TIMES")
+    if place and result.step_times_ms:
+        Path(place).write_text("".join(f"{ms}\n" for ms in result.step_times_ms), encoding="utf-8")
+    if ended is ChildExit.NO_EVIDENCE:
+        return ended
+    if predicate is not None and predicate not in trial.predicates:
+        _logger.critical("the workload has no answer of the predicate %r", predicate)
+        return ChildExit.NO_EVIDENCE
+    fired = result.failure_count > 0 if predicate is None else trial.predicates[predicate]
+    if fired:
+        _logger.error("failed: %s", _first_detail(result))
+        return ChildExit.FAILED
+    return ChildExit.PASSED if result.passed else ChildExit.RAISED
+
+
+def _first_detail(result: WorkloadResult) -> str:
+    """The failure in the words of the oracle: its hint, or its error."""
+    first = next(iter(result.failure_details), {})
+    return str(first.get("hint") or first.get("error") or "the workload reported a failure")[:200]
 
 
 def rank_path(result: Path, rank: int) -> Path:

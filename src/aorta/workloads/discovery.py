@@ -6,7 +6,7 @@ Checking a name imports nothing of the workload; loading it does. Standard libra
 import importlib
 
 from aorta.core.errors import RegistryError
-from aorta.registry.workloads import check_workload_name, get_workload
+from aorta.registry.workloads import check_workload_name, get_workload, workload_place
 from aorta.workloads.base import Workload
 
 COMMAND = "command"
@@ -17,6 +17,11 @@ def check_workload(name: str) -> None:
     """Refuse a name that nobody registered, without running anybody's code."""
     if ":" not in name:
         check_workload_name(name)
+
+
+def place_of(name: str) -> str:
+    """`package.module:Class`, whether it was given so or is registered under a name."""
+    return name if ":" in name else workload_place(name)
 
 
 def load_workload(name: str) -> type[Workload]:

@@ -17,7 +17,7 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.layers import layered, stack_mitigations
 from aorta.core.names import check_variable
 from aorta.core.oracle import Deciding, Oracle, PythonOracle
-from aorta.core.point import Point
+from aorta.core.point import Point, Window
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.workloads.base import RESERVED_PREFIX, rank_of
 from aorta.workloads.child import WorkloadOrder
@@ -163,6 +163,7 @@ class _RegisteredSubject:
     cwd: Path
 
     def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
+        trial_dir = trial_dir.absolute()  # the child runs in the directory of its workload
         steps = {} if self.request.steps is None else {STEPS: self.request.steps}
         order = WorkloadOrder(
             workload=self.request.workload,
@@ -249,7 +250,7 @@ def _check_config(request: WorkloadRequest) -> None:
 def _variables_of(point: Point) -> dict[str, str]:
     variables = {}
     for name, value in point.values:
-        if isinstance(value, tuple):
-            raise UsageError(f"{name} is a subset, which only its own axis can turn into a value")
+        if isinstance(value, (tuple, Window)):
+            raise UsageError(f"{name} is no single value; only its own axis can turn it into one")
         variables[name] = check_variable(name, str(value), where=name)
     return variables

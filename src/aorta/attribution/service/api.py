@@ -70,7 +70,7 @@ class Wire:
 def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
-    lanes = Lanes(jail, worker.Rules(settings.no_progress_limit, settings.adviser))
+    lanes = Lanes(jail, worker.AnalysisRules(settings.no_progress_limit, settings.adviser))
     analyses = Analyses(store, lanes, metrics)
     wire, peer = Wire(store, jail, analyses), PeerWire(store, jail, analyses)
 

@@ -26,7 +26,7 @@ class AnalysisLostError(Exception):
 
 
 class Lanes:
-    def __init__(self, jail: PathJail, rules: worker.Rules) -> None:
+    def __init__(self, jail: PathJail, rules: worker.AnalysisRules) -> None:
         self._jail, self._rules = jail, rules
         quick = _QUICK + (rules.adviser.timeout if rules.adviser else 0)
         self._lanes = (_Lane(quick), _Lane(_PATIENT))
@@ -72,7 +72,9 @@ class _Lane:
             self._pid = self._pool.submit(os.getpid)
         return self._pool
 
-    async def run(self, told: Told, jail: PathJail, rules: worker.Rules) -> dict[str, object]:
+    async def run(
+        self, told: Told, jail: PathJail, rules: worker.AnalysisRules
+    ) -> dict[str, object]:
         async with self._turn:
             pool = self.start()
             try:

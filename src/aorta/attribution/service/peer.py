@@ -17,7 +17,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, StrictInt
 
 from aorta.attribution.jail import PathJail
-from aorta.attribution.reading import Source
+from aorta.attribution.reading import ReadableLog
 from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError
 from aorta.attribution.service.models import CycleReport, ErrorBody, Id
@@ -126,7 +126,7 @@ class PeerWire:
 
 async def _written(path: Path) -> None:
     """Return when the log has been still for a while, or when that has been waited for long enough."""
-    source = Source(str(path), path=path)
+    source = ReadableLog(str(path), path=path)
     began = still_since = time.monotonic()
     size = source.size
     while (now := time.monotonic()) - began < _STILL_AT_MOST:

@@ -26,14 +26,14 @@ def prepare(parent: int) -> None:
 
 
 @dataclass(frozen=True)
-class Rules:
+class AnalysisRules:
     """What an analysis is told besides the evidence."""
 
     no_progress_limit: int = 3
     adviser: Adviser | None = None
 
 
-def analyse(told: Told, jail: PathJail, rules: Rules) -> dict[str, object]:
+def analyse(told: Told, jail: PathJail, rules: AnalysisRules) -> dict[str, object]:
     """The answer as it is stored and sent."""
     result = attribute(gather(told, jail), no_progress_limit=rules.no_progress_limit)
     result = with_opinion(result, rules.adviser)

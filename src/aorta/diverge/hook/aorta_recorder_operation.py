@@ -97,7 +97,7 @@ class Memory:
 _born: dict[int, Any] = {}  # storage -> the precision the program asked for
 
 
-class Operation:
+class DispatcherCall:
     """One call of the dispatcher: what it reads and writes, and how it runs on this side."""
 
     def __init__(self, torch: Any, func: Any, args: Any, kwargs: Any) -> None:

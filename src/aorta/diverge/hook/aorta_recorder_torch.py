@@ -17,10 +17,10 @@ if TYPE_CHECKING:
         rank,
         users_line,
     )
-    from aorta.diverge.hook.aorta_recorder_operation import Memory, Operation, Place
+    from aorta.diverge.hook.aorta_recorder_operation import DispatcherCall, Memory, Place
 else:  # the directory of this file is on the path, and Aorta may not be installed
     from aorta_recorder import SAMPLES, SMALL, Recorder, current, rank, users_line
-    from aorta_recorder_operation import Memory, Operation, Place
+    from aorta_recorder_operation import DispatcherCall, Memory, Place
 
 _MOST_KEPT_BYTES = 64 * 2**20
 _EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty")
@@ -194,7 +194,7 @@ def _mode(torch: Any, places: _Places) -> Any:
             recorder = current()
             if recorder is None or recorder.paused:
                 return func(*args, **kwargs)
-            operation = Operation(torch, func, args, kwargs)
+            operation = DispatcherCall(torch, func, args, kwargs)
             args, kwargs = operation.on_its_side(recorder.orders)
             if operation.is_capturing():
                 recorder.note("a CUDA graph was captured; what it replays is not recorded")
@@ -213,7 +213,7 @@ class _Call:
         self,
         torch: Any,
         recorder: Recorder,
-        operation: Operation,
+        operation: DispatcherCall,
         places: _Places,
         memory: Memory,
     ) -> None:

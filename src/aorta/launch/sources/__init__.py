@@ -7,7 +7,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from aorta.launch.records import FailedCycle, Start, Verdict
+from aorta.launch.records import FailedCycle, SourceVerdict, Start
 
 Everybody = Callable[[Start], FailedCycle | None]
 """What all agents know about a cycle; None until all have told."""
@@ -25,6 +25,6 @@ class DecisionSource(Protocol):
     def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
         """Tell it what this agent knows. Called once per cycle on every agent; `everybody` on the leader alone."""
 
-    def read(self, failed: FailedCycle) -> Verdict | None:
+    def read(self, failed: FailedCycle) -> SourceVerdict | None:
         """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only logged, so a
         source may go on waiting up to its own time limit."""

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from aorta.attribution.http_client import HttpError, JsonClient
-from aorta.launch.records import Action, Evidence, FailedCycle, Verdict
+from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict
 from aorta.launch.sources import Everybody, SourceError
 
 _LONGEST_POLL = 50.0  # a server refuses to be waited for longer than a minute
@@ -41,7 +41,7 @@ class HttpSource:
         except HttpError as wrong:
             raise SourceError(str(wrong)) from None
 
-    def _tell(self, evidence: Evidence, agents: int) -> None:
+    def _tell(self, evidence: CycleEvidence, agents: int) -> None:
         body = _cycle_body(evidence, agents)
         with self._telling:
             if not self._is_peer(lambda: self._post(body, evidence)):
@@ -67,7 +67,7 @@ class HttpSource:
             self._speaks_peer = False
             return False
 
-    def _post(self, body: Mapping[str, Any], evidence: Evidence) -> None:
+    def _post(self, body: Mapping[str, Any], evidence: CycleEvidence) -> None:
         try:
             self._client.call("POST", "/v1/cycles", self._timeout, body)
         except HttpError as wrong:  # our paths mean nothing there; what was read here still does
@@ -77,7 +77,7 @@ class HttpSource:
             body = {**body, "log_paths": [], "failures": failures}
             self._client.call("POST", "/v1/cycles", self._timeout, body)
 
-    def read(self, failed: FailedCycle) -> Verdict | None:
+    def read(self, failed: FailedCycle) -> SourceVerdict | None:
         deadline = time.monotonic() + self._timeout
         try:
             while True:
@@ -118,7 +118,7 @@ class HttpSource:
                 raise
         return {"status": "pending", "recommendation": {}}
 
-    def _verdict(self, answer: Mapping[str, Any], failed: FailedCycle) -> Verdict | None:
+    def _verdict(self, answer: Mapping[str, Any], failed: FailedCycle) -> SourceVerdict | None:
         decision = answer.get("decision") or answer.get("recommendation")
         if not isinstance(decision, Mapping):
             raise SourceError("the answer holds no decision")
@@ -127,7 +127,7 @@ class HttpSource:
         if cycle != failed.start.cycle_id:
             raise SourceError(f"the answer is about another cycle: {str(cycle)[:80]!r}")
         finding = answer.get("finding")
-        return Verdict(
+        return SourceVerdict(
             action=Action(said) if said in {*Action} else Action.UNKNOWN,
             reason=str(decision.get("reason", ""))[:500],
             source=self.name,
@@ -141,7 +141,7 @@ def _decision_path(failed: FailedCycle, wait: float) -> str:
     return f"/v1/cycles/{job}/{cycle}/decision?{urlencode({'wait': f'{wait:g}'})}"
 
 
-def _cycle_body(evidence: Evidence, agents: int) -> dict[str, Any]:
+def _cycle_body(evidence: CycleEvidence, agents: int) -> dict[str, Any]:
     return {
         "job_id": evidence.job_id,
         "cycle_id": evidence.cycle_id,
@@ -153,18 +153,18 @@ def _cycle_body(evidence: Evidence, agents: int) -> dict[str, Any]:
     }
 
 
-def _stacks(evidence: Evidence) -> list[str]:
+def _stacks(evidence: CycleEvidence) -> list[str]:
     return [dump for dump in evidence.dumps if not dump.endswith(".json")]
 
 
-def _peer_paths(evidence: Evidence) -> list[str]:
+def _peer_paths(evidence: CycleEvidence) -> list[str]:
     """The peer knows one log per cycle: what the first failing rank wrote as errors, or any log at all."""
     wanted = [f"rank_{failure.rank}.err" for failure in evidence.failures]
     first = [path for name in wanted for path in evidence.log_paths if path.endswith(f"/{name}")]
     return (first or list(evidence.log_paths))[:1]
 
 
-def _peer_body(evidence: Evidence, path: str) -> dict[str, Any]:
+def _peer_body(evidence: CycleEvidence, path: str) -> dict[str, Any]:
     return {
         "log_path": path,
         "user": "unknown",

@@ -17,21 +17,21 @@ from typing import Any
 
 from aorta.attribution import (
     Attribution,
+    Evidence,
     LogSource,
     LogTail,
     PastCycle,
     RankEnd,
     attribute,
 )
-from aorta.attribution import Evidence as Everything
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.sources import find_logs
 from aorta.core.errors import InfrastructureError
-from aorta.launch.records import Action, Evidence, FailedCycle, Verdict
+from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict
 from aorta.launch.sources import Everybody, SourceError
 
-Analyse = Callable[[FailedCycle], Verdict]
+Analyse = Callable[[FailedCycle], SourceVerdict]
 
 IN_PROCESS = "in-process"
 MCP = "mcp"
@@ -43,7 +43,7 @@ class LocalSource:
     def __init__(self, name: str, analyse: Analyse) -> None:
         self._name = name
         self._analyse = analyse
-        self._begun: tuple[FailedCycle, Future[Verdict]] | None = None
+        self._begun: tuple[FailedCycle, Future[SourceVerdict]] | None = None
         self._lock = threading.Lock()
         self._asked_about = ""
 
@@ -63,11 +63,11 @@ class LocalSource:
                 return
             time.sleep(_LOOK)
 
-    def read(self, failed: FailedCycle) -> Verdict | None:
+    def read(self, failed: FailedCycle) -> SourceVerdict | None:
         self._asked_about = failed.start.cycle_id
         return self._run_once(failed)
 
-    def _run_once(self, failed: FailedCycle) -> Verdict:
+    def _run_once(self, failed: FailedCycle) -> SourceVerdict:
         """One analysis of the same evidence, whoever asks first; the others wait for it."""
         with self._lock:
             mine = self._begun is None or self._begun[0] != failed
@@ -83,21 +83,21 @@ class LocalSource:
         return future.result()
 
 
-def analyse(failed: FailedCycle) -> Verdict:
+def analyse(failed: FailedCycle) -> SourceVerdict:
     """The limit on cycles without progress is the launcher's own: it also knows heartbeats and how long a cycle lived."""
     return _of_attribution(attribute(everything_known(failed), no_progress_limit=0))
 
 
 def warm_up() -> None:
     """Compile the patterns while the workers start, so that the first verdict need not wait for it."""
-    attribute(Everything(tails=(LogTail("warm-up"),)))
+    attribute(Evidence(tails=(LogTail("warm-up"),)))
 
 
-def everything_known(failed: FailedCycle) -> Everything:
+def everything_known(failed: FailedCycle) -> Evidence:
     paths = [Path(dump) for piece in failed.evidence for dump in piece.dumps]
     dumps = tuple(path for path in paths if path.suffix == ".json" and path.exists())
     hung = _hung_ranks(failed.evidence, dumps)
-    return Everything(
+    return Evidence(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
         failures=tuple(
@@ -108,7 +108,7 @@ def everything_known(failed: FailedCycle) -> Everything:
     )
 
 
-def _hung_ranks(evidence: Sequence[Evidence], dumps: Sequence[Path]) -> frozenset[int]:
+def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> frozenset[int]:
     """Whom a hang is put down to: a stopped heartbeat, else who did not arrive at a collective, else everybody."""
     if not any(piece.hung for piece in evidence):
         return frozenset()
@@ -117,13 +117,13 @@ def _hung_ranks(evidence: Sequence[Evidence], dumps: Sequence[Path]) -> frozense
     return frozenset(named or set(stragglers(read_dumps(dumps)).ranks) or everybody)
 
 
-def _logs(piece: Evidence) -> list[LogSource]:
+def _logs(piece: CycleEvidence) -> list[LogSource]:
     paths = [Path(path) for path in (*piece.log_paths, *piece.dumps)]
     here = [path for path in paths if path.suffix != ".json" and path.exists()]
     return [replace(log, node=piece.node) for log in find_logs(here)]
 
 
-def _tails(piece: Evidence) -> list[LogTail]:
+def _tails(piece: CycleEvidence) -> list[LogTail]:
     """What was sent along counts only where the log itself is on another machine."""
     away = {rank for rank in piece.tails if not _is_here(piece, rank)}
     return [
@@ -132,7 +132,7 @@ def _tails(piece: Evidence) -> list[LogTail]:
     ]
 
 
-def _is_here(piece: Evidence, rank: int) -> bool:
+def _is_here(piece: CycleEvidence, rank: int) -> bool:
     names = {f"rank_{rank}.out", f"rank_{rank}.err"}
     return any(Path(path).name in names and Path(path).exists() for path in piece.log_paths)
 
@@ -149,8 +149,8 @@ def _history(failed: FailedCycle) -> Iterator[PastCycle]:
             yield cycle
 
 
-def _of_attribution(attribution: Attribution) -> Verdict:
-    return Verdict(
+def _of_attribution(attribution: Attribution) -> SourceVerdict:
+    return SourceVerdict(
         action=Action(attribution.decision.action.value),
         reason=attribution.decision.reason,
         source=IN_PROCESS,
@@ -177,7 +177,7 @@ class McpAnalysis:
         self._log_dir = log_dir
         self._timeout = timeout
 
-    def __call__(self, failed: FailedCycle) -> Verdict:
+    def __call__(self, failed: FailedCycle) -> SourceVerdict:
         known = everything_known(failed)
         folder = self._log_dir / f"cycle_{failed.start.cycle}" / "tails"
         paths = [*(str(log.path) for log in known.logs), *_written(known.tails, folder)]
@@ -218,11 +218,11 @@ def _written(tails: Sequence[LogTail], folder: Path) -> list[str]:
     return paths
 
 
-def _of_mcp(answer: Mapping[str, Any]) -> Verdict:
+def _of_mcp(answer: Mapping[str, Any]) -> SourceVerdict:
     decision, finding = answer.get("decision"), answer.get("finding")
     if not isinstance(decision, Mapping) or decision.get("action") not in {*Action}:
         raise SourceError("the MCP server's answer holds no decision")
-    return Verdict(
+    return SourceVerdict(
         action=Action(decision["action"]),
         reason=str(decision.get("reason", "")),
         source=MCP,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aorta.attribution.http_client import JsonClient
 from aorta.launch.config import Aggregation, FaultTolerance
-from aorta.launch.records import Action, FailedCycle, Verdict
+from aorta.launch.records import Action, FailedCycle, SourceVerdict
 from aorta.launch.sources import DecisionSource, Everybody, SourceError
 from aorta.launch.sources.http import HttpSource
 from aorta.launch.sources.local import IN_PROCESS, MCP, LocalSource, McpAnalysis, analyse, warm_up
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 
-_NO_ANSWER = Verdict(Action.UNKNOWN, "no source answered in time", source="default")
+_NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
 
 
 class Panel:
@@ -54,7 +54,7 @@ class Panel:
         for thread in self._telling:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def read(self, failed: FailedCycle, timeout: float) -> Verdict:
+    def read(self, failed: FailedCycle, timeout: float) -> SourceVerdict:
         """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         reading = _Reading(failed.start.cycle_id)
@@ -65,7 +65,7 @@ class Panel:
                 name=f"ask-{source.name}",
                 daemon=True,
             ).start()
-        answers: list[Verdict] = []
+        answers: list[SourceVerdict] = []
         for _ in self._sources:
             answer = reading.next(deadline)
             if answer is None:
@@ -76,11 +76,11 @@ class Panel:
         reading.close()
         return self._verdict(answers)
 
-    def _is_certain(self, answers: Sequence[Verdict]) -> bool:
+    def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
         decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
         return any(answer.action is decisive for answer in answers)
 
-    def _verdict(self, answers: Sequence[Verdict]) -> Verdict:
+    def _verdict(self, answers: Sequence[SourceVerdict]) -> SourceVerdict:
         stops, restarts, unsure = (
             [answer for answer in answers if answer.action is action]
             for action in (Action.STOP, Action.RESTART, Action.UNKNOWN)
@@ -95,7 +95,7 @@ class _Reading:
 
     def __init__(self, cycle_id: str) -> None:
         self._cycle_id = cycle_id
-        self._answers: queue.Queue[list[Verdict]] = queue.Queue()
+        self._answers: queue.Queue[list[SourceVerdict]] = queue.Queue()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -115,13 +115,13 @@ class _Reading:
                 verdict.reason,
             )
 
-    def _is_closed_to(self, verdict: Verdict | None) -> bool:
+    def _is_closed_to(self, verdict: SourceVerdict | None) -> bool:
         with self._lock:
             if not self._closed:
                 self._answers.put([] if verdict is None else [verdict])
             return self._closed
 
-    def next(self, deadline: float) -> list[Verdict] | None:
+    def next(self, deadline: float) -> list[SourceVerdict] | None:
         try:
             return self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
@@ -170,6 +170,6 @@ def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSourc
     return sources
 
 
-def _analyse_as_mcp(failed: FailedCycle) -> Verdict:
+def _analyse_as_mcp(failed: FailedCycle) -> SourceVerdict:
     """What `aorta mcp` would answer, from the function that it would call, with the job's history."""
     return replace(analyse(failed), source=MCP)

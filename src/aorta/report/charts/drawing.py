@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from aorta.report.charts.scales import Scale, short
+from aorta.report.charts.scales import PixelScale, short
 from aorta.report.markup import Markup, el
 
 NARROW, WIDE = 340, 920
@@ -74,7 +74,7 @@ def step_line(places: Sequence[tuple[float, float]], class_: str = "step") -> Ma
     return el("path", d=path, class_=class_)
 
 
-def y_axis(scale: Scale, left: float, right: float, unit: str = "") -> list[Markup]:
+def y_axis(scale: PixelScale, left: float, right: float, unit: str = "") -> list[Markup]:
     parts: list[Markup] = []
     for tick in scale.ticks(4):
         y = scale(tick)
@@ -85,7 +85,7 @@ def y_axis(scale: Scale, left: float, right: float, unit: str = "") -> list[Mark
     return parts
 
 
-def x_axis(scale: Scale, y: float, unit: str = "", most: int = 6) -> list[Markup]:
+def x_axis(scale: PixelScale, y: float, unit: str = "", most: int = 6) -> list[Markup]:
     ticks = [
         label(scale(tick), y + 15, short(tick) + unit, "tick", "middle")
         for tick in scale.ticks(most)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from aorta.core.durations import show_duration
 from aorta.report.charts.drawing import CHARACTER, canvas, fitted, label, line
-from aorta.report.charts.scales import Scale
+from aorta.report.charts.scales import PixelScale
 from aorta.report.markup import Markup, el
 
 _MOST_LANES = 64
@@ -46,7 +46,7 @@ def draw_lanes(cycles: Sequence[Cycle], width: int, says: str, unit: str = "") -
     """`unit`: what is counted where no clock is known."""
     ranks = _shown_ranks(cycles)
     left, right = 62, width - 16
-    across = Scale(
+    across = PixelScale(
         min(cycle.start for cycle in cycles), max(cycle.end for cycle in cycles), left, right
     )
     step = min(22.0, max(7.0, 360 / max(1, len(ranks))))
@@ -75,7 +75,7 @@ def _shown_ranks(cycles: Sequence[Cycle]) -> list[int]:
     return sorted([*telling[:_MOST_LANES], *rest[: max(0, _MOST_LANES - len(telling))]])
 
 
-def _bar(cycle: Cycle, rank: int, across: Scale, y: float, step: float) -> Markup:
+def _bar(cycle: Cycle, rank: int, across: PixelScale, y: float, step: float) -> Markup:
     fate = cycle.fates[rank]
     x, end = across(cycle.start), across(cycle.end)
     last = across(min(cycle.end, cycle.signs.get(rank, cycle.end)))  # silent from here to the end
@@ -103,7 +103,7 @@ def _bar(cycle: Cycle, rank: int, across: Scale, y: float, step: float) -> Marku
     return el("g", parts)
 
 
-def _flag(cycle: Cycle, across: Scale, foot: float) -> list[object]:
+def _flag(cycle: Cycle, across: PixelScale, foot: float) -> list[object]:
     x, end = across(cycle.start), across(cycle.end)
     room = end - x
     parts: list[object] = [line(end, 44, end, foot, "rule")]
@@ -125,7 +125,7 @@ def _flag(cycle: Cycle, across: Scale, foot: float) -> list[object]:
     return parts
 
 
-def _clock(across: Scale, foot: float, unit: str) -> list[object]:
+def _clock(across: PixelScale, foot: float, unit: str) -> list[object]:
     parts: list[object] = [line(across.start, foot + 6, across.end, foot + 6, "rule")]
     for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
         at = across.low + share * (across.high - across.low)

@@ -8,7 +8,7 @@ _TINY = 1e-9  # nothing that is drawn is smaller and not 0
 
 
 @dataclass(frozen=True)
-class Scale:
+class PixelScale:
     """`low`..`high` of the data to `start`..`end` in pixels. A logarithmic one shows 0 at the foot of its axis."""
 
     low: float
@@ -30,7 +30,7 @@ class Scale:
         return _decades(self.low, self.high, most) if self.log else _round_steps(self, most)
 
 
-def log_scale(values: Sequence[float], start: float, end: float) -> Scale:
+def log_scale(values: Sequence[float], start: float, end: float) -> PixelScale:
     """From the smallest positive value; a 0 is drawn half a decade below it."""
     positive = [value for value in values if value > _TINY] or [1.0]
     low, high = min(positive), max(positive)
@@ -38,13 +38,13 @@ def log_scale(values: Sequence[float], start: float, end: float) -> Scale:
         low /= 3
     if high <= low:
         low, high = low / 2, high * 2
-    return Scale(low, high, start, end, log=True)
+    return PixelScale(low, high, start, end, log=True)
 
 
-def linear_scale(values: Sequence[float], start: float, end: float) -> Scale:
+def linear_scale(values: Sequence[float], start: float, end: float) -> PixelScale:
     """From 0, so that lengths can be compared."""
     high = max(values, default=1.0)
-    return Scale(min((0.0, *values)), high if high > _TINY else 1.0, start, end)
+    return PixelScale(min((0.0, *values)), high if high > _TINY else 1.0, start, end)
 
 
 def short(value: float) -> str:
@@ -66,7 +66,7 @@ def _decades(low: float, high: float, most: int) -> list[float]:
     return found
 
 
-def _round_steps(scale: Scale, most: int) -> list[float]:
+def _round_steps(scale: PixelScale, most: int) -> list[float]:
     span = scale.high - scale.low
     if span <= 0:
         return [scale.low]

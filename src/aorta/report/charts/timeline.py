@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aorta.core.outcome import Outcome
 from aorta.report.charts.drawing import canvas, fitted, label, line, marks, rect, x_axis
-from aorta.report.charts.scales import Scale
+from aorta.report.charts.scales import PixelScale
 from aorta.report.markup import Markup, el
 
 Atoms = Sequence[tuple[int, int, float]]
@@ -36,7 +36,7 @@ class Strip:
 
 def draw_timeline(strip: Strip, probes: Sequence[Probe], width: int, says: str) -> Markup:
     left, right = 10, width - 10
-    across = Scale(0, max(1, strip.changes), left, right, whole=True)
+    across = PixelScale(0, max(1, strip.changes), left, right, whole=True)
     rows = max(1, len(probes))
     step = min(16.0, max(3.0, 320 / rows))
     top = 20 + len(strip.packages) * _LANE
@@ -58,7 +58,7 @@ def draw_timeline(strip: Strip, probes: Sequence[Probe], width: int, says: str) 
 def draw_posterior(beliefs: Sequence[Atoms], changes: int, width: int, says: str) -> Markup:
     """A ridge a trial, the oldest on top: the belief gathers around the culprit."""
     left, right = 44, width - 10
-    across = Scale(0, max(1, changes), left, right, whole=True)
+    across = PixelScale(0, max(1, changes), left, right, whole=True)
     parts: list[object] = []
     for number, (trial, atoms) in enumerate(_spaced(beliefs, 14)):
         foot = (number + 1) * _RIDGE + 6
@@ -76,7 +76,7 @@ def draw_posterior(beliefs: Sequence[Atoms], changes: int, width: int, says: str
     return canvas(width, foot + 38, says, parts)
 
 
-def _lanes(strip: Strip, across: Scale, width: int) -> list[object]:
+def _lanes(strip: Strip, across: PixelScale, width: int) -> list[object]:
     parts: list[object] = []
     for lane, package in enumerate(strip.packages):
         y = 12 + lane * _LANE
@@ -90,7 +90,7 @@ def _lanes(strip: Strip, across: Scale, width: int) -> list[object]:
     return parts
 
 
-def _culprit(strip: Strip, across: Scale, foot: float) -> Markup | None:
+def _culprit(strip: Strip, across: PixelScale, foot: float) -> Markup | None:
     if strip.culprit is None:
         return None
     first, last = strip.culprit
@@ -98,7 +98,7 @@ def _culprit(strip: Strip, across: Scale, foot: float) -> Markup | None:
     return rect(x, 0, max(2.0, end - x), foot, class_="culprit")
 
 
-def _hover(probes: Sequence[Probe], across: Scale, top: float, step: float) -> list[Markup]:
+def _hover(probes: Sequence[Probe], across: PixelScale, top: float, step: float) -> list[Markup]:
     return [
         el(
             "circle", el("title", probe.says), cx=across(probe.position),
@@ -108,7 +108,7 @@ def _hover(probes: Sequence[Probe], across: Scale, top: float, step: float) -> l
     ]  # fmt: skip
 
 
-def _ridge(atoms: Atoms, across: Scale, foot: float) -> Markup:
+def _ridge(atoms: Atoms, across: PixelScale, foot: float) -> Markup:
     """Height by the weight of one candidate beside the heaviest; a group is as wide as it is."""
     most = max((weight for *_, weight in atoms), default=1.0) or 1.0
     path = ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from aorta.core.outcome import Outcome
 from aorta.core.stats import wilson
 from aorta.report.charts.drawing import canvas, label, line, marks, rect, x_axis, y_axis
-from aorta.report.charts.scales import Scale, linear_scale
+from aorta.report.charts.scales import PixelScale, linear_scale
 from aorta.report.markup import Markup
 
 
@@ -18,7 +18,7 @@ class Ended:
 
 def draw_trials(trials: Sequence[Ended], width: int, says: str) -> Markup:
     left, right, top, bottom = 52, width - 14, 14, 190
-    across = Scale(0.5, len(trials) + 0.5, left, right, whole=True)
+    across = PixelScale(0.5, len(trials) + 0.5, left, right, whole=True)
     up = linear_scale([trial.seconds for trial in trials], bottom, top)
     parts: list[Markup | None] = [*y_axis(up, left, right, "s"), *x_axis(across, bottom + 8)]
     for outcome in Outcome:
@@ -35,7 +35,7 @@ def draw_trials(trials: Sequence[Ended], width: int, says: str) -> Markup:
 def draw_rate(hits: int, trials: int, width: int, says: str) -> Markup:
     """The rate as a dot on 0 to 100 %, its 95 % interval as a bar."""
     left, right, y = 14, width - 14, 18
-    across = Scale(0, 1, left, right)
+    across = PixelScale(0, 1, left, right)
     low, high = wilson(hits, trials)
     parts: list[Markup | None] = [
         line(left, y, right, y, "rule"),

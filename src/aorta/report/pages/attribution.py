@@ -5,8 +5,8 @@ from typing import Any
 
 from aorta.report.charts.lanes import Cycle, Fate, draw_lanes
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Facts, Figure, Page
-from aorta.report.opening import Run, attribution_in
+from aorta.report.model import FactRows, Figure, Page
+from aorta.report.opening import OpenedRun, attribution_in
 from aorta.report.pages import finding as findings
 from aorta.report.pages.launch import LEGEND
 
@@ -20,13 +20,13 @@ def gather(root: Path) -> dict[str, Any]:
     }
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     finding, decision = section(run.material, "finding"), section(run.material, "decision")
     return Page(
         verb="attribute",
         title=run.name,
         answer=findings.answer(finding, decision),
-        facts=Facts(findings.facts(finding)),
+        facts=FactRows(findings.facts(finding)),
         picture=_picture(finding),
         sections=findings.sections(finding, decision),
         missing=[] if finding else ["finding: the document holds none"],

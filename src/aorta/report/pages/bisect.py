@@ -1,31 +1,30 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from aorta.bisect.findings import release_words
-from aorta.bisect.report import HEADLINES, sides_words
-from aorta.core.signature import normalise
+from aorta.bisect.report import HEADLINES, compared_logs, sides_words
+from aorta.report.belief_replay import BeliefReplay, replayed_beliefs, timeline_of
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
-    Answer,
     Beside,
     Block,
     Command,
-    Facts,
+    FactRows,
     Figure,
-    Line,
+    Headline,
     Listing,
     Page,
     Section,
     Table,
+    TextLine,
     Tone,
     Words,
 )
-from aorta.report.opening import Run, read_json, read_records_of, read_tail
+from aorta.report.opening import OpenedRun, read_json, read_records_of, read_tail
 from aorta.report.pages.common import (
     missing_result,
     seen_outcomes,
@@ -36,7 +35,6 @@ from aorta.report.pages.common import (
     values_of,
     warnings_section,
 )
-from aorta.report.sharpening import Sharpening, sharpened, timeline_of
 from aorta.report.words import counted, listed, moment, percent, seconds
 
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
@@ -69,10 +67,10 @@ def _side_log(root: Path, name: str, wanted: str) -> list[str]:
     return []
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     timeline = timeline_of(section(run.material, "timeline"))
-    sharp = sharpened(timeline, run.trials) if timeline else None
+    sharp = replayed_beliefs(timeline, run.trials) if timeline else None
     missing = missing_result(result)
     if sharp is None:
         missing.append(
@@ -82,7 +80,7 @@ def page(run: Run) -> Page:
         verb="bisect",
         title=run.name,
         answer=_answer(run, result, sharp),
-        facts=Facts([*usual_facts(run), *_spent(result)]),
+        facts=FactRows([*usual_facts(run), *_spent(result)]),
         picture=_timeline(run, sharp) if sharp else None,
         sections=[
             *warnings_section(result),
@@ -98,35 +96,37 @@ def page(run: Run) -> Page:
     )
 
 
-def _answer(run: Run, result: Document, sharp: Sharpening | None) -> Answer:
+def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Headline:
     status, culprits = words(result, "status"), rows(result, "culprits")
     confidence = number(result, "confidence")
     sure = f" (probability {percent(confidence)})" if confidence is not None else ""
     if status in _NO_ANSWERS:
-        return Answer(HEADLINES[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings"))))
+        return Headline(
+            HEADLINES[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings")))
+        )
     if status == "found" and culprits:
-        return Answer(
+        return Headline(
             f"{_culprit(culprits[0])} brings the failure{sure}", Tone.FOUND, _rates(result)
         )
     if status == "pair" and culprits:
         names = listed([_culprit(culprit) for culprit in culprits])
-        return Answer(f"Together, {names} bring the failure{sure}", Tone.FOUND, _rates(result))
+        return Headline(f"Together, {names} bring the failure{sure}", Tone.FOUND, _rates(result))
     if culprits:
         packages = listed(list(dict.fromkeys(words(culprit, "package") for culprit in culprits)))
         sentence = f"The change is one of {len(culprits)} in {packages}{sure}"
-        return Answer(sentence, Tone.UNSURE, _rates(result))
+        return Headline(sentence, Tone.UNSURE, _rates(result))
     more = f"The run is {standing(run)}."
     tone = Tone.RUNNING if run.running else Tone.UNSURE
     if sharp and sharp.strip.culprit and sharp.beliefs:
         start, stop = sharp.strip.culprit
         mass = sum((b - a) * w for a, b, w in sharp.beliefs[-1] if (a, b) == (start, stop))
         left = counted(stop - start, "change")
-        return Answer(
+        return Headline(
             f"So far it is among {left} of {sharp.strip.changes} (probability {percent(mass)})",
             tone,
             more,
         )
-    return Answer("The culprit is not known yet", tone, more)
+    return Headline("The culprit is not known yet", tone, more)
 
 
 def _culprit(culprit: Document) -> str:
@@ -153,7 +153,7 @@ def _spent(result: Document) -> list[tuple[str, object]]:
     return [(name, count(result, key)) for name, key in names.items() if count(result, key)]
 
 
-def _timeline(run: Run, sharp: Sharpening) -> Figure:
+def _timeline(run: OpenedRun, sharp: BeliefReplay) -> Figure:
     says = f"{counted(len(sharp.probes), 'probe')} on a timeline of {counted(sharp.strip.changes, 'change')}"
     table = Table(["probe"], [[probe.says] for probe in sharp.probes])
     return Figure(
@@ -165,7 +165,7 @@ def _timeline(run: Run, sharp: Sharpening) -> Figure:
     )
 
 
-def _posterior(sharp: Sharpening | None) -> list[Section]:
+def _posterior(sharp: BeliefReplay | None) -> list[Section]:
     if sharp is None or not sharp.beliefs:
         return []
     last = sharp.beliefs[-1]
@@ -193,7 +193,7 @@ def _culprits(result: Document) -> list[Section]:
     culprits = rows(result, "culprits")
     if not culprits:
         return []
-    blocks: list[Block] = [Facts(_card(culprit)) for culprit in culprits[:3]]
+    blocks: list[Block] = [FactRows(_card(culprit)) for culprit in culprits[:3]]
     if len(culprits) > 3:
         table = Table(
             ["package", "commit", "title", "author", "date"],
@@ -228,7 +228,7 @@ def _card(culprit: Document) -> list[tuple[str, object]]:
     return [(name, moment(value) if name == "Date" else value) for name, value in said if value]
 
 
-def _logs(run: Run) -> list[Section]:
+def _logs(run: OpenedRun) -> list[Section]:
     logs = section(run.material, "logs")
     good, bad = ([str(line) for line in items(logs, side)] for side in ("good", "bad"))
     if not good and not bad:
@@ -247,18 +247,16 @@ def _logs(run: Run) -> list[Section]:
     ]
 
 
-def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[Line], list[Line]]:
-    """Both logs with what only one of them says marked; what differs from run to run is no difference."""
-    folded = [[normalise(line) for line in side] for side in (good, bad)]
-    matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
-    left: list[Line] = []
-    right: list[Line] = []
-    for tag, a, b, c, d in matcher.get_opcodes():
-        mark = "" if tag == "equal" else "only"
-        left += [Line(line, number_, mark) for number_, line in enumerate(good[a:b], a + 1)]
-        right += [Line(line, number_, mark) for number_, line in enumerate(bad[c:d], c + 1)]
-        short, missing = (left, (d - c) - (b - a)) if b - a < d - c else (right, (b - a) - (d - c))
-        short += [Line("")] * missing
+def _compared(good: Sequence[str], bad: Sequence[str]) -> tuple[list[TextLine], list[TextLine]]:
+    """Both logs with what only one of them says marked."""
+    left: list[TextLine] = []
+    right: list[TextLine] = []
+    for stretch in compared_logs(good, bad):
+        mark = "" if stretch.alike else "only"
+        left += [TextLine(good[i], i + 1, mark) for i in stretch.good]
+        right += [TextLine(bad[i], i + 1, mark) for i in stretch.bad]
+        more = len(stretch.bad) - len(stretch.good)
+        (left if more > 0 else right).extend([TextLine("")] * abs(more))
     return left, right
 
 
@@ -284,7 +282,7 @@ def _reproduce(result: Document) -> list[Section]:
     return [Section("See it yourself", blocks)] if blocks else []
 
 
-def _probes(run: Run) -> list[Section]:
+def _probes(run: OpenedRun) -> list[Section]:
     """What was tried at each state, most failing first."""
     states: dict[str, list[Any]] = {}
     for trial in run.trials:

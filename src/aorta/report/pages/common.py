@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aorta.core.outcome import Outcome
 from aorta.report.documents import Document, items, words
 from aorta.report.model import Section, Table, Words
-from aorta.report.opening import Run, Trial
+from aorta.report.opening import OpenedRun, Trial
 from aorta.report.words import counted, moment, seconds
 
 OUTCOMES: Sequence[tuple[str, str]] = (
@@ -16,7 +16,7 @@ OUTCOMES: Sequence[tuple[str, str]] = (
 )
 
 
-def standing(run: Run) -> str:
+def standing(run: OpenedRun) -> str:
     """How the run stands, in words."""
     said = {
         "running": "running",
@@ -27,7 +27,7 @@ def standing(run: Run) -> str:
     return said.get(run.state, run.state)
 
 
-def usual_facts(run: Run) -> list[tuple[str, object]]:
+def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     about = run.about
     facts: list[tuple[str, object]] = [("State", standing(run))]
     for name, key in (("Ticket", "ticket"), ("Workload", "workload")):
@@ -67,7 +67,7 @@ def missing_result(result: Document) -> list[str]:
     return [] if result else ["result.json: the run has not written a result yet"]
 
 
-def trials_section(run: Run) -> list[Section]:
+def trials_section(run: OpenedRun) -> list[Section]:
     """Every trial, at the end of the page, folded."""
     many = any(trial.values for trial in run.trials)
     heads = ["#", "outcome", "time", *(["of"] if many else []), "why"]

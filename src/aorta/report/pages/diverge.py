@@ -6,11 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from aorta.report.charts.drawing import canvas, label, marks, x_axis, y_axis
-from aorta.report.charts.scales import Scale
+from aorta.report.charts.scales import PixelScale
 from aorta.report.documents import Document, number, rows, section, words
 from aorta.report.markup import Markup
-from aorta.report.model import Answer, Command, Facts, Figure, Page, Section, Table, Tone, Words
-from aorta.report.opening import Run, read_json
+from aorta.report.model import (
+    Command,
+    FactRows,
+    Figure,
+    Headline,
+    Page,
+    Section,
+    Table,
+    Tone,
+    Words,
+)
+from aorta.report.opening import OpenedRun, read_json
 from aorta.report.pages.common import table_section, usual_facts
 from aorta.report.words import counted
 
@@ -38,37 +48,37 @@ def _thinned(curve: Sequence[Any]) -> list[Any]:
     ]
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     first = section(result, "first")
     return Page(
         verb="diverge",
         title=run.name,
         answer=_answer(run, result, first),
-        facts=Facts([*usual_facts(run), *_facts(result)]),
+        facts=FactRows([*usual_facts(run), *_facts(result)]),
         picture=_picture(run.material, first),
         sections=[*_operation(first), *_nonfinite(result), *_grew(result), *_notes(result)],
         missing=[] if result else ["no comparison has ended yet"],
     )
 
 
-def _answer(run: Run, result: Document, first: Document) -> Answer:
+def _answer(run: OpenedRun, result: Document, first: Document) -> Headline:
     status = words(result, "status")
     if not status:
-        return Answer("Nothing is compared yet", Tone.RUNNING if run.running else Tone.UNSURE)
+        return Headline("Nothing is compared yet", Tone.RUNNING if run.running else Tone.UNSURE)
     if first:
-        return Answer(f"The numbers part at {_place(first)}", Tone.FOUND, _how_far(first))
+        return Headline(f"The numbers part at {_place(first)}", Tone.FOUND, _how_far(first))
     if nonfinite := section(result, "first_nonfinite"):
-        return Answer(f"The first NaN or infinity comes from {_place(nonfinite)}", Tone.FOUND)
+        return Headline(f"The first NaN or infinity comes from {_place(nonfinite)}", Tone.FOUND)
     if own := section(result, "self_difference"):
         sentence = f"The program does not repeat its own numbers: two runs part at {_place(own)}"
-        return Answer(sentence, Tone.UNSURE)
+        return Headline(sentence, Tone.UNSURE)
     said = {
         "same": ("No operation differs by more than rounding explains", Tone.FINE),
         "not_aligned": ("The two sides do not do the same operations", Tone.UNSURE),
     }
     sentence, tone = said.get(status, ("The comparison was cut short", Tone.UNSURE))
-    return Answer(sentence, tone)
+    return Headline(sentence, tone)
 
 
 def _place(at: Document) -> str:
@@ -122,8 +132,8 @@ def _picture(material: Document, first: Document) -> Figure | None:
 def _draw(curve: Sequence[tuple[float, ...]], at: float | None, width: int, says: str) -> Markup:
     left, right, top, bottom = 52, width - 14, 14, 220
     heights = [max(_LEAST, math.log10(apart)) if apart > 0 else _LEAST for _, _, apart in curve]
-    across = Scale(curve[0][0], max(curve[-1][0], curve[0][0] + 1), left, right, whole=True)
-    up = Scale(_LEAST, max(1.0, *heights), bottom, top)
+    across = PixelScale(curve[0][0], max(curve[-1][0], curve[0][0] + 1), left, right, whole=True)
+    up = PixelScale(_LEAST, max(1.0, *heights), bottom, top)
     places = [(across(point[0]), up(height)) for point, height in zip(curve, heights, strict=True)]
     here = [place for place, point in zip(places, curve, strict=True) if point[0] == at]
     parts: list[Markup | None] = [*y_axis(up, left, right, "10^"), *x_axis(across, bottom + 8)]

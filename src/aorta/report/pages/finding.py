@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Block, Facts, Line, Listing, Section, Tone, Words
+from aorta.report.model import Block, FactRows, Headline, Listing, Section, TextLine, Tone, Words
 from aorta.report.opening import clean_lines
 from aorta.report.pages.common import table_section
 from aorta.report.words import listed, percent
@@ -52,7 +52,7 @@ def _context(path: Path, at: int) -> list[dict[str, Any]]:
     ]
 
 
-def answer(finding: Document, decision: Document, action_taken: str = "") -> Answer:
+def answer(finding: Document, decision: Document, action_taken: str = "") -> Headline:
     """`Rank 3 on node-7 died of hardware_fault (94 % sure): restart without the node`."""
     kind = words(finding, "class", "unknown")
     confidence = number(finding, "confidence")
@@ -66,7 +66,7 @@ def answer(finding: Document, decision: Document, action_taken: str = "") -> Ans
     told = [words(finding, "summary"), words(decision, "reason"), action_taken]
     unique = [t for i, t in enumerate(told) if t and not any(t in other for other in told[i + 1 :])]
     more = " ".join(f"{each.strip().rstrip('.')}." for each in unique)
-    return Answer(sentence, tone, more)
+    return Headline(sentence, tone, more)
 
 
 def _who(root: Document) -> str:
@@ -96,7 +96,7 @@ def _decision(decision: Document) -> list[Section]:
     if not decision:
         return []
     action = words(decision, "action")
-    blocks: list[Block] = [Facts([("Decision", action), ("Rule", words(decision, "rule"))])]
+    blocks: list[Block] = [FactRows([("Decision", action), ("Rule", words(decision, "rule"))])]
     if reason := words(decision, "reason"):
         blocks.append(Words([reason]))
     advice = [words(row, "text") or words(row, "kind") for row in rows(decision, "advice")]
@@ -116,12 +116,12 @@ def _listings(evidence: Sequence[Document]) -> Iterator[Listing]:
         context = rows(line, "context")
         title = f"{words(line, 'file')}, line {at}" if at else words(line, "file")
         if not context:
-            yield Listing(title, [Line(words(line, "text"), at or None, "evidence")])
+            yield Listing(title, [TextLine(words(line, "text"), at or None, "evidence")])
             continue
         yield Listing(
             title,
             [
-                Line(
+                TextLine(
                     words(near, "text"),
                     count(near, "line"),
                     "evidence" if count(near, "line") == at else "",

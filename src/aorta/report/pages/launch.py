@@ -8,8 +8,8 @@ from typing import Any
 
 from aorta.report.charts.lanes import Cycle, Fate, draw_lanes
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Facts, Figure, Page, Section, Tone
-from aorta.report.opening import Run, read_json
+from aorta.report.model import FactRows, Figure, Headline, Page, Section, Tone
+from aorta.report.opening import OpenedRun, read_json
 from aorta.report.pages import finding as findings
 from aorta.report.pages.common import standing, table_section
 from aorta.report.words import counted, seconds
@@ -64,7 +64,7 @@ def _last_signs(folder: Path) -> list[list[float]]:
     return [[rank, at] for rank, at in sorted(latest.items())]
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     lives = [life for row in rows(run.material, "cycles") if (life := _life(row))]
     infos = [section(row, "info") for row in rows(run.material, "cycles")]
     last = infos[-1] if infos else {}
@@ -76,21 +76,23 @@ def page(run: Run) -> Page:
         verb="launch",
         title=words(last, "job_id") or run.name,
         answer=_answer(run, infos, finding, decision),
-        facts=Facts([*_facts(run, infos), *findings.facts(finding)]),
+        facts=FactRows([*_facts(run, infos), *findings.facts(finding)]),
         picture=_picture(lives),
         sections=[*findings.sections(finding, decision), *_cycles(infos), *_ranks(last)],
         missing=[] if infos else ["cycle_info.json: no cycle has been written down yet"],
     )
 
 
-def _answer(run: Run, infos: Sequence[Document], finding: Document, decision: Document) -> Answer:
+def _answer(
+    run: OpenedRun, infos: Sequence[Document], finding: Document, decision: Document
+) -> Headline:
     ending = words(section(run.material, "ending"), "reason") or words(
         section(infos[-1] if infos else {}, "ending"), "reason"
     )
     lives = counted(len(infos), "cycle")
     if run.state != "done" and not finding:
         sentence = f"{standing(run).capitalize()}, in its {_ordinal(len(infos) or 1)} cycle"
-        return Answer(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
+        return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, _before(infos))
     if finding:
         why = words(decision, "reason")
         return findings.answer(
@@ -99,13 +101,13 @@ def _answer(run: Run, infos: Sequence[Document], finding: Document, decision: Do
     last = infos[-1] if infos else {}
     failed = [row for row in rows(last, "ranks") if _failed(row)]
     if not infos:
-        return Answer("No cycle has been written down", Tone.UNSURE)
+        return Headline("No cycle has been written down", Tone.UNSURE)
     if failed:
         action = words(decision, "action")
         said = f": {action.lower()}" if action else ""
         sentence = f"{counted(len(failed), 'rank')} failed in cycle {words(last, 'cycle')}{said}"
-        return Answer(sentence, Tone.FAILED, words(decision, "reason"))
-    return Answer(f"The job finished after {lives}", Tone.FINE, ending)
+        return Headline(sentence, Tone.FAILED, words(decision, "reason"))
+    return Headline(f"The job finished after {lives}", Tone.FINE, ending)
 
 
 def _before(infos: Sequence[Document]) -> str:
@@ -127,7 +129,7 @@ def _failed(row: Document) -> bool:
     return row.get("signal") is not None or row.get("exit_code") not in (0, None)
 
 
-def _facts(run: Run, infos: Sequence[Document]) -> list[tuple[str, object]]:
+def _facts(run: OpenedRun, infos: Sequence[Document]) -> list[tuple[str, object]]:
     last = infos[-1] if infos else {}
     found: list[tuple[str, object]] = [("State", "ended" if run.state == "done" else standing(run))]
     if infos:

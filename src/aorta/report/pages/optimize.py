@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 from aorta.core.stats import wilson
-from aorta.report.charts.heat import HeatCell, Standing, draw_heat
+from aorta.report.charts.matrix import HeatCell, Standing, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Command, Facts, Figure, Page, Section, Tone, Words
-from aorta.report.opening import Run
+from aorta.report.model import Command, FactRows, Figure, Headline, Page, Section, Tone, Words
+from aorta.report.opening import OpenedRun
 from aorta.report.pages.common import standing, table_section, trials_section, usual_facts
 from aorta.report.words import listed, percent, rate
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     found = section(run.material, "optimize")
     return Page(
         verb="triage",
         title=run.name,
         answer=_answer(run, found),
-        facts=Facts([*usual_facts(run), ("Candidates", len(items(found, "candidates")))]),
+        facts=FactRows([*usual_facts(run), ("Candidates", len(items(found, "candidates")))]),
         picture=_picture(found),
         sections=[
             *_recommended(found),
@@ -28,7 +28,7 @@ def page(run: Run) -> Page:
     )
 
 
-def _answer(run: Run, found: Document) -> Answer:
+def _answer(run: OpenedRun, found: Document) -> Headline:
     best = section(found, "recommended")
     original = section(found, "original")
     without = rate(count(original, "reproduced"), count(original, "of"))
@@ -39,13 +39,13 @@ def _answer(run: Run, found: Document) -> Answer:
         sure = f": the rate is below {percent(below)} (95 % sure)" if below is not None else ""
         who = f"Together, {listed(names)} make" if len(names) > 1 else f"{listed(names)} makes"
         sentence = f"{who} it stop: {failed} of {of} fresh trials failed{sure}"
-        return Answer(sentence, Tone.FOUND, f"Without mitigations {without} failed.")
+        return Headline(sentence, Tone.FOUND, f"Without mitigations {without} failed.")
     sentence = {
         "did_not_reproduce": f"The failure did not show without mitigations: {without}",
         "not_found": "No stack of these candidates makes the failure go away",
     }.get(words(found, "status"), "No stack is known to work yet")
     tone = Tone.RUNNING if run.running else Tone.UNSURE
-    return Answer(sentence, tone, "" if run.state == "done" else f"The run is {standing(run)}.")
+    return Headline(sentence, tone, "" if run.state == "done" else f"The run is {standing(run)}.")
 
 
 def _counts(entry: Document) -> tuple[int, int]:

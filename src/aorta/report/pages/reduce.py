@@ -8,24 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.stats import wilson
-from aorta.report.charts.bars import draw_bars
-from aorta.report.charts.kept import draw_kept
-from aorta.report.charts.shrinking import AxisTrack, Tried, draw_shrinking
+from aorta.report.charts.reduction import (
+    AxisTrack,
+    CandidateTried,
+    draw_bars,
+    draw_kept,
+    draw_shrinking,
+)
 from aorta.report.charts.trials import draw_rate
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
-    Answer,
     Command,
-    Facts,
+    FactRows,
     Figure,
-    Line,
+    Headline,
     Listing,
     Page,
     Section,
     Table,
+    TextLine,
     Tone,
 )
-from aorta.report.opening import Run, Trial, read_json, read_json_lines
+from aorta.report.opening import OpenedRun, Trial, read_json, read_json_lines
 from aorta.report.pages.common import (
     missing_result,
     standing,
@@ -72,14 +76,14 @@ def _size(value: object) -> float | None:
     return number({"value": value}, "value")
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     tracks = _tracks(run, result)
     return Page(
         verb="reduce",
         title=run.name,
         answer=_answer(run, result, tracks),
-        facts=Facts([*usual_facts(run), *_spent(result)]),
+        facts=FactRows([*usual_facts(run), *_spent(result)]),
         picture=_picture(tracks, len(run.trials)),
         sections=[
             *_axes(result),
@@ -93,7 +97,7 @@ def page(run: Run) -> Page:
     )
 
 
-def _answer(run: Run, result: Document, tracks: Sequence[AxisTrack]) -> Answer:
+def _answer(run: OpenedRun, result: Document, tracks: Sequence[AxisTrack]) -> Headline:
     status, why = words(result, "status"), words(result, "why")
     shrunk = [
         f"{track.name} {_short(track.initial)} → {_short(track.final)}"
@@ -105,9 +109,9 @@ def _answer(run: Run, result: Document, tracks: Sequence[AxisTrack]) -> Answer:
         hits, of = count(sure, "reproduced"), count(sure, "of")
         least = f"; it fails at least {percent(wilson(hits, of)[0])} of the time" if of else ""
         sentence = f"It still fails with {listed(shrunk)}: confirmed {hits} of {of} times{least}"
-        return Answer(sentence, Tone.FOUND, words(result, "signature"))
+        return Headline(sentence, Tone.FOUND, words(result, "signature"))
     if status == "not_reduced":
-        return Answer(
+        return Headline(
             "Nothing could be made smaller: every smaller candidate stopped failing",
             Tone.UNSURE,
             why,
@@ -115,24 +119,24 @@ def _answer(run: Run, result: Document, tracks: Sequence[AxisTrack]) -> Answer:
     if status == "did_not_reproduce":
         original = section(result, "original")
         seen = rate(count(original, "reproduced"), count(original, "of"))
-        return Answer(f"The original did not fail: {seen}", Tone.UNSURE, why)
+        return Headline(f"The original did not fail: {seen}", Tone.UNSURE, why)
     so_far = (
         f"So far it still fails with {listed(shrunk)}" if shrunk else "Nothing smaller is known yet"
     )
     search = words(result, "search")
     if search == "lost":
-        return Answer("Lost: what failed before no longer does", Tone.UNSURE, why)
+        return Headline("Lost: what failed before no longer does", Tone.UNSURE, why)
     if search == "unconfirmed":
         so_far = f"Not confirmed: {so_far[0].lower()}{so_far[1:]}"
     more = why or f"The run is {standing(run)}; this is not confirmed."
-    return Answer(so_far, Tone.RUNNING if run.running else Tone.UNSURE, more)
+    return Headline(so_far, Tone.RUNNING if run.running else Tone.UNSURE, more)
 
 
 def _short(value: float) -> str:
     return f"{value:g}"
 
 
-def _tracks(run: Run, result: Document) -> list[AxisTrack]:
+def _tracks(run: OpenedRun, result: Document) -> list[AxisTrack]:
     candidates = _from_trace(run) or _from_trials(run.trials)
     names = list(dict.fromkeys(name for _, sizes, _ in candidates for name in sizes))
     facts = {words(row, "name"): row for row in rows(result, "axes")}
@@ -151,19 +155,19 @@ Candidate = tuple[int, Mapping[str, float], bool]
 """After how many trials, the size of each axis, accepted or not."""
 
 
-def _moves(name: str, initial: float, candidates: Sequence[Candidate]) -> Iterable[Tried]:
+def _moves(name: str, initial: float, candidates: Sequence[Candidate]) -> Iterable[CandidateTried]:
     """Where this axis was tried at another size than the answer so far."""
     best = initial
     for trial, sizes, accepted in candidates:
         size = sizes.get(name)
         if size is None or size == best:
             continue
-        yield Tried(trial, size, accepted)
+        yield CandidateTried(trial, size, accepted)
         if accepted:
             best = size
 
 
-def _from_trace(run: Run) -> list[Candidate]:
+def _from_trace(run: OpenedRun) -> list[Candidate]:
     spent, found = 0, []
     for line in rows(run.material, "trace"):
         spent += max(1, count(line, "trials"))
@@ -236,7 +240,7 @@ def _value(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _remaining(run: Run, result: Document) -> list[Section]:
+def _remaining(run: OpenedRun, result: Document) -> list[Section]:
     """What is left of each file or list, the kept lines at the numbers they had."""
     accepted = [line for line in rows(run.material, "trace") if line.get("accepted") is True]
     ranges = section(accepted[-1], "kept") if accepted else {}
@@ -276,18 +280,18 @@ def _strip(name: str, numbers: Sequence[int], total: int) -> Figure:
 
 def _kept_lines(name: str, kept: Sequence[Any], numbers: Sequence[int], total: int) -> Listing:
     gone = total - len(kept)
-    lines: list[Line] = []
+    lines: list[TextLine] = []
     before = 0
     for index, item in enumerate(kept[:_MOST_LINES]):
         at = numbers[index] if index < len(numbers) else None
         if at is not None and at > before + 1:
-            lines.append(Line(f"… {counted(at - before - 1, 'line')} gone …", mark="gone"))
-        lines.append(Line("" if isinstance(item, int) else str(item), at, "kept"))
+            lines.append(TextLine(f"… {counted(at - before - 1, 'line')} gone …", mark="gone"))
+        lines.append(TextLine("" if isinstance(item, int) else str(item), at, "kept"))
         before = at if at is not None else before
     if len(kept) > _MOST_LINES:
-        lines.append(Line(f"… {len(kept) - _MOST_LINES} more kept …"))
+        lines.append(TextLine(f"… {len(kept) - _MOST_LINES} more kept …"))
     elif numbers and before < total:
-        lines.append(Line(f"… {counted(total - before, 'line')} gone …", mark="gone"))
+        lines.append(TextLine(f"… {counted(total - before, 'line')} gone …", mark="gone"))
     return Listing(f"{name}: what is left", lines, f"{len(kept)} of {total} kept, {gone} gone")
 
 

@@ -10,8 +10,8 @@ from aorta.engine.rundir import RunDir
 from aorta.report.charts.trials import Ended, draw_rate, draw_trials
 from aorta.report.documents import number as number_of
 from aorta.report.documents import rows, section, words
-from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone
-from aorta.report.opening import Run, Trial, read_json
+from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone
+from aorta.report.opening import OpenedRun, Trial, read_json
 from aorta.report.pages.common import seen_outcomes, standing, trials_section, usual_facts
 from aorta.report.words import counted, rate
 
@@ -23,7 +23,7 @@ def gather(root: Path) -> dict[str, Any]:
     return {"result": result}
 
 
-def _with_shipped_trials(run: Run) -> Run:
+def _with_shipped_trials(run: OpenedRun) -> OpenedRun:
     """What was shipped has no journal; its result still tells every trial."""
     told = rows(section(run.material, "result"), "trials")
     if run.trials or not told:
@@ -52,7 +52,7 @@ def _with_shipped_trials(run: Run) -> Run:
     )
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     run = _with_shipped_trials(run)
     result = section(run.material, "result")
     name = words(result, "workload") or words(run.about, "workload") or run.name
@@ -60,14 +60,14 @@ def page(run: Run) -> Page:
         verb="run",
         title=run.name,
         answer=_answer(run, name),
-        facts=Facts([*usual_facts(run), *_step_times(run)]),
+        facts=FactRows([*usual_facts(run), *_step_times(run)]),
         picture=_picture(run),
         sections=[*_rate(run.tally), *_failures(run), *trials_section(run)],
         missing=[] if run.trials or result else ["no trial has ended yet"],
     )
 
 
-def _answer(run: Run, name: str) -> Answer:
+def _answer(run: OpenedRun, name: str) -> Headline:
     tally = run.tally
     more = "" if run.state == "done" else f"The run is {standing(run)}."
     if run.running:
@@ -76,17 +76,17 @@ def _answer(run: Run, name: str) -> Answer:
         words_ = f"{name}: nothing is known yet"
         if tally.error:
             words_ = f"{name} could not be tried: {counted(tally.error, 'trial')} ended in an error"
-        return Answer(words_, Tone.UNSURE, more)
+        return Headline(words_, Tone.UNSURE, more)
     if not tally.reproduced:
         bad = " but fails in other ways" if tally.other else ""
         sentence = f"{name} did not show the failure{bad}: {rate(0, tally.evidence, 'trial')}"
-        return Answer(sentence, Tone.UNSURE if tally.other else Tone.FINE, more)
-    return Answer(
+        return Headline(sentence, Tone.UNSURE if tally.other else Tone.FINE, more)
+    return Headline(
         f"{name} fails in {rate(tally.reproduced, tally.evidence, 'trial')}", Tone.FOUND, more
     )
 
 
-def _picture(run: Run) -> Figure | None:
+def _picture(run: OpenedRun) -> Figure | None:
     if not run.trials:
         return None
     ended = [Ended(trial.outcome, trial.duration) for trial in run.trials]
@@ -110,7 +110,7 @@ def _rate(tally: Tally) -> list[Section]:
     return [Section("How often", [figure])]
 
 
-def _failures(run: Run) -> list[Section]:
+def _failures(run: OpenedRun) -> list[Section]:
     """The distinct ways in which trials failed, most frequent first."""
     seen = Counter(
         (trial.outcome.value, trial.signature or trial.why)
@@ -124,7 +124,7 @@ def _failures(run: Run) -> list[Section]:
     return [Section("What failed", [table])]
 
 
-def _step_times(run: Run) -> list[tuple[str, object]]:
+def _step_times(run: OpenedRun) -> list[tuple[str, object]]:
     times = section(run.material, "result", "step_time_ms")
     median, p90 = number_of(times, "median"), number_of(times, "p90")
     if median is None:

@@ -6,8 +6,18 @@ from typing import Any
 from aorta.report.charts.drawing import CHARACTER, canvas, fitted, label, rect
 from aorta.report.documents import Document, items, number, rows, section, words
 from aorta.report.markup import Markup
-from aorta.report.model import Answer, Command, Facts, Figure, Page, Section, Table, Tone, Words
-from aorta.report.opening import Run, read_json, read_json_lines
+from aorta.report.model import (
+    Command,
+    FactRows,
+    Figure,
+    Headline,
+    Page,
+    Section,
+    Table,
+    Tone,
+    Words,
+)
+from aorta.report.opening import OpenedRun, read_json, read_json_lines
 from aorta.report.pages.common import table_section, usual_facts
 from aorta.report.words import counted, rate, seconds
 
@@ -22,14 +32,14 @@ def gather(root: Path) -> dict[str, Any]:
     return {"result": read_json(root / "solve.json"), "stages": stages}
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     result = section(run.material, "result")
     stages = rows(result, "stages") or rows(run.material, "stages")
     return Page(
         verb="solve",
         title=run.name,
         answer=_answer(run, result, stages),
-        facts=Facts([*usual_facts(run), *_facts(result)]),
+        facts=FactRows([*usual_facts(run), *_facts(result)]),
         picture=_picture(stages),
         sections=[
             *_reproducer(result),
@@ -44,19 +54,19 @@ def page(run: Run) -> Page:
     )
 
 
-def _answer(run: Run, result: Document, stages: list[Document]) -> Answer:
+def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headline:
     status = words(result, "status")
     failure = section(result, "failure")
     if not status:
         last = f"{words(stages[-1], 'name')} is over" if stages else "nothing is over yet"
         tone = Tone.RUNNING if run.running else Tone.UNSURE
-        return Answer(f"Still at work: {last}" if run.running else f"Stopped: {last}", tone)
+        return Headline(f"Still at work: {last}" if run.running else f"Stopped: {last}", tone)
     if status == "user_error":
-        return Answer(f"A mistake in the command: {words(failure, 'summary')}", Tone.FAILED)
+        return Headline(f"A mistake in the command: {words(failure, 'summary')}", Tone.FAILED)
     if status == "did_not_reproduce":
         seen = section(failure, "rate")
         tried = int(number(seen, "of") or 0)
-        return Answer(f"It did not fail in {counted(tried, 'trial')}", Tone.UNSURE)
+        return Headline(f"It did not fail in {counted(tried, 'trial')}", Tone.UNSURE)
     parts = []
     cure, culprits = section(result, "cure"), rows(result, "culprits")
     if cure:
@@ -67,7 +77,7 @@ def _answer(run: Run, result: Document, stages: list[Document]) -> Answer:
         parts.append("it has a small reproducer")
     said = f"{words(failure, 'class')}: {' and '.join(parts) or 'no cause was found'}"
     found = bool(cure or culprits)
-    return Answer(said, Tone.FOUND if found else Tone.UNSURE, words(failure, "summary"))
+    return Headline(said, Tone.FOUND if found else Tone.UNSURE, words(failure, "summary"))
 
 
 def _facts(result: Document) -> list[tuple[str, object]]:

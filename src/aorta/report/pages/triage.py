@@ -6,11 +6,10 @@ from typing import Any
 
 from aorta.core.outcome import Tally
 from aorta.core.stats import wilson
-from aorta.report.charts.heat import HeatCell, Standing, draw_heat
-from aorta.report.charts.spread import Spread, draw_spreads
+from aorta.report.charts.matrix import HeatCell, Spread, Standing, draw_heat, draw_spreads
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import Answer, Facts, Figure, Page, Section, Table, Tone, Words
-from aorta.report.opening import Run, read_json
+from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
+from aorta.report.opening import OpenedRun, read_json
 from aorta.report.pages import optimize
 from aorta.report.pages.common import (
     standing,
@@ -55,7 +54,7 @@ def _without_paths(matrix: Document) -> dict[str, Any]:
     return {**matrix, "cells": cells} if matrix else {}
 
 
-def page(run: Run) -> Page:
+def page(run: OpenedRun) -> Page:
     if section(run.material, "optimize"):
         return optimize.page(run)
     matrix = section(run.material, "matrix")
@@ -64,7 +63,7 @@ def page(run: Run) -> Page:
         verb="triage",
         title=run.name,
         answer=_answer(run, matrix, cells),
-        facts=Facts([*usual_facts(run), *_settings(matrix)]),
+        facts=FactRows([*usual_facts(run), *_settings(matrix)]),
         picture=_heat_map(cells),
         sections=[
             *warnings_section(matrix),
@@ -77,7 +76,7 @@ def page(run: Run) -> Page:
     )
 
 
-def _cells_so_far(run: Run) -> list[Document]:
+def _cells_so_far(run: OpenedRun) -> list[Document]:
     """A matrix that is still filling, from the trials that have ended."""
     tallies: dict[str, Tally] = {}
     for trial in run.trials:
@@ -100,7 +99,7 @@ def _cell_so_far(name: str, tally: Tally) -> Document:
     }
 
 
-def _answer(run: Run, matrix: Document, cells: Sequence[Document]) -> Answer:
+def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Headline:
     tone = Tone.RUNNING if run.running else None
     name = words(matrix, "workload") or run.name
     more = "" if run.state == "done" else f"The run is {standing(run)}."
@@ -116,19 +115,19 @@ def _answer(run: Run, matrix: Document, cells: Sequence[Document]) -> Answer:
         )
         others = [words(cell, "name") for cell in working if cell is not best]
         also = f"So {'does' if len(others) == 1 else 'do'} {listed(others)}. " if others else ""
-        return Answer(sentence, tone or Tone.FOUND, also + more)
+        return Headline(sentence, tone or Tone.FOUND, also + more)
     if not any(_evidence(cell) for cell in cells):
-        return Answer(f"{name}: no cell has run yet", tone or Tone.UNSURE, more)
+        return Headline(f"{name}: no cell has run yet", tone or Tone.UNSURE, more)
     baseline = next((cell for cell in cells if words(cell, "call") == "(baseline)"), None)
     if baseline is not None and not count(baseline, "failed_count"):
         seen = counted(_evidence(baseline), "trial")
         sentence = f"The baseline never failed in {seen}: nothing can be seen to help"
-        return Answer(sentence, tone or Tone.UNSURE, more)
+        return Headline(sentence, tone or Tone.UNSURE, more)
     open_ = sum(words(cell, "call") == "not known" for cell in cells)
     sentence = f"Nothing of what was tried is proved to help {name}"
     if open_:
         sentence += f"; {counted(open_, 'cell')} not known"
-    return Answer(sentence, tone or Tone.UNSURE, more)
+    return Headline(sentence, tone or Tone.UNSURE, more)
 
 
 def _evidence(cell: Document) -> int:

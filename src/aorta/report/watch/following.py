@@ -13,8 +13,8 @@ from aorta.core.errors import AortaError
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import content, document
 from aorta.report.markup import Markup
-from aorta.report.model import Answer, Facts, Page, Tone
-from aorta.report.opening import Reader, state_of
+from aorta.report.model import FactRows, Headline, Page, Tone
+from aorta.report.opening import RunReader, state_of
 
 _LOOK_EVERY = 0.5
 _SHARE_OF_TIME = 0.1  # making pages may take at most this much of one core
@@ -50,7 +50,7 @@ class Following:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._reader: Reader | None = None
+        self._reader: RunReader | None = None
         self._reading = threading.Lock()  # its scrubber learns while it reads
         self._changed = threading.Condition()
         self._closed = False
@@ -74,7 +74,7 @@ class Following:
                 self._reader = self._reader or reader_of(self.path)
                 return page_of(self._reader.open())
         except AortaError as wrong:
-            return Page("watch", self.path.name, Answer(wrong.message, Tone.UNSURE), Facts([]))
+            return Page("watch", self.path.name, Headline(wrong.message, Tone.UNSURE), FactRows([]))
 
     def after(self, number: int, patience: float) -> Moment | None:
         """The moment after `number`, or None if there is none within `patience` seconds."""

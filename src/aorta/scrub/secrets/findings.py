@@ -39,7 +39,7 @@ _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
 
 
 @dataclass(frozen=True)
-class Finding:
+class SecretSpan:
     """`text[start:end]` must go. `value` is what it stands for, which is not the text itself when that is encoded."""
 
     start: int
@@ -48,9 +48,9 @@ class Finding:
     value: str
 
 
-def settled(findings: Iterable[Finding], text: str) -> list[Finding]:
+def settled(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
     """Findings in order, without overlap, and never touching a placeholder that is already there."""
-    merged: list[Finding] = []
+    merged: list[SecretSpan] = []
     for finding in sorted(findings, key=lambda f: (f.start, -f.end, _STRENGTH[f.kind])):
         last = merged[-1] if merged else None
         if last is not None and finding.start < last.end:
@@ -61,17 +61,17 @@ def settled(findings: Iterable[Finding], text: str) -> list[Finding]:
     return [part for finding in merged for part in _outside(finding, taken, text)]
 
 
-def _union(first: Finding, second: Finding, text: str) -> Finding:
+def _union(first: SecretSpan, second: SecretSpan, text: str) -> SecretSpan:
     if second.end <= first.end and _STRENGTH[first.kind] <= _STRENGTH[second.kind]:
         return first
     kind = min(first.kind, second.kind, key=_STRENGTH.__getitem__)
     if (second.start, second.end) == (first.start, first.end):
         return first if kind is first.kind else second
     end = max(first.end, second.end)
-    return Finding(first.start, end, kind, text[first.start : end])
+    return SecretSpan(first.start, end, kind, text[first.start : end])
 
 
-def _outside(finding: Finding, taken: list[tuple[int, int]], text: str) -> Iterable[Finding]:
+def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> Iterable[SecretSpan]:
     first = max(0, bisect_left(taken, (finding.start, 0)) - 1)
     last = bisect_left(taken, (finding.end, 0))
     inside = [span for span in taken[first:last] if span[1] > finding.start]
@@ -81,5 +81,5 @@ def _outside(finding: Finding, taken: list[tuple[int, int]], text: str) -> Itera
     at = finding.start
     for start, end in [*inside, (finding.end, finding.end)]:
         if at < start:
-            yield Finding(at, start, finding.kind, text[at:start])
+            yield SecretSpan(at, start, finding.kind, text[at:start])
         at = max(at, end)

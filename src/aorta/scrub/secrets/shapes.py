@@ -8,7 +8,7 @@ which counts both on one corpus). It is used in the tests as the second opinion.
 import re
 from collections.abc import Iterator, Sequence
 
-from aorta.scrub.secrets.findings import Finding, Kind
+from aorta.scrub.secrets.findings import Kind, SecretSpan
 from aorta.scrub.secrets.hints import hinted, hinted_in_line, occurrences
 from aorta.scrub.secrets.keywords import (
     announces_secret,
@@ -125,36 +125,40 @@ _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials"}
 """`unexpected token: foo` is a message, `token=foo` is not."""
 
 
-def providers_in(text: str) -> Iterator[Finding]:
+def providers_in(text: str) -> Iterator[SecretSpan]:
     """Credentials that their own shape gives away."""
     for token in _LONG_TOKEN.finditer(text):
         for match in _PROVIDER.finditer(text, token.start(), token.end()):
-            yield Finding(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+            yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())
 
 
-def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[Finding]:
+def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[SecretSpan]:
     """Every secret that its own shape or the words before it give away."""
     yield from providers_in(text)
     for match in _KEY_BLOCK.finditer(text):
-        yield Finding(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+        yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())
     for pattern in (_URL_LOGIN, _URL_SIGNATURE, _LOGIN_OPTION, _HEADER):
         for match in pattern.finditer(text):
             group = next(name for name, value in match.groupdict().items() if value is not None)
             if is_worth_hiding(match[group]):
-                yield Finding(match.start(group), match.end(group), Kind.CREDENTIAL, match[group])
+                yield SecretSpan(
+                    match.start(group), match.end(group), Kind.CREDENTIAL, match[group]
+                )
     for match in _ELEMENT.finditer(text):
         if announces_secret(match["name"]) and is_secret_value(match["name"], match["value"]):
-            yield Finding(match.start("value"), match.end("value"), Kind.CREDENTIAL, match["value"])
+            yield SecretSpan(
+                match.start("value"), match.end("value"), Kind.CREDENTIAL, match["value"]
+            )
     for match in _PAIR.finditer(text):
         found = _value_at(text, match.end(), False)
         if found and announces_secret(match["name"]) and is_secret_value(match["name"], found[1]):
-            yield Finding(found[0], found[0] + len(found[1]), Kind.CREDENTIAL, found[1])
+            yield SecretSpan(found[0], found[0] + len(found[1]), Kind.CREDENTIAL, found[1])
     yield from _announced(text)
     if secret_names:
         yield from _named(text, secret_names)
 
 
-def _announced(text: str) -> Iterator[Finding]:
+def _announced(text: str) -> Iterator[SecretSpan]:
     for at in occurrences(text, _ANNOUNCING):
         match = _ANNOUNCED.match(text, at)
         if match is None:
@@ -177,10 +181,10 @@ def _announced(text: str) -> Iterator[Finding]:
             continue
         start, value = found
         if _is_secret(name.lstrip("-"), value, certain=separator != ":" or bool(match["quote"])):
-            yield Finding(start, start + len(value), Kind.CREDENTIAL, value)
+            yield SecretSpan(start, start + len(value), Kind.CREDENTIAL, value)
 
 
-def _named(text: str, secret_names: Sequence[str]) -> Iterator[Finding]:
+def _named(text: str, secret_names: Sequence[str]) -> Iterator[SecretSpan]:
     """`NAME=value` for the names a policy adds."""
     for match in re.finditer(
         r"(?P<name>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?\s{0,4}[=:][ \t]{0,4}", text
@@ -188,7 +192,7 @@ def _named(text: str, secret_names: Sequence[str]) -> Iterator[Finding]:
         if announces_secret(match["name"], secret_names):
             found = _value_at(text, match.end(), False)
             if found and is_worth_hiding(found[1]):
-                yield Finding(found[0], found[0] + len(found[1]), Kind.CREDENTIAL, found[1])
+                yield SecretSpan(found[0], found[0] + len(found[1]), Kind.CREDENTIAL, found[1])
 
 
 def _is_secret(name: str, value: str, *, certain: bool) -> bool:

@@ -19,8 +19,7 @@ from aorta.attribution import (
 )
 from aorta.core.errors import InfrastructureError
 from aorta.core.outcome import Outcome
-from aorta.core.sprt import Calibration
-from aorta.core.sprt import Evidence as Counted
+from aorta.core.sprt import Calibration, HitCount
 from aorta.core.trial import TrialEnd
 from aorta.engine.events import Reason
 from aorta.engine.judge import CalibrationJudge, Judge, KOfN
@@ -307,7 +306,7 @@ def _did_not_fail(state: State) -> StageResult:
 
 
 def _rate(hits: int, of: int) -> dict[str, Any]:
-    seen = Counted(hits, of)
+    seen = HitCount(hits, of)
     return {
         "reproduced": hits,
         "of": of,

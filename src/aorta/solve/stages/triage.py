@@ -12,7 +12,7 @@ from aorta.engine.judge import KOfN
 from aorta.probe.platform import platform_here
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.run.running import RunPlan, run_trials
-from aorta.solve.reproducer import Reproducer, original, smallest
+from aorta.solve.reproducer import ReproducerFound, original, smallest
 from aorta.solve.state import StageResult, State, Stopped
 from aorta.solve.subject import workload_request
 from aorta.triage.optimize import optimize
@@ -67,7 +67,7 @@ class Triage:
         return StageResult(self.name, status, why, str(finished.run_dir), answer=answer)
 
     def _verified(
-        self, state: State, subject: Reproducer, stack: Mapping[str, Any]
+        self, state: State, subject: ReproducerFound, stack: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str]:
         """The cure, and on which workload it was seen to work. What works on the small one need not on the large one."""
         names = tuple(stack["mitigations"])
@@ -128,7 +128,7 @@ def candidates(state: State) -> list[str]:
     return [entry.name for entry in found]
 
 
-def _recipe(state: State, subject: Reproducer, names: Sequence[str]) -> Recipe:
+def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Recipe:
     document = {
         "schema_version": SCHEMA_VERSION,
         "ticket": state.request.ticket,
@@ -149,7 +149,7 @@ def _recipe(state: State, subject: Reproducer, names: Sequence[str]) -> Recipe:
     return Recipe(content, sidecars=state.request.mitigations_files, base=subject.cwd)
 
 
-def _where(subject: Reproducer) -> str:
+def _where(subject: ReproducerFound) -> str:
     return "reduced" if subject.is_reduced else "original"
 
 

@@ -4,7 +4,7 @@ import time
 import zlib
 from typing import ClassVar
 
-from aorta.workloads.bad_shard.load import SHARD_DIR, Settings, epochs, read_shard
+from aorta.workloads.bad_shard.load import SHARD_DIR, ShardSettings, epochs, read_shard
 from aorta.workloads.base import Workload, WorkloadResult
 
 
@@ -36,7 +36,7 @@ class BadShard(Workload):
     predicates: ClassVar = {"checksum_is_wrong": _checksum_is_wrong}
 
     def setup(self) -> None:
-        settings = Settings.from_env(self.variables())
+        settings = ShardSettings.from_env(self.variables())
         self.shards = [shard for epoch in epochs(settings) for shard in epoch]
 
     def run(self) -> WorkloadResult:

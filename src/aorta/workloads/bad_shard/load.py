@@ -18,7 +18,7 @@ SHARD_DIR = Path(__file__).with_name("shards")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ShardSettings:
     """What the environment may set; NAME in the environment is `name` here."""
 
     shard_dir: Path = SHARD_DIR
@@ -27,7 +27,7 @@ class Settings:
     seed: int = 0
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+    def from_env(cls, env: Mapping[str, str]) -> "ShardSettings":
         seed = env.get("SEED", str(cls.seed))
         return cls(
             shard_dir=Path(env.get("SHARD_DIR", SHARD_DIR)),
@@ -37,7 +37,7 @@ class Settings:
         )
 
 
-def epochs(settings: Settings) -> Iterator[list[Path]]:
+def epochs(settings: ShardSettings) -> Iterator[list[Path]]:
     """The shards of each epoch, in the order they are read."""
     shards = sorted(settings.shard_dir.glob("*.jsonl.gz"))
     if not shards:
@@ -58,7 +58,7 @@ def mean_label(records: Sequence[Mapping[str, float]]) -> float:
 
 
 def main() -> int:
-    settings = Settings.from_env(os.environ)
+    settings = ShardSettings.from_env(os.environ)
     for number, shards in enumerate(epochs(settings), start=1):
         for shard in shards:
             records = read_shard(shard)

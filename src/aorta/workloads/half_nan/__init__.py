@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from aorta.workloads.base import Workload, WorkloadResult
-from aorta.workloads.half_nan.train import SHAPES_FILE, Settings, train
+from aorta.workloads.half_nan.train import SHAPES_FILE, TrainSettings, train
 
 
 def _ended_in_nan(result: WorkloadResult) -> bool:
@@ -46,7 +46,7 @@ class HalfNan(Workload):
     predicates: ClassVar = {"ended_in_nan": _ended_in_nan}
 
     def setup(self) -> None:
-        self.settings = Settings.from_env(self.variables())
+        self.settings = TrainSettings.from_env(self.variables())
 
     def run(self) -> WorkloadResult:
         times = [time.perf_counter()]

@@ -28,7 +28,7 @@ FIRST_SCALE, SCALE_GROWTH, STEPS_PER_GROWTH = 1.0, 16.0, 45
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainSettings:
     """What the environment may set; NAME in the environment is `name` here."""
 
     shapes: Mapping[str, int]  # the name and the width of each head
@@ -40,7 +40,7 @@ class Settings:
     check_overflow: bool = False  # skip a step that overflowed, and scale less from there on
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+    def from_env(cls, env: Mapping[str, str]) -> "TrainSettings":
         seed = env.get("SEED", str(cls.seed))
         return cls(
             shapes=read_shapes(Path(env.get("SHAPES_FILE", SHAPES_FILE))),
@@ -114,7 +114,7 @@ class Head:
         self.weights = [w - rate * g for w, g in zip(self.weights, gradients, strict=True)]
 
 
-def train(settings: Settings) -> Iterator[float]:
+def train(settings: TrainSettings) -> Iterator[float]:
     """The loss of each step. A training loop goes on after NaN; whoever watches it should not."""
     heads = [Head(name, width, settings.seed) for name, width in settings.shapes.items()]
     copies = settings.batch_size / DISTINCT_ROWS
@@ -133,7 +133,7 @@ def train(settings: Settings) -> Iterator[float]:
 
 
 def main() -> int:
-    settings = Settings.from_env(os.environ)
+    settings = TrainSettings.from_env(os.environ)
     print(f"training {len(settings.shapes)} heads, batch {settings.batch_size}", flush=True)
     for step, loss in enumerate(train(settings), start=1):
         if math.isnan(loss):

@@ -16,13 +16,13 @@ _MOST_BELIEFS = 400
 
 
 @dataclass(frozen=True)
-class Sharpening:
+class BeliefReplay:
     strip: Strip
     probes: Sequence[Probe]
     beliefs: Sequence[Atoms]
 
 
-def sharpened(timeline: Timeline, trials: Sequence[Trial]) -> Sharpening:
+def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefReplay:
     """Trials that are not on the timeline (other orders, other stages) are no part of the picture."""
     counts: dict[Vector, Counts] = {}
     probes: list[Probe] = []
@@ -42,7 +42,7 @@ def sharpened(timeline: Timeline, trials: Sequence[Trial]) -> Sharpening:
         if len(beliefs) < _MOST_BELIEFS:
             beliefs.append(_believed(rates, timeline, counts))
     names = [history.package for history in timeline.histories]
-    return Sharpening(Strip(names, timeline.order, _likeliest(beliefs)), probes, beliefs)
+    return BeliefReplay(Strip(names, timeline.order, _likeliest(beliefs)), probes, beliefs)
 
 
 def _believed(rates: Rates, timeline: Timeline, counts: dict[Vector, Counts]) -> Atoms:

@@ -1,4 +1,4 @@
-"""How each axis of a reduction shrank: a panel an axis, its size over the trials on a logarithmic scale."""
+"""The charts of a reduction: how each axis shrank over the trials, what it came down to, which items were kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,18 +9,19 @@ from aorta.report.charts.drawing import (
     label,
     line,
     marks,
+    rect,
     step_line,
     x_axis,
     y_axis,
 )
-from aorta.report.charts.scales import Scale, log_scale, short
-from aorta.report.markup import Markup
+from aorta.report.charts.scales import PixelScale, linear_scale, log_scale, short
+from aorta.report.markup import Markup, el
 
 _PANEL, _GAP, _TOP = 104, 40, 22
 
 
 @dataclass(frozen=True)
-class Tried:
+class CandidateTried:
     """A candidate: after how many trials it was decided, its size along the axis, whether it was accepted."""
 
     trial: int
@@ -33,7 +34,7 @@ class AxisTrack:
     name: str
     initial: float
     floor: float | None
-    tried: Sequence[Tried]
+    tried: Sequence[CandidateTried]
 
     @property
     def final(self) -> float:
@@ -42,7 +43,7 @@ class AxisTrack:
 
 def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: str) -> Markup:
     left, right = 52, width - 52
-    across = Scale(0, max(1, trials), left, right, whole=True)
+    across = PixelScale(0, max(1, trials), left, right, whole=True)
     parts: list[object] = []
     for number, track in enumerate(tracks):
         top = _TOP + number * (_PANEL + _GAP)
@@ -52,7 +53,9 @@ def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: s
     return canvas(width, foot + 38, says, parts)
 
 
-def _panel(track: AxisTrack, across: Scale, top: float, left: float, right: float) -> list[object]:
+def _panel(
+    track: AxisTrack, across: PixelScale, top: float, left: float, right: float
+) -> list[object]:
     sizes = [track.initial, *(each.size for each in track.tried)]
     if track.floor is not None:
         sizes.append(track.floor)
@@ -70,3 +73,49 @@ def _panel(track: AxisTrack, across: Scale, top: float, left: float, right: floa
         marks("accepted", kept[1:]),
         label(right + 6, end[1] + 4, short(track.final), "value"),
     ]
+
+
+def draw_kept(numbers: Sequence[int], total: int, width: int, says: str) -> Markup:
+    """`numbers` count from 1."""
+    across = PixelScale(0, max(1, total), 0, width)
+    least = max(2.0, width / max(1, total) - 1)
+    path = "".join(
+        f"M{x:.1f} 2h{least:.1f}v20h-{least:.1f}z"
+        for x in dict.fromkeys(round(across(number - 1), 1) for number in numbers)
+    )
+    return canvas(
+        width,
+        40,
+        says,
+        rect(0, 2, width, 20, class_="cell", rx=3),
+        el("path", d=path, class_="bar on"),
+        label(0, 37, "1", "tick"),
+        label(width, 37, total, "tick", "end"),
+    )
+
+
+_ROW = 34
+
+
+def draw_bars(
+    bars: Sequence[tuple[str, float, str]], width: int, says: str, emphasis: int = -1
+) -> Markup:
+    """`(name, value, how the value is written)`, one row each; the emphasised one in the accent colour."""
+    across = linear_scale([value for _, value, _ in bars], 0, width - 110)
+    parts: list[Markup] = []
+    chosen = emphasis % len(bars) if bars else 0
+    for number, (name, value, said) in enumerate(bars):
+        y = number * _ROW
+        parts += [
+            label(0, y + 11, fitted(name, width), "label"),
+            rect(
+                0,
+                y + 16,
+                max(2.0, across(value)),
+                9,
+                class_="bar on" if number == chosen else "bar",
+                rx=2,
+            ),
+            label(max(2.0, across(value)) + 8, y + 25, said, "value"),
+        ]
+    return canvas(width, len(bars) * _ROW + 4, says, parts)

@@ -1,0 +1,168 @@
+"""Trials beyond the search: whether an axis is read at all, whether the original fails in its own place, and whether what ships fails.
+
+Each is an experiment around that of the reduction; which of them is asked, and when, `running` says.
+"""
+
+import os
+import sys
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aorta.core.oracle import Deciding
+from aorta.core.point import Point
+from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
+from aorta.core.trial import TrialSpec
+from aorta.engine.events import Ending
+from aorta.reduce.experiment import DATA, ReductionExperiment
+from aorta.reduce.handoff import shipped_oracle
+from aorta.reduce.materials import folders_of, settings_of
+from aorta.reduce.opened_files import watch_opened
+from aorta.reduce.output import Output
+from aorta.reduce.shrunken import SCRIPT, Reproducer
+from aorta.search.reduction import Reduction
+from aorta.search.repeated import EveryPoint
+
+IGNORED = "ignored"
+_NONSENSE = "aorta-checks-whether-this-is-read"
+_MISSED = 0.01
+_MOST_TRIALS_OF_COPY = 40
+
+
+@dataclass(frozen=True)
+class WatchedExperiment:
+    """The same trials, and which of the files that were laid out for them are opened while they run."""
+
+    inner: ReductionExperiment
+    watches: ExitStack = field(default_factory=ExitStack)
+    _opened: list[Collection[str]] = field(default_factory=list)
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(point, index, trial_dir)
+        folder = (trial_dir / DATA).absolute()
+        if folder.is_dir():
+            self._opened.append(self.watches.enter_context(watch_opened(folder)))
+        return trial
+
+    def opened(self) -> list[str]:
+        """The axes whose file, or folder, or anything in it, was opened; to be asked once the watches are closed."""
+        materials = self.inner.materials
+        return [
+            material.axis.name
+            for material, inside in zip(materials, folders_of(materials), strict=True)
+            if (name := material.file_name) is not None
+            and any(
+                _is_at(found, str(Path(inside, name))) for seen in self._opened for found in seen
+            )
+        ]
+
+
+def _is_at(opened: str, name: str) -> bool:
+    return opened == name or opened.startswith(f"{name}/")
+
+
+@dataclass(frozen=True)
+class IgnoredExperiment:
+    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
+
+    A command that reads the axis cannot go on as before: the file it is told of is not there, and the number is none.
+    """
+
+    inner: ReductionExperiment
+    at: Point
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(self.at, index, trial_dir)
+        material = next(m for m in self.inner.materials if m.axis.name == point[IGNORED])
+        names = settings_of([material], self.at) or [material.axis.name]
+        return replace(trial, env={**trial.env, **dict.fromkeys(names, _NONSENSE)})
+
+
+@dataclass(frozen=True)
+class InPlaceExperiment:
+    """The original with its files where they always were."""
+
+    inner: ReductionExperiment
+    places: Mapping[str, str]
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.inner.oracle
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        trial = self.inner.trial(point, index, trial_dir)
+        return replace(trial, env={**trial.env, **self.places})
+
+
+@dataclass(frozen=True)
+class CopyExperiment:
+    """What ships, as it ships, in a directory of its own and started from outside it."""
+
+    inner: ReductionExperiment
+    reproducer: Reproducer
+    output: Output
+
+    @property
+    def oracle(self) -> Deciding:
+        plan = self.reproducer.plan
+        return self.inner.oracle if plan.is_command else shipped_oracle(plan)
+
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        folder = trial_dir / "data"
+        self.output.lay_out(self.reproducer, folder)
+        return TrialSpec(
+            argv=("bash", str((folder / SCRIPT).absolute())),
+            trial_dir=trial_dir,
+            cwd=trial_dir.absolute(),
+            env={**self.reproducer.secrets, **self._path(), **self._python()},
+            environment=self.inner.base.environment,
+            watch=self.oracle.watch(),
+            timeout=self.inner.patience.seconds_for(point),
+            resources=self.inner.base.request.resources,
+        )
+
+    def _path(self) -> dict[str, str]:
+        """A program that is called by its name is the original's own here."""
+        programs = self.reproducer.portable.programs
+        if not programs or self.inner.base.environment.isolated:
+            return {}
+        return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
+
+    def _python(self) -> dict[str, str]:
+        """A registered workload runs in the Python that aorta runs in, and not with the original's own modules."""
+        module = self.reproducer.module
+        if self.reproducer.plan.is_command or self.inner.base.environment.isolated:
+            return {}
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        kept = [path for path in paths if module is None or Path(path).resolve() != module.root]
+        return {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(kept)}
+
+
+def failed(search: EveryPoint, point: Point) -> bool:
+    verdict = search.verdicts.get(point)
+    return verdict is not None and verdict.reproduces is True
+
+
+def together(search: Ending, copy: Ending) -> Ending:
+    """One run's ending from its two parts: how the later one ended, and what both spent."""
+    return replace(
+        copy,
+        trials=search.trials + copy.trials,
+        resumed_trials=search.resumed_trials + copy.resumed_trials,
+    )
+
+
+def enough(reduction: Reduction) -> int:
+    """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
+    verdict = reduction.confirmation or reduction.calibration
+    seen = HitCount.of(verdict.tally) if verdict else NOTHING
+    return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
