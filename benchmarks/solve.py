@@ -37,15 +37,16 @@ def main() -> None:
     _tell("commit", solve_stories.commit_of_the_users_own, seeds)
 
 
-def _tell(name: str, make: Callable[[Path], Story], runs: int = 1) -> None:
+def _tell(name: str, make: Callable[..., Story], runs: int = 1) -> None:
     right: Counter[str] = Counter()
     trials = shared = 0
     seconds = by_hand = 0.0
-    for _ in range(runs):
+    for seed in range(1, runs + 1):
         with tempfile.TemporaryDirectory(prefix="aorta-story-") as scratch:
             place = Path(scratch) / "story"
             place.mkdir()
-            document, spent = _solved(make(place))
+            story = make(place, seed=seed) if runs > 1 else make(place)
+            document, spent = _solved(story)
             for part, is_right in parts_right(make.__name__, document).items():
                 right[part] += is_right
                 right.setdefault(part, 0)

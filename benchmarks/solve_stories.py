@@ -9,6 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+CHANCE = '''\
+def chance() -> float:
+    """The next number of a row that is the same every time the story is told; elsewhere, any."""
+    try:
+        with open({counter!r}, "a") as counter:
+            counter.write(".")
+        told = os.stat({counter!r}).st_size
+    except OSError:
+        return random.SystemRandom().random()
+    return random.Random(f"{seed}:{{told}}").random()
+
+
+'''
+
 NAN = '''\
 """A loss that overflows once three rows have met in at least three layers for 438 steps."""
 import argparse
@@ -40,11 +54,13 @@ import argparse
 import os
 import random
 
+
+CHANCE
 parser = argparse.ArgumentParser()
 parser.add_argument("--rounds", type=int, default=100)
 given = parser.parse_args()
 threads = int(os.environ.get("OMP_NUM_THREADS", "4"))
-if threads > 1 and given.rounds >= 7 and random.SystemRandom().random() < 0.5:
+if threads > 1 and given.rounds >= 7 and chance() < RATE:
     raise RuntimeError("lost update: the total is 41, expected 42")
 print("total 42")
 '''
@@ -52,14 +68,17 @@ print("total 42")
 FLAKY_COMMIT = '''\
 """A model whose blend went wrong in one commit; it shows in every second run."""
 import argparse
+import os
 import random
 
 import model
 
+
+CHANCE
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=10)
 given = parser.parse_args()
-if model.BLEND > 1 and given.steps >= 5 and random.SystemRandom().random() < 0.5:
+if model.BLEND > 1 and given.steps >= 5 and chance() < 0.5:
     raise ValueError("blend weights do not add up")
 print("trained")
 '''
@@ -163,9 +182,15 @@ def nan_of_three_rows(directory: Path) -> Story:
     )
 
 
-def race_of_threads(directory: Path) -> Story:
+def _with_chance(script: str, directory: Path, seed: int) -> str:
+    counter = str(directory.parent / f"{directory.name}.told")
+    return script.replace("CHANCE\n", CHANCE.format(counter=counter, seed=seed))
+
+
+def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5) -> Story:
     """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
-    (directory / "train.py").write_text(RACE)
+    script = _with_chance(RACE, directory, seed).replace("RATE", str(rate))
+    (directory / "train.py").write_text(script)
     lines = ["version: 1", "mitigations:"]
     for number in range(8):
         lines += [f"  useless_{number}:", f"    USELESS_{number}: '1'"]
@@ -175,7 +200,7 @@ def race_of_threads(directory: Path) -> Story:
         directory,
         ("python", "train.py", "--rounds", "900"),
         ("--mitigations-file", "useless.yaml"),
-        {"cure": ["omp_one_thread"], "axes": {"ROUNDS": 7}, "rate": 0.5},
+        {"cure": ["omp_one_thread"], "axes": {"ROUNDS": 7}, "rate": rate},
     )
 
 
@@ -191,15 +216,16 @@ def never_fails(directory: Path) -> Story:
     return Story("healthy", directory, ("python", "train.py"))
 
 
-def commit_of_the_users_own(directory: Path, behind: int = 300, before: int = 30) -> Story:
+def commit_of_the_users_own(
+    directory: Path, seed: int = 1, behind: int = 300, before: int = 30
+) -> Story:
     """(d) A commit of the user's own repository so far behind, failing every second time; nobody knows a good one."""
     stream = [b"feature done\n"]
+    train = _with_chance(FLAKY_COMMIT, directory, seed)
     total = before + behind
     for number in range(total):
         blend = 1 + (number >= before)
-        stream.append(
-            _commit(number, {"train.py": FLAKY_COMMIT, "model.py": _model(blend, number)})
-        )
+        stream.append(_commit(number, {"train.py": train, "model.py": _model(blend, number)}))
     stream.append(b"done\n")
     git = ("git", "-C", str(directory))
     subprocess.run((*git, "init", "-q", "--initial-branch=main"), check=True)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,9 @@ def kill_after(story: Story, words: tuple[str, ...], more: int) -> None:
     ("make", "kills"),
     [
         (solve_stories.nan_of_three_rows, (3, 20, 25)),
-        (solve_stories.race_of_threads, (2, 25, 30)),
+        (partial(solve_stories.race_of_threads, rate=1.0), (2, 12, 10)),
     ],
+    ids=["nan", "race"],
 )
 def test_killed_three_times_it_comes_to_the_same_answer(
     make: Callable[[Path], Story], kills: tuple[int, ...], tmp_path: Path

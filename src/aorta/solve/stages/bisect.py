@@ -30,6 +30,7 @@ from aorta.workloads.trial import WorkloadRequest
 CHECK = "bisect-original"
 _STOPPED = {Exit.INTERRUPTED, Exit.TERMINATED}
 _MOST_ATTEMPTS = 14
+_WRONGLY_GOOD = 0.002  # of one revision that fails as often as the reproducer; a dozen are tried
 
 
 @dataclass(frozen=True)
@@ -59,28 +60,37 @@ class Bisect:
             return self._result(state, findings, str(environment))
         top = repository_of(original(state).cwd)
         assert top is not None
-        good = state.request.good or self._found_good(state, top)
-        if good is None:
-            tried = ", ".join(revision[:12] for revision in _candidates(top))
-            if state.is_spent:
-                return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
-            return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
-        return self._result(state, self._bisected(state, top, _revisions(top, good)), good)
+        if state.request.good is not None:
+            good = state.request.good
+            return self._result(state, self._bisected(state, top, _revisions(top, good)), good)
+        for good in self._good_revisions(state, top):
+            findings = self._bisected(state, top, _revisions(top, good))
+            if findings.status != "inconsistent":
+                return self._result(state, findings, good)
+            state.folder(self.name).rename(_refuted(state, good))
+        if state.is_spent:
+            return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
+        tried = ", ".join(revision[:12] for revision in _candidates(top))
+        return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
 
-    def _found_good(self, state: State, top: Path) -> str | None:
-        """The nearest of older and older revisions that never shows the failure, on the reduced reproducer."""
+    def _good_revisions(self, state: State, top: Path) -> Iterator[str]:
+        """Of older and older revisions those that never show the failure, on the reduced reproducer. One that a bisection
+        then saw fail is not good after all, and an older one is next.
+        """
         command, env = reduced_command(state)
-        subject, first = smallest(state), original(state)
+        first = original(state)
+        enough = smallest(state).enough_clean(_WRONGLY_GOOD)
         for revision in _candidates(top):
+            if state.is_spent:
+                return
+            if _refuted(state, revision).exists():
+                continue
             tree = laid_out(revision, first.cwd, state.run.private / "trees")
             request = workload_request(command, tree, state.request, env=env, oracle=first.oracle)
-            tally = self._tried(state, request, subject.enough_clean, f"good-{revision[:12]}")
+            tally = self._tried(state, request, enough, f"good-{revision[:12]}")
             shutil.rmtree(tree, ignore_errors=True)
-            if not tally.reproduced and tally.clean >= subject.enough_clean:
-                return revision
-            if state.is_spent:
-                return None
-        return None
+            if not tally.reproduced and tally.clean >= enough:
+                yield revision
 
     def _tried(self, state: State, request: WorkloadRequest, enough: int, name: str) -> Tally:
         """Up to so many trials, fewer where one shows the failure."""
@@ -175,13 +185,18 @@ class Bisect:
             request = workload_request(
                 first.command, tree, state.request, env=first.env, oracle=first.oracle
             )
-            tally = self._tried(state, request, first.enough_clean, f"original-{side}")
+            tally = self._tried(state, request, first.enough_clean(), f"original-{side}")
             shutil.rmtree(tree, ignore_errors=True)
             seen[side] = {"reproduced": tally.reproduced, "of": tally.evidence}
             if (tally.reproduced > 0) is not wanted:
                 how = "does not fail" if wanted else "fails too"
                 seen["why"] = f"on the original it is otherwise: {culprit[side][:12]} {how} there"
         return seen
+
+
+def _refuted(state: State, revision: str) -> Path:
+    """Where the bisection lies that saw its good end fail."""
+    return state.path / f"{state.folder('bisect').name}-not-good-{revision[:12]}"
 
 
 def good_environment(state: State) -> Path | None:
