@@ -194,6 +194,8 @@ def test_a_reproducer_without_the_aorta_it_needs_is_not_taken_for_the_failure(
     done = aorta(
         "reduce", "--workload", "half_nan", "--output", "out", "--json", "-q", cwd=tmp_path
     )
+    ship = (run_dir_of(done.json(), tmp_path) / "SHIP.md").read_text()
+    assert "it needs a Python with aorta, which is not in here" in ship
     ran = elsewhere(run_dir_of(done.json(), tmp_path), tmp_path, PYTHON="/bin/false")
     assert ran.returncode == 127
     assert "it needs aorta" in ran.stderr

@@ -7,18 +7,19 @@ made. They lie in the run's own directory and go with it; the cache they are lin
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from aorta.bisect.checkout import TreeJob
-from aorta.bisect.environment_ends import ABSENT, EnvironmentEnds, find_python
+from aorta.bisect.environment_ends import ABSENT, Asked, EnvironmentEnds, find_python
 from aorta.bisect.environment_job import EnvironmentJob
 from aorta.bisect.installable import PYTHON, unmet
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.package_index import Sources
+from aorta.bisect.run import Request
 from aorta.bisect.trials import BuildAndTest
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 
@@ -202,3 +203,34 @@ class Environments:
             env={"PYTHONNOUSERSITE": "1", **told, **given, **trial.env},
             environment=Environment("environment", RuntimeKind.VENV, venv=str(place.absolute())),
         )
+
+
+def command_in_states(request: Request, asked: Asked) -> tuple[str, ...]:
+    """Programs of one of the two virtual environments are those of every state."""
+    command = list(request.spec.command)
+    for side in (asked.good, asked.bad):
+        if side.interpreter is None:
+            continue
+        home = Path(side.interpreter).parent
+        for place, word in enumerate(command):
+            path = Path(os.path.normpath(request.directory / word))
+            if path.parent == home:
+                command[place] = path.name
+    for words in _not_of_the_environment(request.directory, command, asked):
+        request.say(f"!!! {words}")
+    return tuple(command)
+
+
+def _not_of_the_environment(directory: Path, command: Sequence[str], asked: Asked) -> Iterator[str]:
+    """What would be the same in every state, whatever is installed there."""
+    program = directory / command[0]
+    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
+        yield f"{command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
+    lines = {**asked.good.requirements, **asked.bad.requirements}
+    for name in (name for name, line in lines.items() if not line.startswith("-e ")):
+        module = directory / name.replace("-", "_")
+        if (module / "__init__.py").exists() or module.with_suffix(".py").exists():
+            yield (
+                f"{module.name} of this directory may be imported instead of the installed one: "
+                "go elsewhere, or add --extra-env PYTHONSAFEPATH=1"
+            )

@@ -248,9 +248,7 @@ def _read_end(
         given = side.requirements.get(name, "")
         direct = given.startswith("-e ") or " @ " in given
         lines[name] = given if direct else f"{name}=={version}"
-        versions[name] = (
-            given.removeprefix("-e ").partition(" @ ")[2] or given if direct else version
-        )
+        versions[name] = version_in(given) if direct else version
         asks[name] = asked
         if runs_with:
             requires[name] = runs_with

@@ -51,11 +51,18 @@ def exact_version(line: str) -> str | None:
 
 
 def version_in(line: str) -> str:
-    """What tells two requirements of one package apart: the version, the address, or the line."""
+    """What tells two requirements of one package apart: the version, the commit, the address, or the line."""
     if line.startswith("-e "):
-        return line[3:].strip()
+        return _commit_in(line[3:].strip())
     found = Requirement(line)
-    return exact_version(line) or found.url or str(found.specifier) or "any"
+    url = _commit_in(found.url) if found.url else None
+    return exact_version(line) or url or str(found.specifier) or "any"
+
+
+def _commit_in(url: str) -> str:
+    """Of an address in a repository what comes after its last @; the address itself where nothing does."""
+    address, at, commit = url.partition("#")[0].rpartition("@")
+    return commit if at and url.startswith("git+") and "/" in address.partition("://")[2] else url
 
 
 def read_lock(path: Path, text: str) -> EnvironmentSide:

@@ -6,7 +6,7 @@ are searched for those packages alone, on one timeline; then the commits between
 """
 
 import json
-import os
+import re
 import shutil
 import tomllib
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from aorta.bisect.checkout import forget_trees
 from aorta.bisect.environment_answer import COMMITS, EnvironmentAnswer
-from aorta.bisect.environment_build import EnvironmentRecipe, Environments
+from aorta.bisect.environment_build import EnvironmentRecipe, Environments, command_in_states
 from aorta.bisect.environment_ends import (
     ABSENT,
     BAD_END,
@@ -64,7 +64,7 @@ def bisect_environments(request: Request) -> Findings:
             ends = _ends_of(run, asked, root)
             nothing_ran = False
             return _between(
-                run, EnvironmentRecipe(ends, asked.sources), root, _own_command(request, asked)
+                run, EnvironmentRecipe(ends, asked.sources), root, command_in_states(request, asked)
             )
     except UsageError:
         if (
@@ -101,25 +101,6 @@ def _spec_of(request: Request) -> EnvironmentsSpec:
     spec = request.spec.environments
     assert spec is not None
     return spec
-
-
-def _own_command(request: Request, asked: Asked) -> tuple[str, ...]:
-    """Programs of one of the two virtual environments are those of every state."""
-    command = list(request.spec.command)
-    for side in (asked.good, asked.bad):
-        if side.interpreter is None:
-            continue
-        home = Path(side.interpreter).parent
-        for place, word in enumerate(command):
-            path = Path(os.path.normpath(request.directory / word))
-            if path.parent == home:
-                command[place] = path.name
-    program = request.directory / command[0]
-    if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
-        request.say(
-            f"!!! {command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
-        )
-    return tuple(command)
 
 
 @dataclass
@@ -419,9 +400,8 @@ def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | No
 
 def revision_of(repository: Repository, name: str, version: str) -> str | None:
     """The commit of a release, by its tag; of a package installed from git, the commit itself."""
-    if version.startswith("git+"):
-        commit = version.rpartition("@")[2].partition("#")[0]
-        return commit if repository.has(commit) else None
+    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
+        return version
     spellings = (
         f"v{version}",
         version,

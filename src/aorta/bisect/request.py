@@ -118,6 +118,7 @@ class BisectRequest:
     passing_metric: tuple[float, ...] = ()
     failing_metric: tuple[float, ...] = ()
     same_failure: bool = False
+    any_failure: bool = False  # between environments too every failing exit is bad
     skip_precondition_checks: bool = False
     confidence: float | None = None
     checks: bool = True  # trials that check the answer itself
@@ -217,6 +218,7 @@ def _spec(request: BisectRequest) -> BisectSpec:
         "find_fix": request.find_fix or None,
         "first_parent": request.first_parent or None,
         "same_failure": request.same_failure or None,
+        "any_failure": request.any_failure or None,
         "skip_precondition_checks": request.skip_precondition_checks or None,
         "timeout": request.timeout,
         "build_timeout": request.build_timeout,

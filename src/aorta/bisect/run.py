@@ -16,7 +16,7 @@ from aorta.bisect.investigation import SearchOutcome, Setting
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
-from aorta.bisect.spec import BisectSpec
+from aorta.bisect.spec import BisectSpec, only_the_same_failure
 from aorta.bisect.stages import Stages, Workplace, open_session
 from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
@@ -200,7 +200,7 @@ class BisectRun:
             return [*self.request.listeners(), *kept, first_failure, self.status.listen]
 
         request = self.request
-        same = request.spec.same_failure
+        same = only_the_same_failure(request.spec)
         return Workplace(
             request.executor, listeners, request.budget, same_failure=same, builds=self.builds
         )

@@ -162,6 +162,7 @@ class BisectSpec(StrictModel):
     first_parent: bool = False  # a merge is one change: what it merged is not looked into
     skip_precondition_checks: bool = False
     same_failure: bool = False  # a failure unlike the first one is neither good nor bad
+    any_failure: bool = False  # between environments too every failing exit is bad
     timeout: float | None = None
     build_timeout: float | None = None
 
@@ -196,6 +197,11 @@ class BisectSpec(StrictModel):
         if unknown:
             raise UsageError(f"a package needs {unknown[0]!r}, which is no package here")
         return self
+
+
+def only_the_same_failure(spec: BisectSpec) -> bool:
+    """Old packages beside new ones fail in ways of their own: between environments those are no evidence, unless said."""
+    return spec.same_failure or (spec.environments is not None and not spec.any_failure)
 
 
 def load_spec(path: Path) -> BisectSpec:

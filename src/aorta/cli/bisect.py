@@ -83,6 +83,7 @@ def _with_long_names(args: list[str]) -> list[str]:
 @click.option(
     "--same-failure", is_flag=True, help="A failure unlike the first is neither good nor bad."
 )
+@click.option("--any-failure", is_flag=True, help="Between environments too: any one is bad.")
 @click.option("--bazel-cache", metavar="DIR|URL", help="For builds inside containers.")
 @click.option("--shm-size", help="Shared memory of a container.  [default: 1g]")
 @click.option(
@@ -139,6 +140,7 @@ def command(
     failing_versions: str | None,
     skip_precondition_checks: bool,
     same_failure: bool,
+    any_failure: bool,
     bazel_cache: str | None,
     shm_size: str | None,
     mounts: tuple[str, ...],
@@ -222,6 +224,7 @@ def command(
         passing_metric=passing_metric,
         failing_metric=failing_metric,
         same_failure=same_failure,
+        any_failure=any_failure,
         skip_precondition_checks=skip_precondition_checks,
         confidence=confidence,
         checks=not no_checks,

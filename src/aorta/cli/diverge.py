@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--between-ranks", is_flag=True, help="Compare the ranks of one run instead.")
 @click.option("--steps", metavar="A:B", help="Record these steps only.")
-@click.option(
-    "--mitigations-file",
-    "mitigations_files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A sidecar file of further mitigations; repeatable.",
-)
+@options.mitigations_files
 @click.option("--seed", type=int, default=0, show_default=True, help="Of both sides.")
 @click.option(
     "--output",

@@ -120,6 +120,7 @@ def running_trials(command: Command) -> Command:
         partition: str | None,
         account: str | None,
         time_limit: float | None,
+        cold: bool,
         **others: Any,
     ) -> Any:
         from aorta.core.trial import Resources
@@ -134,7 +135,7 @@ def running_trials(command: Command) -> Command:
             account=account,
             time_limit=time_limit,
         )
-        choice = ExecutorChoice(executor, jobs, resources, ray_address)
+        choice = ExecutorChoice(executor, jobs, resources, ray_address, cold)
         return command(*args, executor=choice, **others)
 
     return _stacked(
@@ -158,6 +159,11 @@ def running_trials(command: Command) -> Command:
         click.option("--partition", help="slurm."),
         click.option("--account", help="slurm."),
         click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
+        click.option(
+            "--cold",
+            is_flag=True,
+            help="Start every trial from nothing, also where its imports could be kept warm.",
+        ),
     )(given)
 
 
@@ -189,6 +195,16 @@ def resumable(command: Command) -> Command:
     )(given)
 
 
+def mitigations_files(command: Command) -> Command:
+    return click.option(
+        "--mitigations-file",
+        "mitigations_files",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        help="A sidecar file of further mitigations and environments; repeatable.",
+    )(command)
+
+
 def environment_layers(command: Command) -> Command:
     """What is put around the workload as `layers`. The defaults leave what a spec says."""
 
@@ -215,13 +231,7 @@ def environment_layers(command: Command) -> Command:
     return _stacked(
         click.option("--environment", default="local", show_default=True),
         click.option("--mitigations", default="none", show_default=True, help="Comma-separated."),
-        click.option(
-            "--mitigations-file",
-            "mitigations_files",
-            type=click.Path(path_type=Path),
-            multiple=True,
-            help="A sidecar file of further mitigations and environments; repeatable.",
-        ),
+        mitigations_files,
         click.option(
             "--extra-env",
             multiple=True,

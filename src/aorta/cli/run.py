@@ -109,6 +109,8 @@ def _show(report: "RunReport") -> None:
         click.echo(
             f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over {steps['count']} steps"
         )
+    for words in report.ending.warm_words:
+        click.echo(f"  {words}")
     click.echo(f"  results    {report.run_dir}")
 
 

@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 @click.option("--skip", default="", metavar="A,B", help="All but these.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
 @click.option("--ticket", help="Names the bundle.")
-@click.option(
-    "--mitigations-file",
-    "mitigations_files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A sidecar file of further mitigations to try; repeatable.",
-)
+@options.mitigations_files
 @options.oracle_options
 @options.running_trials
 @options.resumable

@@ -60,13 +60,7 @@ def command() -> None:
 @click.option("--confound-threshold", type=float, metavar="RATIO", help="[default: 1.15]")
 @click.option("--sets", type=click.IntRange(1), default=1, help="optimize: find so many sets.")
 @click.option("--max-rate", type=float, default=0.0, help="optimize: may still fail so often.")
-@click.option(
-    "--mitigations-file",
-    "mitigations_files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A sidecar file of further mitigations and environments; repeatable.",
-)
+@options.mitigations_files
 @options.oracle_options
 @options.running_trials
 @click.option("--output-dir", type=click.Path(path_type=Path), default=Path("triage_results"))
@@ -160,25 +154,30 @@ def _picture(mode: str) -> "Picture":
 
 
 @command.command("list-mitigations")
-@click.option("--mitigations-file", "files", type=click.Path(path_type=Path), multiple=True)
+@options.mitigations_files
 @click.option("--json", "as_json", is_flag=True)
-def list_mitigations(files: tuple[Path, ...], as_json: bool) -> None:
+def list_mitigations(mitigations_files: tuple[Path, ...], as_json: bool) -> None:
     """Every mitigation: who defines it, what it sets, where it is read."""
     from aorta.registry.mitigations import mitigation_rows
 
-    _list("mitigations", mitigation_rows(files), ["NAME", "SOURCE", "ENV", "PLATFORMS"], as_json)
+    _list(
+        "mitigations",
+        mitigation_rows(mitigations_files),
+        ["NAME", "SOURCE", "ENV", "PLATFORMS"],
+        as_json,
+    )
 
 
 @command.command("list-environments")
-@click.option("--mitigations-file", "files", type=click.Path(path_type=Path), multiple=True)
+@options.mitigations_files
 @click.option("--json", "as_json", is_flag=True)
-def list_environments(files: tuple[Path, ...], as_json: bool) -> None:
+def list_environments(mitigations_files: tuple[Path, ...], as_json: bool) -> None:
     """Every environment: who defines it, and what it is."""
     from aorta.registry.environments import environment_rows
 
     rows = [
         {**row, "DOCKER": row["IMAGE"] or "-", "VENV": row["VENV"] or "-"}
-        for row in environment_rows(files)
+        for row in environment_rows(mitigations_files)
     ]
     _list("environments", rows, ["NAME", "SOURCE", "DOCKER", "VENV"], as_json)
 
@@ -203,6 +202,8 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
     else:
         page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
         click.echo(page.read_text(encoding="utf-8"))
+        for words in report.ending.warm_words:
+            click.echo(words)
         click.echo(f"results: {report.run_dir}")
     sidecars = report.matrix.plan.recipe.sidecars if isinstance(report, MatrixReport) else ()
     if sidecars:

@@ -81,6 +81,15 @@ class Resources:
         return self.nodes * self.tasks_per_node
 
 
+class Start(StrEnum):
+    """How a trial may be started where its executor knows more than one way."""
+
+    COLD = "cold"
+    WATCHED = "watched"  # cold, and what it imports may be seen if nobody has seen it yet
+    WARM = "warm"  # it may be forked from a process that has imported its libraries already
+    WARM_OF_FEW = "warm of few"  # ... from which only a few others came
+
+
 @dataclass(frozen=True)
 class TrialSpec:
     """One run of something somewhere. `env` holds the resolved layers, never the host's whole environment."""
@@ -94,6 +103,7 @@ class TrialSpec:
     watch: Watch = Watch()
     timeout: float | None = None
     resources: Resources = Resources()
+    start: Start = Start.COLD
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,8 @@ class TrialEnd:
     image_digest: str | None = None
     result: Mapping[str, Any] | None = None  # what a workload left in result.json
     out_of_memory: bool = False  # the kernel's OOM killer ended one of its processes
+    # Seconds of imports that a warm start spared it; 0: it started cold. Every other time is that of a cold start.
+    spared: float = 0.0
 
     @property
     def failed(self) -> bool:

@@ -16,14 +16,15 @@ from aorta.core.errors import InfrastructureError, Terminated
 from aorta.core.oracle import Classified, classify
 from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialEnd
+from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import Dropped, Entry, Journal, Opened, Settled, TrialRecord
+from aorta.engine.journal import Cooled, Dropped, Entry, Journal, Opened, Settled, TrialRecord
 from aorta.engine.judge import Judge
 from aorta.engine.question import Answer, Question
 from aorta.engine.rundir import fresh_dir
-from aorta.executors import Executor
+from aorta.engine.warmth import Warmth, how_many
+from aorta.executors import Executor, WarmExecutor
 
 _HEARTBEAT = 0.5
 _DIFFERENT = 3  # failures of the original that are not like its first, before its user is asked
@@ -40,6 +41,14 @@ class _OpenPoint:
     running: dict[str, int] = field(default_factory=dict)  # trial id -> index
     durations: list[float] = field(default_factory=list)
     last_error: str = ""
+
+    def count(self, record: TrialRecord) -> None:
+        self.indexes.add(record.index)
+        self.tally += record.outcome
+        if record.outcome is Outcome.ERROR:
+            self.last_error = record.why
+        else:
+            self.durations.append(record.duration)
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,10 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._question = question
-        self._search = question.search
+        self._search, self._judges = question.search, question.judges
+        self._warmth = Warmth(question.warm)
+        self._forgotten = 0  # trials that do not count any more
+        self._last_trial: TrialSpec | None = None
         self._executor = executor
         self._journal = journal
         self._run_dir = run_dir
@@ -87,7 +99,7 @@ class Engine:
             self._emit(events.Note(note))
         try:
             self._replay()
-            resumed = len(self._records)
+            resumed = self._spent
             reason, detail = self._loop()
         except InfrastructureError as wrong:
             reason, detail = Reason.INFRASTRUCTURE, str(wrong)
@@ -98,9 +110,17 @@ class Engine:
         finally:
             self._executor.close()
             self._journal.close()
-        ending = Ending(reason, detail, len(self._records), resumed, self._elapsed())
+        ending = Ending(
+            reason,
+            detail,
+            self._spent,
+            resumed,
+            self._elapsed(),
+            how_many(self._records),
+            self._warmth.dropped,
+        )
         self._emit(events.RunEnded(ending))
-        return Answer(ending, self._records, self._expected)
+        return Answer(ending, self._records, self._expected, self._search)
 
     def _replay(self) -> None:
         """What earlier processes did, in their order. Nothing is asked, run or written."""
@@ -114,6 +134,8 @@ class Engine:
                     self._tell(point, verdict)
                 case Dropped(point):
                     self._dropped[point] = self._open.pop(point)
+                case Cooled(why):
+                    self._begin_cold(why)
         if self._records:
             self._began = self._clock() - self._records[-1].elapsed
 
@@ -144,11 +166,14 @@ class Engine:
                 self._use_spare_trials(self._open[point])
                 self._settle_if_sure(self._open[point])
         self._drop_unwanted()
+        self._cool_if_different()
 
     # -- choosing what runs ------------------------------------------------------------------------
 
     def _fill(self) -> None:
         if self._free_slots() <= 0 or self._budget_spent():
+            return
+        if self._proves_warm_trials():
             return
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
@@ -164,12 +189,40 @@ class Engine:
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.at_most(state.tally))
 
+    def _proves_warm_trials(self) -> bool:
+        """Whether warm trials of the original are under way, which everything else waits for."""
+        point = self._warmth.proof
+        if point is None:
+            return False
+        if point not in self._open:
+            if not self._would_be_warm():
+                return False
+            self._write(Opened(point))
+            self._open_point(point)
+        self._start_trials(
+            self._open[point], self._open[point].judge.needs(self._open[point].tally)
+        )
+        return True
+
+    def _would_be_warm(self) -> bool:
+        """Asked of the last trial that was started: all of them run the same command."""
+        executor, last = self._executor, self._last_trial
+        return last is not None and isinstance(executor, WarmExecutor) and executor.keeps_warm(last)
+
     def _open_point(self, point: Point) -> _OpenPoint:
         """Evidence of a point that was dropped and is wanted again still counts."""
-        state = self._dropped.pop(point, None)
-        state = state or _OpenPoint(point, self._question.judges.judge_for(point))
+        if point == self._warmth.proof:
+            proof = self._open[point] = _OpenPoint(point, self._warmth.judge_of_proof())
+            return proof
+        state = self._dropped.pop(point, None) or self._state_of(point)
         self._open[point] = state
         self._emit(events.PointOpened(point))
+        return state
+
+    def _state_of(self, point: Point) -> _OpenPoint:
+        state = _OpenPoint(point, self._judges.judge_for(point))
+        for record in self._remembered(point):
+            state.count(record)
         return state
 
     def _use_spare_trials(self, state: _OpenPoint) -> None:
@@ -194,13 +247,15 @@ class Engine:
         trial_dir = fresh_dir(self._run_dir / path)
         trial = self._question.experiment.trial(point, index, trial_dir)
         self._emit(events.TrialStarted(point, index))
-        self._executor.start(replace(trial, id=trial_id))
+        self._last_trial = replace(trial, id=trial_id, start=self._warmth.start_for(point))
+        self._executor.start(self._last_trial)
 
     def _free_slots(self) -> int:
         return self._executor.slots - len(self._trials)
 
     def _drop_unwanted(self) -> None:
-        for point in [p for p in self._open if not self._search.wants(p)]:
+        proof = self._warmth.proof
+        for point in [p for p in self._open if p != proof and not self._search.wants(p)]:
             self._write(Dropped(point))
             state = self._dropped[point] = self._open.pop(point)
             self._cancel_running(state)
@@ -241,6 +296,7 @@ class Engine:
         self._write(record)
         self._use(record, replayed=False)
         self._settle_if_sure(state)
+        self._cool_if_different()
 
     def _classified(self, point: Point, end: TrialEnd) -> Classified:
         """A failure that looks different is another one; but what varies where it was first seen is an accident."""
@@ -268,19 +324,18 @@ class Engine:
 
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
         self._records.append(record)
+        self._warmth.note(record)
         self._learn_failure(record)
-        state = self._open[record.point]
-        state.indexes.add(record.index)
-        state.tally += record.outcome
-        if record.outcome is Outcome.ERROR:
-            state.last_error = record.why
-        else:
-            state.durations.append(record.duration)
+        self._open[record.point].count(record)
         if self._question.learn is not None:
             self._question.learn(record)
         self._emit(events.TrialEnded(record, replayed))
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
+        if state.point == self._warmth.proof and any(
+            r.point == state.point and not r.spared for r in self._records
+        ):
+            return Verdict(None, state.tally, "no trial can be started warm")
         if self._looks_different_each_time(state):
             return Verdict(None, state.tally, self._different_words(state))
         found = state.judge.verdict(state.tally)
@@ -322,22 +377,59 @@ class Engine:
 
     def _tell(self, point: Point, verdict: Verdict) -> None:
         del self._open[point]
-        self._question.judges.learn(point, verdict)
+        if point == self._warmth.proof:
+            self._warmth.told(verdict)
+            if self._warmth.dropped:
+                self._emit(events.Note(f"{self._warmth.dropped}: every trial starts cold"))
+            return
+        self._warmth.settled(point, verdict)
+        self._judges.learn(point, verdict)
         self._search.tell(point, verdict)
         self._emit(events.PointSettled(point, verdict, self._search.best))
 
+    def _cool_if_different(self) -> None:
+        why = self._warmth.difference()
+        if why:
+            self._write(Cooled(why))
+            self._begin_cold(why)
+
+    def _begin_cold(self, why: str) -> None:
+        """What warm trials said is forgotten; what cold ones said counts wherever it is asked for again."""
+        self._warmth.drop(why)
+        self._emit(events.Note(f"{why}: warm trials are dropped, and the search goes on cold"))
+        for state in self._open.values():
+            self._cancel_running(state)
+        self._open.clear()
+        self._dropped.clear()
+        records, self._records = self._records, []
+        if self._question.restart is not None:
+            self._search, self._judges = self._question.restart()
+        for record in records:
+            if record.spared:
+                self._forgotten += 1
+            else:
+                self._records.append(record)
+
+    def _remembered(self, point: Point) -> list[TrialRecord]:
+        """Cold trials from before the search began again."""
+        return [r for r in self._records if r.point == point] if self._forgotten else []
+
     # -- limits ------------------------------------------------------------------------------------
+
+    @property
+    def _spent(self) -> int:
+        return len(self._records) + self._forgotten
 
     def _elapsed(self) -> float:
         return self._clock() - self._began
 
     def _trials_spent(self) -> bool:
         most = self._question.budget.max_trials
-        return most is not None and len(self._records) + len(self._trials) >= most
+        return most is not None and self._spent + len(self._trials) >= most
 
     def _budget_spent(self) -> str:
         most, seconds = self._question.budget.max_trials, self._question.budget.max_seconds
-        if most is not None and len(self._records) >= most:
+        if most is not None and self._spent >= most:
             return f"{most} trials are spent"
         if seconds is not None and self._elapsed() >= seconds:
             return f"{seconds:g} s are spent"

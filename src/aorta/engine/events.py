@@ -28,6 +28,21 @@ class Ending:
     trials: int = 0
     resumed_trials: int = 0
     seconds: float = 0.0
+    warm_trials: int = 0  # of those that count
+    warm_dropped: str = ""  # why what warm trials said does not count
+
+    def warm_to_json(self) -> dict[str, object]:
+        """For every verb's result: how many trials started warm, and why those of before do not count, if so."""
+        return {"trials": self.warm_trials, "dropped": self.warm_dropped or None}
+
+    @property
+    def warm_words(self) -> list[str]:
+        """The same for people; nothing where every trial started cold as a matter of course."""
+        if self.warm_dropped:
+            return [f"warm trials were not believed, and none counts: {self.warm_dropped}"]
+        noun = "trial" if self.warm_trials == 1 else "trials"
+        kept = f"{self.warm_trials} {noun} started warm, without their imports (--cold: none does)"
+        return [kept] if self.warm_trials else []
 
     @property
     def exit_code(self) -> Exit:

@@ -29,6 +29,7 @@ from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
+_COOLED = "cooled"
 _MOST_KINDS = 5  # of other failures that a summary names
 _SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
 
@@ -54,6 +55,7 @@ class TrialRecord:
     path: str  # the trial's directory, relative to the run directory
     value: float | None = None  # what was measured, where a number decides
     kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
+    spared: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
 
     @classmethod
     def of(
@@ -84,6 +86,7 @@ class TrialRecord:
             image_digest=end.image_digest,
             path=path,
             value=found.value,
+            spared=round(end.spared, 3),
         )
 
 
@@ -109,7 +112,14 @@ class Dropped:
     point: Point
 
 
-Entry = Opened | TrialRecord | Settled | Dropped
+@dataclass(frozen=True)
+class Cooled:
+    """Warm trials are not believed: the search begins again, with what cold ones said."""
+
+    why: str
+
+
+Entry = Opened | TrialRecord | Settled | Dropped | Cooled
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
@@ -270,7 +280,12 @@ class _Reading:
         self.lines += 1
 
     def _take_entry(self, kind: str, line: Mapping[str, Any]) -> None:
-        question, place = line["question"], (line["question"], line["key"])
+        question = line["question"]
+        if kind == _COOLED:
+            self._open = {place for place in self._open if place[0] != question}
+            self.entries.setdefault(question, []).append(Cooled(str(line["why"])))
+            return
+        place = (question, line["key"])
         if kind == _SPARE:
             self.spares.setdefault(place, []).append(dict(line))
             return
@@ -381,6 +396,8 @@ def _salvaged(path: Path, content: bytes, damage: _Damage) -> _Reading:
 
 
 def _content(entry: Entry) -> dict[str, Any]:
+    if isinstance(entry, Cooled):
+        return {"kind": _COOLED, "why": entry.why}
     content: dict[str, Any] = {"key": entry.point.key}
     match entry:
         case Opened(point):

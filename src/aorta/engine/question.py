@@ -12,6 +12,7 @@ from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine.events import Ending
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import Judges
+from aorta.engine.warmth import WarmRules
 from aorta.search import Search
 
 Keep = Callable[[TrialRecord, TrialEnd], Mapping[str, str] | None]
@@ -60,6 +61,9 @@ class Question:
     keep: Keep | None = None
     learn: Learn | None = None
     name: str = "main"  # a run that asks several questions gives each a name
+    warm: WarmRules | None = None  # None: every trial starts cold
+    # The same search and judges as new, for when what they were told must be forgotten.
+    restart: Callable[[], tuple[Search, Judges]] | None = None
     private_trials: bool = (
         False  # trial directories lie in the private state: nothing of them ships
     )
@@ -67,8 +71,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """How the run ended, and every trial of it in order: those that came from the journal first."""
+    """How the run ended, and every trial that counts, in order: those that came from the journal first."""
 
     ending: Ending
     records: Sequence[TrialRecord]
     expected: Signature | None
+    search: Search  # as it stands: another than the question's where it began again

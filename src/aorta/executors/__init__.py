@@ -5,7 +5,7 @@ It reports facts (`TrialEnd`) and never decides what they mean. Whatever happens
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from aorta.core.trial import TrialEnd, TrialSpec
 
@@ -29,4 +29,12 @@ class Executor(Protocol):
         """Cancel what runs, leave no process, container, job or file handle behind. Safe to call twice."""
 
 
-__all__ = ["Executor"]
+@runtime_checkable
+class WarmExecutor(Protocol):
+    """An executor that can start trials warm."""
+
+    def keeps_warm(self, trial: TrialSpec) -> bool:
+        """Whether a trial like this one would be worth starting warm; False as long as nobody saw what it imports."""
+
+
+__all__ = ["Executor", "WarmExecutor"]

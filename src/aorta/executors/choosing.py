@@ -24,12 +24,13 @@ class ExecutorChoice:
     jobs: int | None = None  # trials side by side; None: one here, on a cluster what fits
     resources: Resources = field(default_factory=Resources)
     ray_address: str | None = None
+    cold: bool = False  # no trial is forked from a process that has imported its libraries
 
     def open(self) -> Executor:
         """A fresh one; whoever opens it closes it."""
         here = self.name == "local"  # elsewhere the scheduler knows and hands out the devices
         devices = visible_devices(_devices_found()) if self.resources.gpus and here else []
-        options = ExecutorOptions(self.jobs, self.resources, devices, self.ray_address)
+        options = ExecutorOptions(self.jobs, self.resources, devices, self.ray_address, self.cold)
         return open_executor(self.name, options)
 
 
@@ -45,6 +46,7 @@ class ExecutorOptions:
     resources: Resources = field(default_factory=Resources)
     devices: Sequence[str] = ()  # the GPUs of this machine
     address: str | None = None  # of a cluster
+    cold: bool = False
 
 
 def open_executor(name: str, options: ExecutorOptions) -> Executor:
@@ -64,7 +66,10 @@ def _local(options: ExecutorOptions) -> Executor:
 
     _refuse_what_one_machine_cannot_give(options.resources)
     return LocalExecutor(
-        options.jobs or 1, gpus_per_trial=options.resources.gpus, devices=options.devices
+        options.jobs or 1,
+        gpus_per_trial=options.resources.gpus,
+        devices=options.devices,
+        warm=not options.cold,
     )
 
 

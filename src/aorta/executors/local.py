@@ -27,6 +27,7 @@ from aorta.executors.messages import (
     order_for,
     trial_end,
 )
+from aorta.executors.warm import ON_THIS_MACHINE, WarmStarts
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
 
@@ -59,6 +60,7 @@ class LocalExecutor:
         devices: Sequence[str] = (),
         grace: float = GRACE_SECONDS,
         max_log_bytes: int = MAX_LOG_BYTES,
+        warm: bool = False,
     ) -> None:
         if gpus_per_trial and jobs * gpus_per_trial > len(devices):
             raise InfrastructureError(
@@ -71,6 +73,7 @@ class LocalExecutor:
         self._free_devices = [
             tuple(devices[i * gpus_per_trial : (i + 1) * gpus_per_trial]) for i in range(jobs)
         ]
+        self._warm = WarmStarts() if warm else None
         self._slots: list[_Slot] = []
         self._selector = selectors.DefaultSelector()
         self._ended: deque[TrialEnd] = deque()
@@ -88,16 +91,23 @@ class LocalExecutor:
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = launch_for(trial)
         self._metrics.started(trial)
+        order = order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
+        if self._warm is not None:
+            order |= self._warm.instructions(trial, launch, order["env"])
         try:
-            slot.send(
-                order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
-            )
+            slot.send(order)
         except OSError:
             slot.trial, slot.launch = trial, launch
             self._supervisor_died(slot)
         else:
             # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends with its socket.
             slot.trial, slot.launch = trial, launch
+
+    def keeps_warm(self, trial: TrialSpec) -> bool:
+        if self._warm is None or trial.environment.kind not in ON_THIS_MACHINE:
+            return False
+        launch = launch_for(trial)
+        return self._warm.is_worth_it(launch, launch.environ(os.environ))
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -132,6 +142,8 @@ class LocalExecutor:
             while self._slots:
                 self._close_slot(self._slots[-1])
             self._selector.close()
+            if self._warm is not None:
+                self._warm.close()
 
     def _open_slot(self) -> _Slot:
         ours, theirs = socket.socketpair()
@@ -170,10 +182,13 @@ class LocalExecutor:
         slot.frames.feed(data)
         facts = slot.frames.next()
         if facts is not None and slot.trial is not None and slot.launch is not None:
-            self._ended.append(
-                self._metrics.ended(trial_end(slot.trial, slot.launch, facts, self._host))
-            )
+            self._end(trial_end(slot.trial, slot.launch, facts, self._host))
             slot.trial = slot.launch = None
+
+    def _end(self, end: TrialEnd) -> None:
+        if self._warm is not None:
+            self._warm.ended(end)
+        self._ended.append(self._metrics.ended(end))
 
     def _supervisor_died(self, slot: _Slot) -> None:
         """Only `kill -9` of a supervisor brings this about; its direct child died with it, the rest we find by name."""
@@ -186,7 +201,7 @@ class LocalExecutor:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
         facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
-        self._ended.append(self._metrics.ended(trial_end(trial, launch, facts, self._host)))
+        self._end(trial_end(trial, launch, facts, self._host))
 
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:

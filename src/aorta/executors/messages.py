@@ -86,6 +86,7 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
         image_digest=launch.image_digest,
         result=_left_behind(trial, facts),
         out_of_memory=facts.get("out_of_memory", False),
+        spared=facts.get("spared", 0.0),
     )
 
 

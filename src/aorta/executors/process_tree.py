@@ -1,7 +1,8 @@
 """A process tree under this process, ended for certain.
 
 The supervisor is a sub-reaper: whatever its trial starts, in whatever session, becomes its child when orphaned. So the
-tree is empty exactly when the kernel says there is no child left to wait for.
+tree is empty exactly when the kernel says there is no child left to wait for, apart from those that are spared: helpers
+of this process that belong to no trial.
 """
 
 import ctypes
@@ -9,12 +10,13 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_spared: set[int] = set()
 
 
 def adopt_orphans() -> None:
@@ -28,8 +30,18 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
         os._exit(1)
 
 
-def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, stderr: int) -> int:
-    """Fork and execute in a session of its own; dies with this process. Raises the OSError of the child."""
+def start(
+    argv: Sequence[str],
+    env: Mapping[str, str] | Callable[[], Mapping[str, str]],
+    cwd: str,
+    stdout: int,
+    stderr: int,
+    keep: int | None = None,
+) -> int:
+    """Fork and execute in a session of its own; dies with this process. Raises the OSError of the child.
+
+    `env` may be what the child itself finds out, such as its own pid; `keep` is a descriptor that stays open in it.
+    """
     supervisor = os.getpid()
     told, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
     pid = os.fork()
@@ -38,7 +50,10 @@ def start(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: int, st
             os.setsid()
             die_with_parent(supervisor)
             _prepare(cwd, stdout, stderr)
-            os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - running the user's command is the product
+            if keep is not None:
+                os.set_inheritable(keep, True)
+            variables = env() if callable(env) else env
+            os.execvpe(argv[0], list(argv), dict(variables))  # noqa: S606 - running the user's command is the product
         except OSError as wrong:
             os.write(tell, str(wrong.errno or errno.EIO).encode())
         finally:
@@ -72,20 +87,44 @@ def reap() -> dict[int, int]:
             if pid == 0:
                 break
             ended[pid] = status
+    _spared.difference_update(ended)
     return ended
 
 
 def alive() -> bool:
-    """Whether any descendant is left."""
+    """Whether any descendant is left that is not spared."""
+    if _spared:
+        reap()
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    return True
+    return not _spared or bool(_unspared())
 
 
-def descendants(root: int) -> list[int]:
-    """Every living process below `root`, children before grandchildren."""
+def spare(pid: int) -> None:
+    """This child and what it starts belong to no trial."""
+    _spared.add(pid)
+
+
+def end_spared(pid: int) -> None:
+    """End a spared child and everything below it, at once; none of them has anything to put in order."""
+    if pid not in _spared:
+        return
+    for one in (*descendants(pid), pid):
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    _spared.discard(pid)
+
+
+def _unspared() -> list[int]:
+    return descendants(os.getpid(), _spared)
+
+
+def descendants(root: int, leaving_out: Collection[int] = ()) -> list[int]:
+    """Every living process below `root`, children before grandchildren; nothing below those left out."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs three times as much over thousands of processes
         if entry.isdigit():
@@ -96,7 +135,7 @@ def descendants(root: int) -> list[int]:
     found: list[int] = []
     queue = [root]
     while queue:
-        below = children.get(queue.pop(0), [])
+        below = [pid for pid in children.get(queue.pop(0), []) if pid not in leaving_out]
         found += below
         queue += below
     return found
@@ -110,7 +149,9 @@ def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float 
     """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
     reap()
     signalled: set[int] = set()
-    if grace > 0 and alive():
+    if not alive():
+        return 0
+    if grace > 0:
         signalled |= _signal(signal.SIGTERM)
         _wait_until_gone(grace, hurried)
     deadline = time.monotonic() + patience
@@ -121,7 +162,7 @@ def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float 
 
 
 def _signal(number: signal.Signals) -> set[int]:
-    pids = descendants(os.getpid())
+    pids = _unspared()
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

@@ -157,7 +157,10 @@ def together(search: Ending, copy: Ending) -> Ending:
     return replace(
         copy,
         trials=search.trials + copy.trials,
+        seconds=search.seconds + copy.seconds,
         resumed_trials=search.resumed_trials + copy.resumed_trials,
+        warm_trials=search.warm_trials + copy.warm_trials,
+        warm_dropped=search.warm_dropped or copy.warm_dropped,
     )
 
 

@@ -133,6 +133,7 @@ class ReduceReport:
             "trials": len(self.records),
             "candidates": self.candidates,
             "resumed_trials": self.ending.resumed_trials,
+            "warm": self.ending.warm_to_json(),
             "confirmed": _rate(reduction.confirmation),
             "original": {
                 **(_rate(reduction.calibration) or {"reproduced": 0, "of": 0}),

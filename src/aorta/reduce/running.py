@@ -22,6 +22,7 @@ from aorta.engine.question import Answer, Experiment, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
+from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.executors.local import LocalExecutor
 from aorta.reduce.checks import (
@@ -139,21 +140,29 @@ class _Run:
         self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
 
     def search(self, trace: Trace) -> ReduceReport:
-        descent = Descent(self.plan.axes)
+        search, judges = self._beginning()
         question = Question(
-            search=descent,
-            judges=ImpatientJudges(self.plan.judges(), self.experiment.patience),
+            search=search,
+            judges=judges,
             experiment=self.experiment,
             fingerprint=self.plan.fingerprint,
             budget=self.plan.budget,
             keep=self._keep,
             learn=self.experiment.patience.learn,
+            warm=WarmRules(proof=True),
+            restart=self._beginning,
             private_trials=True,
         )
         answer = self._answer(question, (trace, *self.listeners))
-        report = self._report(descent.result, answer)
+        if not isinstance(answer.search, Descent):
+            raise TypeError(f"a reduction is searched by a Descent, not by a {type(answer.search)}")
+        report = self._report(answer.search.result, answer)
         gone = report.reduction.status is Status.DID_NOT_REPRODUCE
         return self._tried_in_its_own_place(report) if gone else self._without_ignored(report)
+
+    def _beginning(self) -> tuple[Descent, ImpatientJudges]:
+        judges = ImpatientJudges(self.plan.judges(), self.experiment.patience)
+        return Descent(self.plan.axes), judges
 
     def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
         """Whether it is the laid-out copies of its files that keep the original from failing."""

@@ -17,6 +17,7 @@ _ABOUT = {
     "reduction_trace.jsonl": "every candidate with its outcomes, times and messages",
     "shrunken/run_repro.sh": "runs the failure by itself",
     "shrunken/aorta.yaml": "the spec with its final values",
+    "shrunken/order.json": "what the script asks of the workload: its config, and what counts as its failure",
     "shrunken/env.json": "this machine: hardware, drivers, packages, known variables",
     "shrunken/recipe.resolved.yaml": "for `aorta triage run --recipe`",
     "result.json": "the answer for machines",

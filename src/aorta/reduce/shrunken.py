@@ -25,11 +25,13 @@ from aorta.reduce.plan import ReducePlan
 from aorta.reduce.portable import Portable, baked, lines_with, made_portable, secret_variables
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
+from aorta.workloads.discovery import place_of
 from aorta.workloads.trial import STEPS, describe_environment
 
 SCRIPT, SPEC, RECIPE, ENV = "run_repro.sh", "aorta.yaml", "recipe.resolved.yaml", "env.json"
 ORDER = "order.json"
 WORKLOAD = "workload"
+_OURS = "aorta."
 _TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, WORKLOAD)
 _SIMPLE = re.compile(r"[\w./:@%+,\-][\w./=:@%+,\- ]*")
 
@@ -144,8 +146,15 @@ class Reproducer:
 
     def still_needed(self, script: str) -> list[str]:
         """What of this machine the script cannot do without, with its line."""
-        stays = self.portable.stays if self.files is not None else [self.cwd]
-        return [f"`{path}` ({SCRIPT}, line {line})" for path, line in lines_with(script, stays)]
+        stays = self.portable.stays if self.files is not None else [self._original_place]
+        found = lines_with(script, [path for path in stays if path != "."])
+        needed = [f"`{path}` ({SCRIPT}, line {line})" for path, line in found]
+        if self.plan.is_command:
+            return needed
+        name = self.plan.request.workload
+        own = self.module is not None or place_of(name).startswith(_OURS)
+        installed = "" if own else f" and the package of the workload {name!r}"
+        return [*needed, f"a Python with aorta{installed}"]
 
     def script(self, placed: Mapping[str, str | Path], folder: Path) -> str:
         lines = [

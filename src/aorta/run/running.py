@@ -24,6 +24,7 @@ from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
+from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
@@ -102,6 +103,7 @@ class RunReport:
             "signature": self.signature.text if self.signature else None,
             "step_time_ms": _step_times(self.step_times_ms),
             "resumed_trials": self.ending.resumed_trials,
+            "warm": self.ending.warm_to_json(),
             "retried_trials": self.retried,
         }
 
@@ -155,6 +157,7 @@ def _run_in(
             fingerprint=plan.fingerprint,
             budget=plan.budget,
             keep=_keeper(session.path, plan.request, env),
+            warm=WarmRules(),
         )
         answer = session.answer(question, executor, listeners)
         report = RunReport(
@@ -188,6 +191,7 @@ def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]
         "signal": record.signal,
         "timed_out": record.timed_out,
         "duration_sec": record.duration,
+        "warm": record.spared > 0,
         "why": record.why,
         "path": str(run_dir / _result_name(record)),
         "logs": str(run_dir / record.path),

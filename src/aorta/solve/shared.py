@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Environment, Match, StreamEnd, TrialEnd, TrialSpec, Watch
-from aorta.executors import Executor
+from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.executors import Executor, WarmExecutor
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
 _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
@@ -108,7 +108,7 @@ class SharedTrials:
             key=key if told else "",
             stage=stage,
             group=trial.trial_dir.parent.name if stage == "reduce" else "",
-            fair=told and not chosen,
+            fair=told and not chosen and not end.spared,  # another stage may want a cold one
             watched=_watched(trial.watch),
             elapsed=round(self.elapsed, 3),
             end=asdict(end),
@@ -154,7 +154,9 @@ class _SharingExecutor:
 
     def start(self, trial: TrialSpec) -> None:
         key = what_is_run(trial)
-        end = self._store.offer(self._stage, trial, key)
+        # Where warm trials are compared with cold ones, one that another stage ran is no warm one.
+        warm = trial.start is Start.WARM
+        end = None if warm else self._store.offer(self._stage, trial, key)
         if end is not None:
             self._given.append(end)
             return
@@ -163,6 +165,9 @@ class _SharingExecutor:
             raise InfrastructureError(f"{most} trials are spent")
         self._inner.start(trial)
         self._running[trial.id] = (trial, key)
+
+    def keeps_warm(self, trial: TrialSpec) -> bool:
+        return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         if self._given:

@@ -142,6 +142,7 @@ class Matrix:
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.ending.reason.value,
+            "warm": self.ending.warm_to_json(),
             "workload": content.workload,
             "ticket": content.ticket,
             "trials_per_cell": content.trials,

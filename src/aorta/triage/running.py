@@ -18,11 +18,13 @@ from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener
 from aorta.engine.journal import TrialRecord
-from aorta.engine.judge import EveryTrial, SameJudge
+from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
+from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
+from aorta.search import Search
 from aorta.search.interleaved import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
@@ -108,6 +110,8 @@ def run_recipe(
             ),  # a trial that could not be told is another trial of its cell
             keep=_keeper(run, snapshots),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
+            warm=WarmRules(),
+            restart=run.begin_again,
         )
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
@@ -168,9 +172,13 @@ class _MatrixRun:
         self.plan = plan
         self.files = files
         self.expected: str | None = None
+        self.search = self._beginning()
+
+    def _beginning(self) -> Interleaved:
+        plan = self.plan
         self.controls = Controls(plan, self.stats)
         stopping = Stopping(plan)
-        self.search = Interleaved(
+        return Interleaved(
             plan.names,
             place=Schedule(plan).place,
             is_open=lambda cell, tallies: (
@@ -180,6 +188,10 @@ class _MatrixRun:
             ),
             follow_up=self.controls.wanted,
         )
+
+    def begin_again(self) -> tuple[Search, Judges]:
+        self.search = self._beginning()
+        return self.search, SameJudge(EveryTrial(1))
 
     @property
     def oracle(self) -> Deciding:

@@ -9,6 +9,7 @@ from aorta.core.durations import show_duration
 from aorta.core.point import Point, show_value
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
+from aorta.engine.journal import TrialRecord
 from aorta.views.pictures import Picture
 
 Describe = Callable[[Point], str]
@@ -17,6 +18,12 @@ Describe = Callable[[Point], str]
 def describe_values(point: Point) -> str:
     """`NUM_STEPS=137 SHAPES_FILE=3 items STEPS=0+20`, or nothing for a point without values."""
     return " ".join(f"{name}={show_value(value)}" for name, value in point.values)
+
+
+def shown_time(record: TrialRecord) -> str:
+    """How long it was waited for."""
+    seconds = show_duration(record.duration - record.spared)
+    return f"{seconds} (warm)" if record.spared else seconds
 
 
 class PlainProgress:
@@ -44,7 +51,7 @@ class PlainProgress:
                 if not replayed:
                     self._line(
                         f"trial {self._trials}: {record.outcome.value} in "
-                        f"{show_duration(record.duration)}{self._of(record.point)}: {record.why}"
+                        f"{shown_time(record)}{self._of(record.point)}: {record.why}"
                     )
             case events.PointSettled(point, verdict, _) if point.values:
                 words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}

@@ -251,6 +251,8 @@ def _variables_of(point: Point) -> dict[str, str]:
     variables = {}
     for name, value in point.values:
         if isinstance(value, (tuple, Window)):
-            raise UsageError(f"{name} is no single value; only its own axis can turn it into one")
+            raise UsageError(
+                f"{name} is a subset or a range, which only its own axis can turn into a value"
+            )
         variables[name] = check_variable(name, str(value), where=name)
     return variables

@@ -1,0 +1,66 @@
+"""A reduction with warm trials: the answer of a cold one, in less time, and it says which trials were which."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aorta.engine.rundir import RunDir
+from support.reductions import finals, numeric, reduce_spec, run_dir_of, write_spec
+from support.warm import slow_environment
+
+PROGRAM = """
+import os, sys
+early = "slow" in sys.modules
+import slow
+steps = int(os.environ["NUM_STEPS_OF_MINE"])
+print("step", steps)
+if steps >= 37 {how}:
+    print("BOOM")
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return slow_environment(tmp_path_factory.mktemp("slow") / "venv")
+
+
+def reduced(folder: Path, python: Path, *options: str, how: str = "") -> dict[str, Any]:
+    axes = [numeric("NUM_STEPS_OF_MINE", 500, 1)]
+    spec = write_spec(
+        folder, "", axes, workload={"command": f"{python} train.py", "cwd": "./"}, budget={}
+    )
+    (folder / "train.py").write_text(PROGRAM.format(how=how))
+    done = reduce_spec(spec, *options)
+    assert done.exit_code == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_a_reduction_is_the_same_warm_and_cold_and_says_how_many_trials_were_warm(
+    tmp_path: Path, python: Path
+) -> None:
+    warm, cold = (
+        reduced(tmp_path / name, python, *options)
+        for name, options in (("warm", ()), ("cold", ("--cold",)))
+    )
+    assert finals(warm) == finals(cold) == {"NUM_STEPS_OF_MINE": 37}
+    assert cold["warm"] == {"trials": 0, "dropped": None}
+    assert warm["warm"]["dropped"] is None
+    run_dir = run_dir_of(warm, tmp_path / "warm")
+    trials = [json.loads(line) for line in RunDir(run_dir).journal.read_text().splitlines()]
+    starts: dict[str, list[bool]] = {"calibrate": [], "confirm": [], "probe": []}
+    for trial in trials:
+        if trial["kind"] == "trial":
+            starts.setdefault(trial["key"].split(".")[1], []).append(trial["spared"] > 0)
+    assert not any(starts["calibrate"] + starts["confirm"])
+    assert all(starts["probe"])
+    assert sum(map(sum, starts.values())) == warm["warm"]["trials"] > 5
+
+
+def test_a_failure_of_the_import_itself_is_searched_cold(tmp_path: Path, python: Path) -> None:
+    """Warm, the library was imported long before the program began."""
+    report = reduced(tmp_path, python, how="and not early")
+    assert finals(report) == {"NUM_STEPS_OF_MINE": 37}
+    assert "warm trials failed 0 of" in report["warm"]["dropped"]

@@ -1,0 +1,78 @@
+"""`aorta run` and `aorta triage run` with warm trials: what they say of them, and that nothing is left of them."""
+
+import os
+import signal
+import uuid
+from pathlib import Path
+
+import pytest
+
+from support.aorta_cli import aorta, start_aorta
+from support.processes import wait_until_no_process_has
+from support.waiting import patience, wait_until
+from support.warm import slow_environment
+
+PROGRAM = """
+import os, sys, slow, time
+kind = os.environ.get("KIND_OF_MINE", "fails")
+if kind == "sleeps":  # from the third on: the first two are cold
+    open("sleeping-" + str(os.getpid()), "w").close()
+    time.sleep(600 * (len([name for name in os.listdir() if name.startswith("sleeping")]) > 2))
+sys.exit(0 if os.environ.get("CURED_OF_MINE") or kind == "sleeps" else 3)
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return slow_environment(tmp_path_factory.mktemp("slow") / "venv")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def test_a_run_says_which_of_its_trials_were_warm(place: Path, python: Path) -> None:
+    words = ("run", "--json", "-q", "--trials", "5", "--", python, "train.py")
+    report = aorta(*words, cwd=place).json()
+    assert [trial["warm"] for trial in report["trials"]] == [False, False, True, True, True]
+    assert {trial["exit_code"] for trial in report["trials"]} == {3}
+    assert report["warm"] == {"trials": 3, "dropped": None}
+    cold = aorta(*words[:3], "--cold", *words[3:], cwd=place).json()
+    assert cold["warm"] == {"trials": 0, "dropped": None}
+    assert cold["counts"] == report["counts"]
+
+
+def test_a_matrix_is_the_same_warm_and_cold(place: Path, python: Path) -> None:
+    (place / "cures.yaml").write_text("version: 1\nmitigations:\n  cure: {CURED_OF_MINE: '1'}\n")
+    rows = []
+    for options in ((), ("--cold",)):
+        report = aorta(
+            "triage", "run", "--json", "-q", "--mitigation-axis", "none,cure",
+            "--environment-axis", "local", "--mitigations-file", "cures.yaml", "--trials", "4", "--exact-trials", *options, "--", python, "train.py",
+            cwd=place,
+        )  # fmt: skip
+        assert report.exit_code == 0, report.stderr
+        content = report.json()
+        warm = content.pop("warm")
+        assert bool(warm["trials"]) == (not options)
+        rows.append([(cell["name"], cell["failed_count"]) for cell in content["cells"]])
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_aorta_is_stopped_in_a_warm_trial(
+    place: Path, python: Path, number: signal.Signals
+) -> None:
+    mark = f"MARK_OF_MINE={uuid.uuid4()}"
+    name, _, value = mark.partition("=")
+    env = {"KIND_OF_MINE": "sleeps", name: value}
+    process = start_aorta("run", "--trials", "4", "--", python, "train.py", cwd=place, env=env)
+    try:
+        wait_until(lambda: len(list(place.glob("sleeping-*"))) == 3, "the warm trial")
+        os.kill(process.pid, number)
+        process.communicate(timeout=patience())
+    finally:
+        process.kill()
+    wait_until_no_process_has(mark)
