@@ -26,7 +26,7 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.cycle_dir import LogDir
 from aorta.launch.output import CycleLogs, Shown
-from aorta.launch.records import Action, JobEnding, SourceVerdict, Start
+from aorta.launch.records import Action, CycleStart, JobEnding, SourceVerdict
 from aorta.launch.rendezvous import create_rendezvous
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import JobStore, StoreCalls
@@ -57,16 +57,16 @@ class _Decider:
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...]
-    ) -> Start | JobEnding:
+    ) -> CycleStart | JobEnding:
         previous = store.last_start(round_number)
         if previous is None:
-            return Start("scale", 0, nodes, max_restarts=3, started=time.time())
+            return CycleStart("scale", 0, nodes, max_restarts=3, started=time.time())
         heard = len(store.evidence(previous))
         assert heard == len(nodes), f"{heard} of {len(nodes)} agents told what they know"
         self._seen.decided = time.monotonic()
-        return Start("scale", previous.cycle + 1, nodes, max_restarts=3, started=time.time())
+        return CycleStart("scale", previous.cycle + 1, nodes, max_restarts=3, started=time.time())
 
-    def final(self, store: JobStore, start: Start) -> JobEnding:
+    def final(self, store: JobStore, start: CycleStart) -> JobEnding:
         raise AssertionError("no agent runs out of restarts here")
 
 
@@ -96,7 +96,7 @@ class _Agent(DecidingAgent):
         self._number = number
         self._seen = seen
 
-    def _begin(self, start: Start, group: WorkerGroup) -> None:
+    def _begin(self, start: CycleStart, group: WorkerGroup) -> None:
         super()._begin(start, group)
         self._seen.started.setdefault(start.cycle, []).append(time.monotonic())
 

@@ -1,8 +1,10 @@
 """The principles by which events become a cause and a decision, each alone, in logs as short as they can be."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from benchmarks.faults.corpus import cases
 
 from aorta.attribution import Action, Attribution, Evidence, LogTail, RankEnd, attribute
 from aorta.attribution.finding import SURE
@@ -26,6 +28,19 @@ def found(*texts: str, ends: tuple[RankEnd, ...] | None = None) -> Attribution:
     exits = tuple(RankEnd(rank, exit_code=1) for rank in range(len(texts)))
     tails = tuple(LogTail(text, rank) for rank, text in enumerate(texts))
     return attribute(Evidence(tails=tails, failures=exits if ends is None else ends))
+
+
+# ---- more evidence ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", ["the end of rank 0", "the end of every rank"])
+def test_knowing_how_ranks_ended_makes_no_verdict_weaker(known: str) -> None:
+    for case in cases()[::8]:
+        whole = case.evidence()
+        ends = tuple(end for end in whole.failures if known.endswith("every rank") or end.rank == 0)
+        less, more = (attribute(replace(whole, failures=known)) for known in ((), ends))
+        if more.finding.failure_class == less.finding.failure_class:
+            assert more.finding.confidence >= less.finding.confidence, case.name
 
 
 # ---- one rank is not the program ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from support.aorta_cli import aorta
-from support.real_runs import MAKERS, PRIVATE_VALUES, TICKET
+from support.real_runs import MAKERS, PRIVATE_VALUES, SPOKEN, TICKET
 
 EACH_VERB = pytest.mark.parametrize("verb", MAKERS)
 PLACEHOLDER = re.compile(r"<(?:SECRET|TEXT|EMAIL|PATH|IPV4|IPV6|MAC|HOST|USER):\d+>")
@@ -18,6 +18,8 @@ ANSWERS = {
     "run": ("result.json", ["trials", "*", "outcome"], ["rate"], ["signature"], ["counts"]),
     "reduce": ("result.json", ["status"], ["axes"], ["confirmed"], ["signature"], ["shipped_copy"]),
     "triage": ("matrix.json", ["cells", "*", "name"], ["cells", "*", "mitigations"], ["baseline_cell"]),
+    "optimize": ("optimize.json", ["status"], ["recommended"], ["sets"], ["original"], ["candidates"]),
+    "diverge": ("result.json", ["status"], ["first", "op"], ["first", "step"], ["first", "difference"], ["compared_ops"]),
     "bisect": ("result.json", ["status"], ["culprits", "*", "package"], ["culprits", "*", "bad"],
                ["culprits", "*", "good"], ["culprits", "*", "title"], ["good"], ["bad"], ["rates"]),
     "launch": ("case/finding.json", ["finding", "class"], ["decision", "action"], ["finding", "fingerprint"]),
@@ -53,9 +55,12 @@ def test_packing_changes_no_answer_and_lets_nothing_private_out(verb: str, tmp_p
         assert picked(after, list(steps)) == picked(before, list(steps)), steps
     assert_only_replaced(before, after)
     texts = {path: path.read_bytes() for path in there.rglob("*") if path.is_file()}
-    for value in (*PRIVATE_VALUES, str(run.parent)):
+    for value in (*PRIVATE_VALUES, f"/aorta-{verb}-"):
         assert [path for path, data in texts.items() if value.encode() in data] == [], value
         assert value not in "\n".join(map(str, (path.relative_to(there) for path in texts)))
+    assert [
+        kind.name for kind in SPOKEN if any(kind.value.encode() in data for data in texts.values())
+    ] == []
     assert not [path for path in texts if ".aorta" in path.parts]
 
 

@@ -1,16 +1,19 @@
 """`aorta diverge` as its user types it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from support.aorta_cli import COMMAND, aorta, environ
-from support.waiting import wait_until
+from support.aorta_cli import COMMAND, aorta, environ, start_aorta
+from support.processes import wait_until_no_process_has
+from support.waiting import patience, wait_until
 
 pytestmark = pytest.mark.xdist_group("torch-recordings")
 
@@ -217,6 +220,106 @@ def test_a_run_that_was_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) ->
     assert done.json()["status"] == "same"
     assert done.json()["runs"] == 4
     assert len(ran.read_text()) == 5  # the third was killed in the middle, and ran again
+
+
+def test_interrupted_it_says_how_to_go_on_and_leaves_no_process(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import time
+        from aorta.diverge import record
+
+        record("value", [1.0])
+        open("ran", "w").close()
+        time.sleep(600)
+        """,
+    )
+    mark = f"AORTA_TEST_MARK={tmp_path}"
+    process = start_aorta(
+        "diverge", "--good-env", "SIDE=good", "--", *command,
+        cwd=tmp_path, env={"AORTA_TEST_MARK": str(tmp_path)},
+    )  # fmt: skip
+    wait_until((tmp_path / "ran").exists, "the first run")
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=patience())
+    wait_until_no_process_has(mark)
+    assert process.returncode == 130, err
+    [run_dir] = (tmp_path / "diverge").glob("2*")
+    assert f"aorta diverge --resume {run_dir.relative_to(tmp_path)}".encode() in err
+    assert json.loads((run_dir / "result.json").read_text())["status"] == "partial"
+
+
+KERNEL = """
+    import torch
+
+    lib = torch.library.Library("fastnorm", "FRAGMENT")
+    lib.define("scaled(Tensor x) -> Tensor")
+
+
+    def scaled(x):
+        return x / (x.square().mean(-1, keepdim=True) + {epsilon}).sqrt()
+
+
+    lib.impl("scaled", scaled, "CompositeExplicitAutograd")
+"""
+
+
+def installed_release(folder: Path, version: str, epsilon: str) -> Path:
+    """A release of a package, packed as a wheel and installed by pip into a directory of its own."""
+    wheel = folder / f"fastnorm-{version}-py3-none-any.whl"
+    about = f"fastnorm-{version}.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("fastnorm.py", textwrap.dedent(KERNEL).replace("{epsilon}", epsilon))
+        archive.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: fastnorm\nVersion: {version}\n"
+        )
+        archive.writestr(
+            f"{about}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        archive.writestr(f"{about}/RECORD", "")
+    target = folder / version
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-index",
+        "--no-deps",
+        "--target",
+        str(target),
+        str(wheel),
+    )
+    subprocess.run(pip, check=True)
+    return target
+
+
+def test_a_kernel_that_differs_between_two_installed_releases_is_named(tmp_path: Path) -> None:
+    old, new = (
+        installed_release(tmp_path, *release) for release in (("1.0", "1e-5"), ("1.1", "1e-2"))
+    )
+    command = script(
+        tmp_path,
+        """
+        import fastnorm, torch
+
+        torch.manual_seed(1)
+        x = torch.randn(8, 64) * 0.1
+        y = torch.tanh(x)
+        z = torch.ops.fastnorm.scaled(y)  # parts here
+        (z @ torch.randn(64, 8)).sum()
+        """,
+    )
+    done = aorta(
+        "diverge", "--json", "--good-env", f"PYTHONPATH={old}", "--bad-env", f"PYTHONPATH={new}", "--", *command,
+        cwd=tmp_path, timeout=170,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    first = done.json()["first"]
+    assert first["op"] == "fastnorm::scaled"
+    line = (tmp_path / "train.py").read_text().splitlines()[first["line"] - 1]
+    assert line.endswith("# parts here")
 
 
 def test_a_bisection_knows_the_two_sides(tmp_path: Path) -> None:

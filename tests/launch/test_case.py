@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,10 @@ from aorta.launch.options import parse
 from aorta.launch.records import (
     Action,
     CycleEvidence,
+    CycleStart,
     FailedCycle,
     JobEnding,
     SourceVerdict,
-    Start,
     WorkerEnd,
 )
 from aorta.reduce.spec import ReduceSpec, read_spec
@@ -62,6 +63,39 @@ def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
     assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("ARG_STEPS", 1)
 
 
+READS = """
+    name = "".join(["sha", "rd.txt"])
+    if "bad row" in open(os.path.join("data", name)).read() and int(sys.argv[2]) > 2:
+        raise ValueError("bad row in the shard")
+"""
+
+
+def test_a_case_runs_where_neither_the_script_nor_its_data_lie(site: Site, tmp_path: Path) -> None:
+    (site.folder / "data").mkdir()
+    (site.folder / "data" / "shard.txt").write_text("bad row\n")
+    (site.folder / "data" / "never-opened.txt").write_text("nobody reads this\n")
+    job = script(site.folder, READS)
+    end = site.run("--max-restarts", "1", str(job), "--steps", "8")
+    assert end.code in (1, 93), end
+    there = tmp_path / "elsewhere"
+    shutil.copytree(site.logs / "case", there)
+    shutil.rmtree(site.folder / "data")
+    job.unlink()
+    assert (there / "workload" / "data" / "shard.txt").is_file()
+    assert not (there / "workload" / "data" / "never-opened.txt").exists()
+    assert str(site.folder) not in (there / "elsewhere.yaml").read_text()
+    reduced = subprocess.run(
+        [sys.executable, "-m", "aorta", "reduce", "--spec", "elsewhere.yaml", "--output", "reduced", "--json"],
+        cwd=there,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+    )  # fmt: skip
+    assert reduced.returncode == 0, reduced.stderr
+    assert json.loads(reduced.stdout)["axes"][0]["final"] == 3
+
+
 def drafted(
     tmp_path: Path,
     *arguments: str,
@@ -72,12 +106,12 @@ def drafted(
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
-    start = Start("job", 3, ("here",))
+    start = CycleStart("job", 3, ("here",))
     evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)
     ending = JobEnding(Exit.STOP, "no hope", "job:3")
     ruling = Ruling(SourceVerdict(Action.STOP, "no\nhope", finding=finding), 5, ending=ending)
     words = LastWords(ending, FailedCycle(start, (evidence,)), ruling)
-    text = draft_spec(words, parse(arguments or ("train.py",)), tmp_path / "aorta.yaml")
+    text = draft_spec(words, parse(arguments or ("train.py",)), tmp_path / "aorta.yaml", "")
     return read_spec(yaml.safe_load(text), file="aorta.yaml", base=tmp_path).content
 
 

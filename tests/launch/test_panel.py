@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.launch.config import Aggregation
-from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict, Start
+from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
 from aorta.launch.sources import DecisionSource, Everybody, SourceError
 from aorta.launch.sources.local import LocalSource
 from aorta.launch.sources.panel import Panel
 from support.waiting import patience, wait_until
 
-FAILED = FailedCycle(Start("job", 0, ("node",)), ())
+FAILED = FailedCycle(CycleStart("job", 0, ("node",)), ())
 ANSWERS = ["STOP", "RESTART", "UNKNOWN", "unreachable", "silent"]
 
 
@@ -109,7 +109,7 @@ def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
 def test_the_leader_waits_for_what_the_other_agents_know_before_it_analyses() -> None:
     """The analysis begins beside the rendezvous, and its answer is used if nothing was added meanwhile."""
     runs: list[int] = []
-    start = Start("job", 0, ("one", "two"))
+    start = CycleStart("job", 0, ("one", "two"))
     pieces = tuple(
         CycleEvidence("job", "job:0", 0, name, name, g) for g, name in enumerate(start.nodes)
     )

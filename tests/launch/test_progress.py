@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from aorta.attribution import FailureClass, Finding, PastCycle, Root
 from aorta.attribution.decision import without_progress
 from aorta.launch.decision import LONG_CYCLE, progress
-from aorta.launch.records import Action, SourceVerdict, Start
+from aorta.launch.records import Action, CycleStart, SourceVerdict
 
 STEPS = st.lists(st.none() | st.integers(0, 50), min_size=1, max_size=20)
 
@@ -15,11 +15,11 @@ def told(step: int | None) -> SourceVerdict:
     return SourceVerdict(Action.RESTART, "why", finding={"last_step": step})
 
 
-def walk(steps: list[int | None], lived: float = 1.0) -> Start:
-    start = Start("job", 0, ("node",))
+def walk(steps: list[int | None], lived: float = 1.0) -> CycleStart:
+    start = CycleStart("job", 0, ("node",))
     for step in steps:
         best, idle = progress(start, (), told(step), lived)
-        start = Start("job", start.cycle + 1, ("node",), best_step=best, idle_cycles=idle)
+        start = CycleStart("job", start.cycle + 1, ("node",), best_step=best, idle_cycles=idle)
     return start
 
 
@@ -45,7 +45,7 @@ def test_where_no_step_is_ever_told_a_long_life_counts_as_progress() -> None:
 
 
 def test_a_preempted_cycle_is_not_held_against_the_job() -> None:
-    start = Start("job", 0, ("node",), best_step=7, idle_cycles=1)
+    start = CycleStart("job", 0, ("node",), best_step=7, idle_cycles=1)
     taken = SourceVerdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
     assert progress(start, (), taken, 1.0) == (7, 1)
 

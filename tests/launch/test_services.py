@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from aorta.attribution.http_client import JsonClient
-from aorta.launch.records import Action, CycleEvidence, FailedCycle, Start
+from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
 from aorta.launch.sources.http import HttpSource
 from support.launching import Site, answer, environment, script
 from support.waiting import wait_until
@@ -176,7 +176,7 @@ def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
     log = tmp_path / "rank_0.err"
     log.touch()
     evidence = CycleEvidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))
-    failed = FailedCycle(Start("job", 0, ("here",)), (evidence,))
+    failed = FailedCycle(CycleStart("job", 0, ("here",)), (evidence,))
     with backend(Peer(slow_refusal=0.2).answer) as url:
         source = HttpSource(JsonClient(url), "http", 30.0)
         telling = threading.Thread(target=source.trigger, args=(failed, None))

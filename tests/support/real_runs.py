@@ -4,8 +4,10 @@ Each is made once a process. Packing never changes one, so it is packed where it
 """
 
 import atexit
+import json
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -25,10 +27,21 @@ LOG = (
     "connect 10.11.12.13:29500, password=hunter2-abc\n"
     f"login with {HF} for s3://acme-train-data/x\n"
 )
+SPOKEN = [
+    planted for planted in CORPUS if "acme" not in planted.line
+]  # some tests look for that word
+PLANTED = "".join(f"{planted.line}\n" for planted in SPOKEN)
 TRAIN = f"""import os, sys
 sys.stdout.write({LOG!r})
+sys.stderr.write({PLANTED!r})
 if int(os.environ.get("N", "9")) >= 5:
     raise RuntimeError("loss is nan at step 137")
+"""
+PARTS = """import os
+import torch
+torch.manual_seed(7)
+layer = torch.nn.Linear(4, 4)
+layer(torch.ones(2, 4) * int(os.environ["SCALE"])).sum().backward()
 """
 NEEDS_A_SHARD = """import os, pathlib
 pathlib.Path(os.environ["S"], "one.txt").read_text()
@@ -84,6 +97,32 @@ def triage_dir() -> Path:
 
 
 @cache
+def optimize_dir() -> Path:
+    root = _made("optimize")
+    mitigations = {"fewer": {"N": "3"}, "quiet": {"QUIET": f"/home/{USER}/quiet"}}
+    sidecar = root / "work" / "more.json"
+    sidecar.write_text(json.dumps({"version": 1, "mitigations": mitigations}))
+    _finished(
+        "triage", "run", "--mode", "optimize", "--mitigation-axis", "fewer,quiet", "--mitigations-file", sidecar,
+        "--output-dir", root / "out", "--ticket", TICKET, "--", "python3", "train.py", cwd=root / "work",
+    )  # fmt: skip
+    return next((root / "out" / TICKET / "command").glob("2*"))
+
+
+@cache
+def diverge_dir() -> Path:
+    root = _made("diverge")
+    (root / "work" / "parts.py").write_text(
+        f"import sys\nsys.stdout.write({LOG + PLANTED!r})\n{PARTS}"
+    )
+    _finished(
+        "diverge", "--good-env", "SCALE=1", "--bad-env", "SCALE=3", "--output", root / "out", "--", sys.executable, "parts.py",
+        cwd=root / "work",
+    )  # fmt: skip
+    return next((root / "out").glob("2*"))
+
+
+@cache
 def bisect_dir() -> Path:
     root = _made("bisect")
     repository = root / "jax"
@@ -115,6 +154,8 @@ MAKERS: Mapping[str, Callable[[], Path]] = {
     "run": run_dir,
     "reduce": reduce_dir,
     "triage": triage_dir,
+    "optimize": optimize_dir,
+    "diverge": diverge_dir,
     "bisect": bisect_dir,
     "launch": launch_dir,
 }

@@ -48,7 +48,7 @@ class Layout:
         return matches(path, self.trees) and PurePosixPath(path).suffix.lower() in _TEXT_ENDINGS
 
 
-_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml")
+_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
@@ -134,6 +134,7 @@ LAYOUTS: tuple[Layout, ...] = (
         schemas=("aorta.diverge/",),
         documents=("result.json",),
         files=("curve.json", "reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
+        ours=("result.json", "curve.json"),
         reads=("result.json",),
     ),
     Layout(
@@ -144,8 +145,8 @@ LAYOUTS: tuple[Layout, ...] = (
             *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
             "cycle_*/cycle_info.json",
         ),
-        trees=("case/logs/*", "cycle_*/*", "logs/*"),
-        ours=("*cycle_info.json", "*finding.json", "*env.json", "*aorta.yaml"),
+        trees=("case/logs/*", "case/workload/*", "workload/*", "cycle_*/*", "logs/*"),
+        ours=("*cycle_info.json", "*finding.json", "*env.json", "*aorta.yaml", "*elsewhere.yaml"),
         reads=("finding.json", "case/finding.json", "aorta.yaml", "case/aorta.yaml"),
     ),
     Layout(

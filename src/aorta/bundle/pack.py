@@ -153,12 +153,13 @@ class _Packing:
         """First reading of every file. All that cannot be scrubbed is named at once."""
         problems: list[str] = []
         names = [*(member.path for member in members), *left_out]
-        self.scrubber.learn("\n".join([*names, self.source.ticket]))
+        self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for member in members:
             hashing = _Hashing(read_member(member))
             try:
                 if not member.binary:
-                    self.files.learn(member.path, iter(hashing), ours=member.ours)
+                    moved = relocated(member.path, hashing, self._roots, Account())
+                    self.files.learn(member.path, moved, ours=member.ours)
                 hashing.finish()
             except NotTextError:
                 problems.append(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say_plan
+from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
     from aorta.engine.session import Resume
@@ -80,6 +80,7 @@ def command(
     from aorta.diverge.output import SCHEMA
     from aorta.diverge.request import DivergeRequest, diverge, plan_lines
     from aorta.diverge.sides import parse_steps
+    from aorta.engine.events import Reason
 
     is_run = len(command_line) == 1 and Path(command_line[0]).is_dir()
     request = DivergeRequest(
@@ -104,6 +105,11 @@ def command(
         say_plan(plan_lines(request))
         return
     report = diverge(request, display.listeners)
+    if report.ended is not Reason.DONE:
+        say(
+            f"aorta: {report.ended.value}; go on with: aorta diverge --resume {report.run_dir} ... "
+            "and the same options"
+        )
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:

@@ -35,16 +35,16 @@ class Parting:
 
     def to_json(self) -> dict[str, Any]:
         inputs = [
-            {**digest.to_json(), "from": read.op, "difference": _plain(apart)}
+            {**digest.to_json(), "from": read.op, "difference": plain(apart)}
             for read, apart in self.reads
             for digest in read.outputs[:1]
         ]
         return {
             **place_of(self.operation, self.rank),
             "only_on": None if self.alone is None else "bad" if self.alone is self.bad else "good",
-            "difference": _plain(self.judged.difference),
-            "expected_rounding": _plain(self.judged.expected),
-            "inherited": _plain(self.judged.inherited),
+            "difference": plain(self.judged.difference),
+            "expected_rounding": plain(self.judged.expected),
+            "inherited": plain(self.judged.inherited),
             "inputs": inputs,
             "bad": _side(self.bad),
             "good": _side(self.good),
@@ -344,77 +344,6 @@ def _is_constant(operation: Operation) -> bool:
     return operation.op.rpartition("::")[2] in _FILLING
 
 
-# -- ranks against each other ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RankParting:
-    """What all ranks should have alike, and do not."""
-
-    name: str  # `grad::layer.weight` or `param::layer.weight`
-    step: int
-    odd: tuple[int, ...]  # the ranks that differ from most; all of them where there is no most
-    difference: float
-    digests: Mapping[int, Digest]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "op": self.name,
-            "module": self.name.partition("::")[2],
-            "file": None,
-            "line": None,
-            "step": self.step,
-            "rank": self.odd[0] if len(self.odd) == 1 else None,
-            "ranks": list(self.odd),
-            "index": None,
-            "difference": _plain(self.difference),
-            "expected_rounding": 0.0,
-            "inputs": [],
-            "by_rank": {str(rank): digest.to_json() for rank, digest in self.digests.items()},
-        }
-
-
-def between_ranks(streams: Sequence[Stream]) -> RankParting | None:
-    """The first gradient or parameter that is not the same on every rank."""
-    values: dict[tuple[int, str], dict[int, Operation]] = {}
-    for stream in streams:
-        for operation in stream.operations:
-            if operation.op.startswith(("grad::", "param::")):
-                values.setdefault((operation.step, operation.op), {})[stream.rank] = operation
-    for (step, name), by_rank in values.items():
-        ranks = sorted(by_rank)
-        apart = max(
-            (outputs_apart(by_rank[a], by_rank[b]) for a, b in combinations(ranks, 2)), default=0.0
-        )
-        if apart > 0:
-            digests = {rank: by_rank[rank].outputs[0] for rank in ranks}
-            return RankParting(name, step, _odd(by_rank), apart, digests)
-    return None
-
-
-def _odd(by_rank: Mapping[int, Operation]) -> tuple[int, ...]:
-    alike = {
-        rank: frozenset(
-            other for other in by_rank if outputs_apart(by_rank[rank], by_rank[other]) == 0
-        )
-        for rank in by_rank
-    }
-    most = max(alike.values(), key=len)
-    return (
-        tuple(sorted({*by_rank} - most)) if 2 * len(most) > len(by_rank) else tuple(sorted(by_rank))
-    )
-
-
-def lonely_collectives(streams: Sequence[Stream]) -> list[tuple[int, Operation]]:
-    """Collectives that the first rank took part in and another did not, or the other way round."""
-    found: list[tuple[int, Operation]] = []
-    for other in streams[1:]:
-        alignment = align(streams[0], other)
-        found += [(streams[0].rank, o) for o in alignment.only_first if o.op.startswith("c10d::")]
-        found += [(other.rank, o) for o in alignment.only_second if o.op.startswith("c10d::")]
-    return found
-
-
 def place_of(operation: Operation, rank: int) -> dict[str, Any]:
     """Where it stands, as the documents say it."""
     phase = {"f": "forward", "b": "backward", "o": "optimizer"}[operation.phase]
@@ -439,5 +368,5 @@ def _side(operation: Operation) -> dict[str, Any]:
     }
 
 
-def _plain(value: float) -> float | str:
+def plain(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)

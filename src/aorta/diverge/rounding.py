@@ -81,7 +81,7 @@ def difference(a: Digest, b: Digest) -> float:
         return worst
     # The samples are alike, so few elements differ: the sum tells by how much.
     few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / scale
-    if few == 0 and a.dtype == b.dtype and a.hash != b.hash:
+    if few == 0 and a.dtype == b.dtype and a.device == b.device and a.hash != b.hash:
         return EPSILON.get(a.dtype, 1.0)  # some bits differ, and no number shows it
     return few if math.isfinite(few) else math.inf
 

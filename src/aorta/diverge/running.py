@@ -17,14 +17,12 @@ from aorta.diverge.comparing import (
     Comparison,
     NonFinite,
     Parting,
-    RankParting,
-    between_ranks,
     compare,
     first_nonfinite,
-    lonely_collectives,
     self_difference,
 )
 from aorta.diverge.output import DivergeReport, write_report
+from aorta.diverge.ranks import RankParting, between_ranks, lonely_collectives
 from aorta.diverge.sides import BAD, GOOD, Sides
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason

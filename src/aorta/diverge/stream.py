@@ -2,6 +2,8 @@
 
 import json
 import math
+from array import array
+from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ class Digest:
     total: float
     low: float
     high: float
-    hash: int | None = None
+    hash: float | None = None  # of all bits, or a sum in which every place weighs something else
 
     @property
     def size(self) -> int:
@@ -147,7 +149,7 @@ def _operation(record: Mapping[str, Any]) -> Operation:
 
 
 def _digest(content: Mapping[str, Any]) -> Digest:
-    shape, values = tuple(content["sh"]), tuple(map(float, content["v"]))
+    shape, values = tuple(content["sh"]), tuple(array("d", a2b_base64(content["v"])))
     facts = (shape, content["dt"], content["dev"])
     if not values:
         return Digest(*facts, (), 0.0, 0.0, 0.0, 0.0)

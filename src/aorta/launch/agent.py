@@ -33,7 +33,7 @@ from aorta.launch.cycle_dir import (
 )
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.output import CycleLogs, OutputPump
-from aorta.launch.records import HANG, CycleEvidence, FailedCycle, JobEnding, Start, WorkerEnd
+from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import StoreLostError
@@ -55,7 +55,7 @@ _DEPUTY = 1  # the group rank that looks as often as the leader
 class _Cycle:
     """What this agent knows about the cycle it is in."""
 
-    start: Start
+    start: CycleStart
     group_rank: int
     directory: CycleDir
     signs: SignsOfLife
@@ -274,7 +274,7 @@ class DecidingAgent(LocalElasticAgent):
         mine = FailedCycle(cycle.start, (evidence,))
         self._panel.trigger(mine, self._everybodys_evidence if cycle.is_leader else None)
 
-    def _everybodys_evidence(self, start: Start) -> FailedCycle | None:
+    def _everybodys_evidence(self, start: CycleStart) -> FailedCycle | None:
         """What all agents know about a cycle, once all have told; None while some have not."""
         try:
             if not self._handler.job_store.has_all_evidence(start):
@@ -343,7 +343,7 @@ class DecidingAgent(LocalElasticAgent):
         assert self._handler.start is not None
         self._begin(self._handler.start, worker_group)
 
-    def _begin(self, start: Start, group: WorkerGroup) -> None:
+    def _begin(self, start: CycleStart, group: WorkerGroup) -> None:
         # Torch derives TORCHELASTIC_RESTART_COUNT from this; it must be the same on every agent.
         self._remaining_restarts = group.spec.max_restarts - (start.cycle - start.first_cycle)
         group_rank = group.group_rank or 0

@@ -21,9 +21,11 @@ from aorta.launch.records import CycleEvidence
 _HEADER = """\
 # Drafted from {cycle_id}: {reason}
 # Next:  aorta reduce --spec {file} --output reduce
+# {elsewhere}
 # Axes are what may shrink: whole numbers on the command line, variables that the script reads, the number of ranks.
 # Add what you know.
 """
+ELSEWHERE = "elsewhere.yaml"
 _LONGEST_PATTERN = 160
 _ALONE = {  # what a script may expect of its launcher; port 0 is a free one
     "RANK": "0",
@@ -47,7 +49,21 @@ _FIXED_ARGUMENT = re.compile(r"seed|port|rank|device|gpu|id\b", re.IGNORECASE)
 _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|\d+(?:\.\d+)?")
 
 
-def draft_spec(words: LastWords, options: Options, file: Path) -> str:
+def draft_spec(words: LastWords, options: Options, file: Path, elsewhere: str) -> str:
+    """`elsewhere` says in a line how it runs on another machine."""
+    return _written(_spec(words, options), words, file, elsewhere)
+
+
+def portable_spec(words: LastWords, options: Options, workload: str) -> str:
+    """The same failure in the folder `workload` beside the file, with the Python of whoever runs it."""
+    spec = _spec(words, options)
+    here = f"{Path.cwd()}/"
+    command = spec["workload"]["command"].replace(shlex.quote(sys.executable), "python3")
+    spec["workload"] = {"command": command.replace(here, ""), "cwd": workload}
+    return _written(spec, words, Path(ELSEWHERE), "Its files are in the folder beside this file.")
+
+
+def _spec(words: LastWords, options: Options) -> dict[str, Any]:
     ranks = sum(len(piece.ranks) for piece in words.failed.evidence) or options.torch.nproc_per_node
     if torch.cuda.is_available():
         ranks = min(ranks, torch.cuda.device_count())
@@ -66,12 +82,17 @@ def draft_spec(words: LastWords, options: Options, file: Path) -> str:
         spec["axes"].append({"name": "ranks", "kind": "world_size", "initial": ranks, "floor": 1})
     else:
         spec["extra_env"] = _ALONE
+    return spec
+
+
+def _written(spec: Mapping[str, Any], words: LastWords, file: Path, elsewhere: str) -> str:
     header = _HEADER.format(
         cycle_id=words.failed.start.cycle_id,
         reason=" ".join(words.ruling.verdict.reason.split()),
         file=shlex.quote(str(file)),
+        elsewhere=elsewhere,
     )
-    return header + yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=1000)
+    return header + yaml.safe_dump(dict(spec), sort_keys=False, allow_unicode=True, width=1000)
 
 
 def _command(script: Sequence[str], ranks: int, launched: bool) -> str:

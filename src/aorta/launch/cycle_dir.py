@@ -19,7 +19,7 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.launch.records import CycleEvidence, JobEnding, SourceVerdict, Start, WorkerEnd
+from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, SourceVerdict, WorkerEnd
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
@@ -155,7 +155,7 @@ def _job_of(directory: CycleDir) -> str | None:
         return None
 
 
-def prepare(log_dir: Path, start: Start) -> CycleDir:
+def prepare(log_dir: Path, start: CycleStart) -> CycleDir:
     """The directory of the coming cycle, with `current` pointing at it."""
     directory = CycleDir(log_dir, start.cycle)
     try:
@@ -236,7 +236,7 @@ class Ruling:
 
 def write_cycle_info(
     log_dir: Path,
-    start: Start,
+    start: CycleStart,
     evidence: Sequence[CycleEvidence] = (),
     ruling: Ruling | None = None,
     *,
@@ -286,7 +286,7 @@ def _moment(seconds: float) -> str:
 
 
 def gather_evidence(
-    start: Start,
+    start: CycleStart,
     directory: CycleDir,
     *,
     agent: str,

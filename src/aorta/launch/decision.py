@@ -15,7 +15,14 @@ from aorta.attribution import FailureClass
 from aorta.core.exits import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
-from aorta.launch.records import Action, CycleEvidence, FailedCycle, JobEnding, SourceVerdict, Start
+from aorta.launch.records import (
+    Action,
+    CycleEvidence,
+    CycleStart,
+    FailedCycle,
+    JobEnding,
+    SourceVerdict,
+)
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import JobStore
 
@@ -70,7 +77,7 @@ class LeaderDecides:
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...]
-    ) -> Start | JobEnding:
+    ) -> CycleStart | JobEnding:
         previous = store.last_start(round_number)
         if previous is None:
             return self._first(store, nodes)
@@ -97,17 +104,17 @@ class LeaderDecides:
             started=time.time(),
         )
 
-    def final(self, store: JobStore, start: Start) -> JobEnding:
+    def final(self, store: JobStore, start: CycleStart) -> JobEnding:
         judged = self._judge(store, start)
         assert judged.ending is not None, "a cycle without restarts left always ends the job"
         return judged.ending
 
-    def _first(self, store: JobStore, nodes: tuple[str, ...]) -> Start:
+    def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service that heard of another one by the same name must not mix them up."""
         job_id = f"{self._job_id}-{store.mint(uuid.uuid4().hex[:8])}"
         self._log_dir.claim(job_id)
         first = next_cycle(self._log_dir.path)
-        return Start(
+        return CycleStart(
             job_id=job_id,
             cycle=first,
             nodes=nodes,
@@ -116,7 +123,7 @@ class LeaderDecides:
             started=time.time(),
         )
 
-    def _judge(self, store: JobStore, start: Start) -> "_Judged":
+    def _judge(self, store: JobStore, start: CycleStart) -> "_Judged":
         """Whether the job ends with this failed cycle, and what the next one must know."""
         failed = FailedCycle(start, store.evidence(start))
         began = time.monotonic()
@@ -134,7 +141,7 @@ class LeaderDecides:
         return _Judged(ending, best_step, idle, verdict)
 
     def _ending(
-        self, start: Start, verdict: SourceVerdict, idle: int, failure: str
+        self, start: CycleStart, verdict: SourceVerdict, idle: int, failure: str
     ) -> JobEnding | None:
         if verdict.action is Action.STOP:
             reason = f"attribution decided STOP after cycle {start.cycle_id}: {verdict.reason}"
@@ -154,7 +161,7 @@ class LeaderDecides:
 
 
 def progress(
-    start: Start, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
+    start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
 ) -> tuple[int | None, int]:
     """The best step known after a failed cycle, and how many cycles in a row have not moved it.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.launch.cycle_dir import CycleDir
-from aorta.launch.records import HANG, Start
+from aorta.launch.records import HANG, CycleStart
 from aorta.launch.store import JobStore
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3  # the worker's hook listens on it
@@ -83,7 +83,7 @@ class HangWatch:
     """Says when the job hangs. Silence must be everywhere; a missed heartbeat is enough on its own."""
 
     def __init__(
-        self, limit: float, store: JobStore, start: Start, group_rank: int, signs: SignsOfLife
+        self, limit: float, store: JobStore, start: CycleStart, group_rank: int, signs: SignsOfLife
     ) -> None:
         self._limit = limit
         self._store = store

@@ -6,8 +6,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,12 @@ from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.panel import Panel, build_sources
 from aorta.launch.store import StoreLostError
 from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals
+from aorta.reduce.opened_files import watch_opened
 
 log = logging.getLogger(__name__)
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
+_FOLDERS_WATCHED = 256  # walking through more would be felt at the start
 _GOODBYE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
 _OTHER_PLACES = ("/dev/shm", "/var/tmp")  # noqa: S108 - for logs that nobody asked for
 
@@ -114,6 +116,10 @@ class _Launch:
         self._agent = _agent(options, self._rendezvous, self._panel, log_dir)
 
     def run(self) -> Finished:
+        with _watching_files() as self._opened:
+            return self._run()
+
+    def _run(self) -> Finished:
         agent = self._agent
         try:
             result = agent.run()
@@ -147,7 +153,7 @@ class _Launch:
         self._agent.finish_telling()
         with suppress(StoreLostError, RendezvousConnectionError):
             self._rendezvous.job_store.leave()
-            _write_case(self._log_dir.path, self._decider.last_words, self._options)
+            _write_case(self._log_dir.path, self._decider.last_words, self._options, self._opened)
             if hosts_the_store(self._parameters):
                 self._rendezvous.linger()
 
@@ -172,6 +178,14 @@ class _Launch:
             ending = JobEnding(Exit.FAILED, reason)
             self._agent.record_interruption(ending)
             _within(_GOODBYE_WITHIN, lambda: self._agent.end_for_everybody(ending))
+
+
+def _watching_files() -> AbstractContextManager[set[str]]:
+    """Which files of the working directory the job opens, for the case; a directory that is gone is no reason to fail."""
+    try:
+        return watch_opened(Path.cwd(), _FOLDERS_WATCHED)
+    except OSError:
+        return nullcontext(set())
 
 
 def _within(seconds: float, what: Callable[[], object]) -> None:
@@ -199,12 +213,14 @@ def _report(finished: Finished) -> int:
     return ending.exit_code
 
 
-def _write_case(log_dir: Path, words: LastWords | None, options: Options) -> None:
+def _write_case(
+    log_dir: Path, words: LastWords | None, options: Options, opened: Collection[str]
+) -> None:
     """Written by the agent that decided; a full disk must not change how the job ends."""
     if words is None:
         return
     try:
-        case = write_case(log_dir, words, options)
+        case = write_case(log_dir, words, options, opened)
     except OSError as full:
         log.warning("the case could not be written: %s", full.strerror)
     else:

@@ -22,7 +22,7 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.api import to_map
 
 from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once, prepare
-from aorta.launch.records import Start
+from aorta.launch.records import CycleStart
 
 log = logging.getLogger(__name__)
 
@@ -281,14 +281,14 @@ class CycleLogs(LogsSpecs):
         self._bounded = bounded
         self._functions = functions  # workers are `RedirectedFunction`s
         self._users = users  # the user's own `--logs-specs`: its files are written beside ours
-        self._start: Start | None = None
+        self._start: CycleStart | None = None
         self.pump: OutputPump | None = None
 
     @property
     def root_log_dir(self) -> str:
         return str(self.log_dir.path)
 
-    def prepare(self, start: Start) -> CycleDir:
+    def prepare(self, start: CycleStart) -> CycleDir:
         """Say which cycle the next workers belong to."""
         self._start = start
         if self._bounded:
@@ -357,7 +357,7 @@ class CycleLogs(LogsSpecs):
         )
 
     def _tell_worker(
-        self, env: dict[str, str], start: Start, directory: CycleDir, rank: int
+        self, env: dict[str, str], start: CycleStart, directory: CycleDir, rank: int
     ) -> None:
         env["TORCHELASTIC_ERROR_FILE"] = str(directory.error_file(rank))
         env["AORTA_JOB_ID"] = start.job_id

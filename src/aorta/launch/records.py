@@ -15,10 +15,10 @@ __all__ = [
     "HANG",
     "Action",
     "CycleEvidence",
+    "CycleStart",
     "FailedCycle",
     "JobEnding",
     "SourceVerdict",
-    "Start",
     "WorkerEnd",
 ]
 
@@ -26,7 +26,7 @@ HANG = "hang"  # how a note about a hang begins
 
 
 @dataclass(frozen=True)
-class Start:
+class CycleStart:
     """The outcome of a round that starts workers: which cycle this is, and what the job has spent so far.
 
     `job_id` names this submission alone: it ends in an incarnation that the first round agreed on.
@@ -153,7 +153,7 @@ class CycleEvidence:
 class FailedCycle:
     """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with everybody's."""
 
-    start: Start
+    start: CycleStart
     evidence: Sequence[CycleEvidence]
 
 
@@ -173,13 +173,13 @@ class SourceVerdict:
         return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
-def encode(record: Start | JobEnding | CycleEvidence) -> str:
+def encode(record: CycleStart | JobEnding | CycleEvidence) -> str:
     return json.dumps(asdict(record), separators=(",", ":"))
 
 
-def decode_start(text: bytes | str) -> Start:
+def decode_start(text: bytes | str) -> CycleStart:
     content = json.loads(text)
-    return Start(
+    return CycleStart(
         **{**content, "nodes": tuple(content["nodes"]), "history": tuple(content["history"])}
     )
 

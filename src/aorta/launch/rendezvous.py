@@ -25,7 +25,7 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.exits import Exit
-from aorta.launch.records import JobEnding, Start
+from aorta.launch.records import CycleStart, JobEnding
 from aorta.launch.store import DeadlineStore, JobStore, StoreCalls, StoreLostError, StorePatience
 from aorta.launch.torch_elastic import ElasticHandler, rendezvous_settings
 
@@ -51,10 +51,10 @@ class JobEndedError(RendezvousGracefulExitError):
 class Decider(Protocol):
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...]
-    ) -> Start | JobEnding:
+    ) -> CycleStart | JobEnding:
         """What the round leads to. Called on the leader alone; bounded in time."""
 
-    def final(self, store: JobStore, start: Start) -> JobEnding:
+    def final(self, store: JobStore, start: CycleStart) -> JobEnding:
         """Why the job ends with this cycle, which has no restart left. Called on the cycle's leader alone."""
 
 
@@ -141,7 +141,7 @@ class DecidingRendezvous(ElasticHandler):
         self._fixed_rank = fixed_rank
         self._leader: LeaderConnection | None = None
         self._alive = LivingProcess()
-        self.start: Start | None = None
+        self.start: CycleStart | None = None
 
     def next_rendezvous(self) -> RendezvousInfo:
         while True:
@@ -155,7 +155,7 @@ class DecidingRendezvous(ElasticHandler):
                     return info
             log.warning("the leader of the round was lost before it decided; joining again")
 
-    def end_after(self, start: Start, *, is_leader: bool) -> JobEnding:
+    def end_after(self, start: CycleStart, *, is_leader: bool) -> JobEnding:
         """The ending of a job whose last cycle failed: nothing is left to meet for, so no round is joined."""
         if is_leader:
             return self._end(self._decider.final(self.job_store, start))
@@ -170,7 +170,7 @@ class DecidingRendezvous(ElasticHandler):
         reason = f"the job failed ({failure}); its leader is gone"
         return self._end(JobEnding(Exit.FAILED, reason, start.cycle_id))
 
-    def succeed(self, start: Start) -> JobEnding:
+    def succeed(self, start: CycleStart) -> JobEnding:
         return self._end(JobEnding(Exit.OK, "every rank succeeded", start.cycle_id))
 
     def fail(self, ending: JobEnding) -> JobEnding:
@@ -231,7 +231,7 @@ class DecidingRendezvous(ElasticHandler):
             self._leader.close()
             self._leader = None
 
-    def _lead(self) -> Start | JobEnding:
+    def _lead(self) -> CycleStart | JobEnding:
         self.job_store.tell_leader(self.round, f"{self.address} {self._alive.port}")
         ending = self.job_store.ending()
         decided = ending or self._decider.outcome(self.job_store, self.round, self.addresses())
@@ -241,7 +241,7 @@ class DecidingRendezvous(ElasticHandler):
             decided = self._end(decided)
         return self.job_store.settle(self.round, decided)
 
-    def _follow(self) -> Start | JobEnding | None:
+    def _follow(self) -> CycleStart | JobEnding | None:
         deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
         world = len(self.addresses())
         pause = _FIRST_LOOK

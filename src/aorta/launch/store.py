@@ -31,8 +31,8 @@ from torch.distributed import DistError, DistNetworkError, PrefixStore, Store  #
 from aorta.core.errors import InfrastructureError
 from aorta.launch.records import (
     CycleEvidence,
+    CycleStart,
     JobEnding,
-    Start,
     decode_ending,
     decode_evidence,
     decode_start,
@@ -243,13 +243,13 @@ class JobStore:
         """The id of this submission: the first one that an agent proposed."""
         return self._compare_set("incarnation", incarnation).decode()
 
-    def settle(self, round_number: int, outcome: Start | JobEnding) -> Start | JobEnding:
+    def settle(self, round_number: int, outcome: CycleStart | JobEnding) -> CycleStart | JobEnding:
         """Write a round's outcome unless it is written; returns what stands."""
-        key = "start" if isinstance(outcome, Start) else "end"
+        key = "start" if isinstance(outcome, CycleStart) else "end"
         said = json.dumps({key: encode(outcome)})
         return _decode_outcome(self._compare_set(f"round/{round_number}", said))
 
-    def outcome(self, round_number: int) -> Start | JobEnding | None:
+    def outcome(self, round_number: int) -> CycleStart | JobEnding | None:
         found = self._get(f"round/{round_number}")
         return _decode_outcome(found) if found is not None else None
 
@@ -266,11 +266,11 @@ class JobStore:
         self._watch.expect(f"round/{round_number}")
         return self._watch.has_arrived(timeout)
 
-    def last_start(self, before_round: int) -> Start | None:
+    def last_start(self, before_round: int) -> CycleStart | None:
         """The newest cycle that was started. Rounds whose leader died before deciding are passed over."""
         for number in range(before_round - 1, -1, -1):
             outcome = self.outcome(number)
-            if isinstance(outcome, Start):
+            if isinstance(outcome, CycleStart):
                 return outcome
         return None
 
@@ -320,11 +320,11 @@ class JobStore:
         key = f"cycle/{evidence.cycle}/evidence/{evidence.group_rank}"
         self._set(key, encode(evidence))
 
-    def has_all_evidence(self, start: Start) -> bool:
+    def has_all_evidence(self, start: CycleStart) -> bool:
         with _store_answers():
             return self._store.check(_evidence_keys(start))
 
-    def evidence(self, start: Start) -> tuple[CycleEvidence, ...]:
+    def evidence(self, start: CycleStart) -> tuple[CycleEvidence, ...]:
         """What is there. Agents give theirs before they join the next round, so nothing needs waiting for."""
         keys = _evidence_keys(start)
         with _store_answers():
@@ -379,7 +379,7 @@ class JobStore:
             return self._store.add(key, amount)
 
 
-def _evidence_keys(start: Start) -> list[str]:
+def _evidence_keys(start: CycleStart) -> list[str]:
     return [f"cycle/{start.cycle}/evidence/{group}" for group in range(len(start.nodes))]
 
 
@@ -391,7 +391,7 @@ def _store_answers() -> Iterator[None]:
         raise StoreLostError(_DOES_NOT_ANSWER) from lost
 
 
-def _decode_outcome(text: bytes) -> Start | JobEnding:
+def _decode_outcome(text: bytes) -> CycleStart | JobEnding:
     content = json.loads(text)
     if "start" in content:
         return decode_start(content["start"])

@@ -14,10 +14,11 @@ _IN_OPEN = 0x20
 _IN_ISDIR, _IN_ONLYDIR = 0x40000000, 0x01000000
 _HEADER = struct.Struct("iIII")
 _MOST_FOLDERS = 4096
+_MOST_NAMES = 20_000
 
 
 @contextmanager
-def watch_opened(root: Path) -> Iterator[set[str]]:
+def watch_opened(root: Path, most_folders: int = _MOST_FOLDERS) -> Iterator[set[str]]:
     """The set fills with relative names, those of folders with a `/` behind. Where the kernel cannot tell, it stays empty."""
     opened: set[str] = set()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -27,7 +28,7 @@ def watch_opened(root: Path) -> Iterator[set[str]]:
     if handle < 0:
         yield opened
         return
-    places = list(_folders(root))  # looking for them opens them
+    places = list(_folders(root, most_folders))  # looking for them opens them
     folders = {number: place for place in places if (number := _watch(libc, handle, place)) >= 0}
     stop_read, stop_write = os.pipe()
     reader = threading.Thread(target=_collect, args=(handle, stop_read, folders, root, opened))
@@ -41,8 +42,8 @@ def watch_opened(root: Path) -> Iterator[set[str]]:
             os.close(descriptor)
 
 
-def _folders(root: Path) -> Iterator[Path]:
-    for place, inside, _files in islice(os.walk(root), _MOST_FOLDERS):
+def _folders(root: Path, most: int) -> Iterator[Path]:
+    for place, inside, _files in islice(os.walk(root), most):
         inside[:] = [name for name in inside if not name.startswith(".")]
         yield Path(place)
 
@@ -71,6 +72,6 @@ def _note(events: bytes, folders: dict[int, Path], root: Path, opened: set[str])
         watch, mask, _cookie, length = _HEADER.unpack_from(events, at)
         name = events[at + _HEADER.size : at + _HEADER.size + length].rstrip(b"\0")
         at += _HEADER.size + length
-        if watch in folders:
+        if watch in folders and len(opened) < _MOST_NAMES:
             place = str((folders[watch] / os.fsdecode(name)).relative_to(root))
             opened.add(f"{place}/" if mask & _IN_ISDIR else place)

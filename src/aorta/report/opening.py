@@ -88,17 +88,17 @@ class RunReader:
     def open(self) -> OpenedRun:
         records = read_records_of(self.path)
         raw = {
-            "name": _name_of(self.path.resolve()),
+            "directory": _name_of(self.path.resolve()),
             "about": RunDir(self.path).about(),
             "material": self._gather(self.path),
         }
         texts = sorted({text for record in records for text in _texts_of(record)})
-        learn_document(self._scrubber, raw)
+        learn_document(self._scrubber, raw, ours=True)
         self._scrubber.learn("\n".join(texts))
-        clean = shortened(scrub_document(self._scrubber, raw)[0])
+        clean = shortened(scrub_document(self._scrubber, raw, ours=True)[0])
         replaced = dict(zip(texts, shortened(self._scrubbed_lines(texts)), strict=True))
         return OpenedRun(
-            name=clean["name"],
+            name=clean["directory"],
             verb=self.verb,
             state=state_of(self.path, self.verb),
             about=clean["about"],

@@ -14,15 +14,19 @@ from aorta.scrub.secrets.vocabulary import (
     NOBODY,
     ONLY_DOMAINS,
     PUBLIC_DOMAINS,
+    words,
 )
 
 # A point or a colon first, what stands before it after that: digits are everywhere in a log, and this order is fast.
 _IPV4_REST = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9]|\.\d)")
 _IPV4_BEGIN = re.compile(r"(?<![A-Za-z0-9.])\d{1,3}\Z")
 _DASHED_IPV4 = hinted_in_line(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
+_VERSIONED = words(
+    "version nvidia cuda cudnn cublas nccl rccl rocm hip driver toolkit firmware torch triton"
+)
 _VERSION_BEFORE = re.compile(
     r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?"
-    r"|\b(?:nvidia|cuda|cudnn|cublas|nccl|rccl|rocm|hip|driver|toolkit|firmware|torch|triton)[\w\-]*[\"']?\s{0,24}[:=@|]?\s{0,24}[\"']?)\Z",
+    rf"|\b(?:{'|'.join(sorted(_VERSIONED - {'version'}))})[\w\-]*[\"']?\s{{0,24}}[:=@|]?\s{{0,24}}[\"']?)\Z",
     re.IGNORECASE,
 )
 _IPV6 = re.compile(
@@ -143,6 +147,7 @@ def _domains_in(text: str) -> Iterator[SecretSpan]:
                 yield SecretSpan(labels.start(), match.end(), Kind.HOST, name)
 
 
+@lru_cache(maxsize=4096)
 def _names_somebody(name: str) -> bool:
     return not (is_generic(name) or is_public_domain(name) or _is_ip(name))
 
@@ -154,16 +159,18 @@ def is_generic(name: str) -> bool:
 
 def is_public_domain(host: str) -> bool:
     name = host.lower().rstrip(".")
-    return any(name == domain or name.endswith(f".{domain}") for domain in PUBLIC_DOMAINS)
+    while name and name not in PUBLIC_DOMAINS:
+        name = name.partition(".")[2]
+    return bool(name)
 
 
 def _ip_addresses(text: str) -> Iterator[SecretSpan]:
     for rest in _IPV4_REST.finditer(text):
         begin = _IPV4_BEGIN.search(text, max(0, rest.start() - 4), rest.start())
-        if begin is None or _VERSION_BEFORE.search(text, max(0, begin.start() - 64), begin.start()):
+        if begin is None or _is_version(text, begin.start()):
             continue
         value = text[begin.start() : rest.end()]
-        if _says_something(value):
+        if _is_ipv4(value):
             yield SecretSpan(begin.start(), rest.end(), Kind.IPV4, value)
     for match in _possible_ipv6(text):
         value = match.group()
@@ -173,6 +180,25 @@ def _ip_addresses(text: str) -> Iterator[SecretSpan]:
         )  # `c10::d` is C++
         if not is_scope and _says_something(value):
             yield SecretSpan(match.start(), match.end(), Kind.IPV6, value)
+
+
+def _is_version(text: str, at: int) -> bool:
+    """Whether what begins here is announced as a release. The words are looked for first: that is ten times faster."""
+    start = max(0, at - 64)
+    folded = text[start:at].lower()
+    if folded[-1:] not in ("v", "=") and not any(word in folded for word in _VERSIONED):
+        return False
+    return _VERSION_BEFORE.search(text, start, at) is not None
+
+
+def _is_ipv4(text: str) -> bool:
+    """As `ipaddress` says it, in a tenth of its time; and not an address that every machine has."""
+    if not text.isascii():
+        return False
+    for part in text.split("."):
+        if int(part) > 255 or (part[0] == "0" and len(part) > 1):
+            return False
+    return not text.startswith("127.") and text not in ("0.0.0.0", "255.255.255.255")  # noqa: S104
 
 
 def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:

@@ -25,3 +25,6 @@ SEARCHED_TREES = words(
     "failure_hints containers"
 )
 """Whatever their fields are called, somebody else wrote what is in them."""
+
+PATHS = words("file path cwd run_dir output_dir directory error_file log_paths remote url build")
+"""Searched wherever they stand: what is kept around them does not say where somebody's files are."""

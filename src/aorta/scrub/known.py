@@ -1,17 +1,26 @@
 """Values that were once found, and are looked for everywhere from then on, with or without their context."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from aorta.scrub.addresses import is_generic
-from aorta.scrub.index import ValueIndex
 from aorta.scrub.patterns import SPELLINGS
 from aorta.scrub.secrets.findings import Kind, SecretSpan
+from aorta.scrub.secrets.hints import folded_in_place
 
 _NAMES = frozenset({Kind.HOST, Kind.USER})
 _WORTH_AN_INDEX = 1 << 20  # characters times values: below it the index costs more than it saves
 _PART_OF_A_NAME = re.compile(r"[A-Za-z0-9]")
+_KEY_LENGTH = (
+    16  # so many characters of a value are looked for; the rest is compared where they stand
+)
+_ALSO_THE_SAME = str.maketrans(
+    {0x131: "i", 0x17F: "s"}
+)  # dotless i and long s, where case is ignored
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
+
+
+Trie = dict[str, "Trie"]
 
 
 class KnownValues:
@@ -84,3 +93,48 @@ def _stands_at(at: int, spelling: str, kind: Kind, text: str) -> bool:
 
 def _spellings(value: str) -> list[str]:
     return list(dict.fromkeys(spelt(value) for spelt in SPELLINGS))
+
+
+class ValueIndex:
+    """Where many values stand in a long text, found in one pass over it however many there are."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._values: dict[str, list[tuple[str, str]]] = {}
+        for value in values:
+            folded = _folded(value)
+            self._values.setdefault(folded[:_KEY_LENGTH], []).append((folded, value))
+        self._lengths = sorted({len(key) for key in self._values})
+        self._anywhere = re.compile(f"(?={_pattern_of(self._values)})")
+
+    def places(self, text: str) -> Iterator[tuple[int, str]]:
+        """(position, value) wherever a value stands in any case, in order of position."""
+        folded = _folded(text)
+        for hit in self._anywhere.finditer(folded):
+            at = hit.start()
+            for length in self._lengths:
+                for spelt, value in self._values.get(folded[at : at + length], ()):
+                    if folded.startswith(spelt, at):
+                        yield at, value
+
+
+def _folded(text: str) -> str:
+    folded = folded_in_place(text)
+    return folded if folded.isascii() else folded.translate(_ALSO_THE_SAME)
+
+
+def _pattern_of(keys: Iterable[str]) -> str:
+    """One expression for all of them that looks at each character of the text once or twice, not once a key."""
+    trie: Trie = {}
+    for key in keys:
+        place = trie
+        for char in key:
+            place = place.setdefault(char, {})
+        place[""] = {}
+    return _expression(trie)
+
+
+def _expression(trie: Trie) -> str:
+    if "" in trie:
+        return ""  # a key ends here: whatever follows, something stands at this place
+    branches = [re.escape(char) + _expression(below) for char, below in trie.items()]
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"

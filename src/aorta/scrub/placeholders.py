@@ -1,5 +1,7 @@
 """Stable stand-ins: one value has one placeholder wherever it appears, and nothing maps back."""
 
+import re
+
 from aorta.scrub.secrets.findings import PLACEHOLDER, Kind
 
 
@@ -26,3 +28,25 @@ class Placeholders:
 def as_file_name(text: str) -> str:
     """`log-<HOST:1>.txt` as a name that every file system takes: `log-HOST-1.txt`."""
     return PLACEHOLDER.sub(r"\1-\2", text)
+
+
+_STEP = re.compile(
+    rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?P<skip>\\.)|(?P<quote>[\"'])|\n|.", re.DOTALL
+)
+
+
+def with_quoted_placeholders(script: str) -> str:
+    """In a shell script `<` outside quotes would be a redirection, so placeholders are quoted there.
+
+    Quotes are followed line by line: a stray apostrophe in a comment must not turn the rest around.
+    """
+    quote = ""
+    parts: list[str] = []
+    for step in _STEP.finditer(script):
+        text = step.group()
+        if text == "\n":
+            quote = ""
+        elif step["quote"]:
+            quote = "" if quote == text else quote or text
+        parts.append(f"'{text}'" if step["placeholder"] and not quote else text)
+    return "".join(parts)

@@ -5,17 +5,19 @@ is held back until it is whole.
 """
 
 import codecs
+import hashlib
 import re
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+from aorta.scrub.placeholders import with_quoted_placeholders
 from aorta.scrub.scrubber import Replacement, Scrubber
 from aorta.scrub.secrets.findings import GROUPS, Kind
-from aorta.scrub.shell import with_quoted_placeholders
-from aorta.scrub.signs import Literal, Signs, goes_on
+from aorta.scrub.signs import KnownLines, Literal, Region, Signs, goes_on, merged
 
 PIECE = 1 << 20
 _LONGEST_LINE = 1 << 22
@@ -23,6 +25,7 @@ _HELD_LINES = 3
 _MOST_HELD = 1 << 18
 _MOST_SPANS = 500  # kept of one file for people; all are counted
 _MOST_REMEMBERED = 50_000  # lines
+_MOST_PLACES = 2_000_000
 _BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
 _WRAPPED = re.compile(rb"[A-Za-z0-9+/=]{40,76}\r?")
 _UTF8 = "utf-8"
@@ -70,6 +73,27 @@ class Account:
         return found
 
 
+class _Seen:
+    """Where the first reading found signs, so that the second need not look again; no more than fits into 16 MB."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, array[int]] = {}
+        self._left = _MOST_PLACES
+
+    def keep(self, chunk: bytes, places: list[Region]) -> None:
+        if len(places) < self._left:
+            self._left -= len(places)
+            self._places[_key_of(chunk)] = array("I", chain.from_iterable(places))
+
+    def get(self, chunk: bytes) -> list[Region] | None:
+        found = self._places.get(_key_of(chunk)) if self._places else None
+        return None if found is None else list(zip(found[::2], found[1::2], strict=True))
+
+
+def _key_of(chunk: bytes) -> bytes:
+    return hashlib.sha256(chunk).digest()
+
+
 class TextStream:
     """One scrubber's way through long texts. Learning comes first; the first scrubbing fixes what is known."""
 
@@ -77,8 +101,14 @@ class TextStream:
         self.scrubber = scrubber
         self._piece = piece
         self._engine = engine
-        self._signs = self._made_signs(())
+        self._signs = Signs(
+            detect=scrubber.rules.detect,
+            assignments=bool(scrubber.rules.secret_names),
+            engine=engine,
+        )
+        self._known = KnownLines((), engine=engine)
         self._known_count = -1
+        self._seen = _Seen()
         self._learnt: set[int] = set()
         self._lines: dict[bytes, tuple[bytes, tuple[Replacement, ...]]] = {}
 
@@ -100,20 +130,12 @@ class TextStream:
             line += chunk.count(b"\n")
             yield clean if encoding == _UTF8 else _text(clean).encode(encoding)
 
-    def _made_signs(self, literals: Iterable[tuple[str, bool]]) -> Signs:
-        rules = self.scrubber.rules
-        return Signs(
-            [Literal(text, caseless) for text, caseless in literals],
-            detect=rules.detect,
-            assignments=bool(rules.secret_names),
-            engine=self._engine,
-        )
-
     def _fix_known(self) -> None:
         literals = self.scrubber.literals()
         if len(literals) != self._known_count:
             self._known_count = len(literals)
-            self._signs = self._made_signs(literals)
+            known = [Literal(text, caseless) for text, caseless in literals]
+            self._known = KnownLines(known, engine=self._engine)
             self._lines.clear()
 
     def _is_new(self, line: bytes) -> bool:
@@ -127,13 +149,20 @@ class TextStream:
     def _regions(self, chunk: bytes) -> Iterator[bytes]:
         return (chunk[start:end] for start, end in self._places(chunk))
 
-    def _places(self, chunk: bytes) -> list[tuple[int, int]]:
-        places = self._signs.regions(chunk if chunk.endswith(b"\n") else chunk + b"\n")
-        places = [(start, min(end, len(chunk))) for start, end in places]
-        more = list(self._by_pattern(chunk))
-        return _joined([*places, *more]) if more else places
+    def _places(self, chunk: bytes) -> list[Region]:
+        whole = chunk if chunk.endswith(b"\n") else chunk + b"\n"
+        places = self._seen.get(whole)
+        if places is None:
+            places = self._signs.regions(whole)
+            self._seen.keep(whole, places)
+        more = [*self._known.regions(whole), *self._by_pattern(chunk)]
+        if more:
+            places = merged([*places, *more])
+        if places and places[-1][1] > len(chunk):
+            places = [*places[:-1], (places[-1][0], len(chunk))]
+        return places
 
-    def _by_pattern(self, chunk: bytes) -> Iterator[tuple[int, int]]:
+    def _by_pattern(self, chunk: bytes) -> Iterator[Region]:
         """The user's own expressions are Python's, so Python looks for them."""
         if not self.scrubber.patterns:
             return
@@ -193,11 +222,15 @@ class TextStream:
             if b"\0" in piece:
                 raise NotTextError
             waiting += piece
-            if len(waiting) >= self._piece:
-                cut = _cut(waiting)
+            looked_at = self._piece
+            while len(waiting) >= looked_at:
+                cut = _cut(waiting[:looked_at])
                 if cut:
                     yield waiting[:cut]
                     waiting = waiting[cut:]
+                    looked_at = self._piece
+                else:
+                    looked_at += self._piece
         if waiting:
             yield waiting
 
@@ -235,16 +268,6 @@ def _cut_in_line(waiting: bytes) -> int:
         if found >= 0:
             return found + 1
     return len(waiting)
-
-
-def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(places):
-        if joined and start <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def _apart(spans: Iterable[Replacement], texts: list[str]) -> list[list[Replacement]]:

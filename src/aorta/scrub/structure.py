@@ -10,7 +10,8 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
-from aorta.scrub.fields import KEPT_TREES, NAMES, SEARCHED_TREES
+from aorta.scrub.fields import KEPT_TREES, NAMES, PATHS, SEARCHED_TREES
+from aorta.scrub.placeholders import with_quoted_placeholders
 from aorta.scrub.scrubber import Replacement, Scrubber
 from aorta.scrub.secrets.findings import PLACEHOLDER, Kind
 from aorta.scrub.secrets.keywords import (
@@ -20,7 +21,6 @@ from aorta.scrub.secrets.keywords import (
     may_announce_secret,
 )
 from aorta.scrub.secrets.vocabulary import HOST_NAMES, USER_NAMES
-from aorta.scrub.shell import with_quoted_placeholders
 
 Path = tuple[int | str, ...]
 
@@ -179,6 +179,8 @@ def scrub_document(
 
 def _below(field: _Field, key: str) -> _Field:
     """What stands under `key`, inside of something that is `field`."""
+    if key in PATHS:
+        return _Field.SEARCHED
     if key in KEPT_TREES and not (field is _Field.SEARCHED and key not in _ORACLES):
         return _Field.KEPT
     if field is _Field.KEPT:

@@ -97,22 +97,37 @@ class Memory:
 _born: dict[int, Any] = {}  # storage -> the precision the program asked for
 
 
-class DispatcherCall:
-    """One call of the dispatcher: what it reads and writes, and how it runs on this side."""
+class _Signature:
+    """What the schema of an operation says, read once: torch makes it anew each time it is asked."""
 
-    def __init__(self, torch: Any, func: Any, args: Any, kwargs: Any) -> None:
-        self._torch, self.func = torch, func
+    def __init__(self, torch: Any, func: Any) -> None:
         schema = func._schema
         self.name: str = schema.name
         self.short = schema.name.rpartition("::")[2]
-        self._written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
-        self._arguments = [a.name for a in schema.arguments]
+        self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+        self.arguments = [a.name for a in schema.arguments]
         shares = self.short == "_unsafe_view"  # a view that its schema does not own up to
         aliases = [r.alias_info for r in schema.returns]
         self.is_view = shares or (
             bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
         )
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
+
+
+_signatures: dict[Any, _Signature] = {}
+
+
+class DispatcherCall:
+    """One call of the dispatcher: what it reads and writes, and how it runs on this side."""
+
+    def __init__(self, torch: Any, func: Any, args: Any, kwargs: Any) -> None:
+        self._torch, self.func = torch, func
+        known = _signatures.get(func)
+        if known is None:
+            known = _signatures[func] = _Signature(torch, func)
+        self.name, self.short = known.name, known.short
+        self._written, self._arguments = known.written, known.arguments
+        self.is_view, self.is_random = known.is_view, known.is_random
         self._given = (args, kwargs)
         self._asked: Any = None
 

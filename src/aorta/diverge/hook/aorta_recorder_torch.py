@@ -4,6 +4,7 @@ A digest is four statistics and sixteen samples, computed on the device and fetc
 wait for each of them. What an operation read is told by who wrote that memory last, so inputs cost nothing.
 """
 
+import gc
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from aorta.diverge.hook.aorta_recorder import (
         SAMPLES,
         SMALL,
+        Held,
         Recorder,
         current,
         rank,
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     )
     from aorta.diverge.hook.aorta_recorder_operation import DispatcherCall, Memory, Place
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import SAMPLES, SMALL, Recorder, current, rank, users_line
+    from aorta_recorder import SAMPLES, SMALL, Held, Recorder, current, rank, users_line
     from aorta_recorder_operation import DispatcherCall, Memory, Place
 
 _MOST_KEPT_BYTES = 64 * 2**20
@@ -48,36 +50,80 @@ def _say_when_compiled(torch: Any) -> None:
     torch.compile = noted
 
 
+_LARGE = {"cpu": 1 << 13}  # elements from which computing takes longer than launching does
+_LARGE_ELSEWHERE = 1 << 22
+_dtype_names: dict[Any, str] = {}
+
+
+def name_of(dtype: Any) -> str:
+    """Torch takes longer to spell one than to launch an operation."""
+    found = _dtype_names.get(dtype)
+    if found is None:
+        found = _dtype_names[dtype] = str(dtype).removeprefix("torch.")
+    return found
+
+
 def digest_of(torch: Any, tensor: Any) -> Any:
     """Facts, a vector of numbers that stays on the device, and a hash of all bits where torch has one."""
+    return digests_of(torch, [tensor])[0]
+
+
+def digests_of(torch: Any, tensors: list[Any]) -> list[Any]:
+    """Of each tensor. What is not large is copied, all that is alike with one launch, and summed up at the next fetch."""
+    digests: list[Any] = []
+    waiting: dict[tuple[Any, Any], list[tuple[int, Any]]] = {}
+    for place, tensor in enumerate(tensors):
+        facts, flat = _flattened(torch, tensor)
+        size = 0 if flat is None else flat.numel()
+        if flat is None:
+            digests.append((facts, [], None))
+        elif size <= SMALL:
+            # It may be written over before it is fetched.
+            digests.append((facts, [flat.to(torch.float64, copy=True)], None))
+        elif size < _LARGE.get(facts["dev"], _LARGE_ELSEWHERE):
+            digests.append((facts, None, None))
+            waiting.setdefault((flat.device, flat.dtype), []).append((place, flat))
+        else:
+            digests.append((facts, *_statistics(torch, flat)))
+    recorder = current()
+    for group in waiting.values():
+        alone = len(group) == 1
+        copy = group[0][1].clone() if alone else torch.cat([flat for _, flat in group])
+        start = 0
+        for place, flat in group:
+            digests[place] = (digests[place][0], Held(copy, start, flat.numel()), None)
+            start += flat.numel()
+        if recorder is not None:
+            recorder.held_bytes += 8 * start
+    return digests
+
+
+def _flattened(torch: Any, tensor: Any) -> tuple[dict[str, Any], Any]:
+    """What is known of a tensor without looking into it, and its elements; None where it has none to look at."""
     if type(tensor).__name__ == "AsyncCollectiveTensor":
         tensor = tensor.wait()
     tensor = getattr(tensor, "_local_tensor", tensor)  # of a DTensor: what this rank holds
-    facts = {
-        "sh": list(tensor.shape),
-        "dt": str(tensor.dtype).removeprefix("torch."),
-        "dev": tensor.device.type,
-    }
-    if tensor.device.type == "meta" or tensor.layout is not torch.strided or tensor.is_quantized:
-        return (facts, [], None)
-    flat = tensor.detach().resolve_conj().resolve_neg()
+    device = tensor.device.type
+    facts = {"sh": list(tensor.shape), "dt": name_of(tensor.dtype), "dev": device}
+    if device == "meta" or tensor.layout is not torch.strided or tensor.is_quantized:
+        return facts, None
+    flat = tensor.detach()
     if flat.is_complex():
-        flat = torch.view_as_real(flat)
+        flat = torch.view_as_real(flat.resolve_conj())
+    return facts, flat.resolve_neg().reshape(-1)
+
+
+def _statistics(torch: Any, flat: Any) -> tuple[list[Any], Any]:
     if not flat.is_floating_point():
         flat = flat.to(torch.float64)
-    flat = flat.reshape(-1)
-    size = flat.numel()
-    if size <= SMALL:
-        # It may be written over before it is fetched.
-        return (facts, [flat.to(torch.float64, copy=True)], None)
-    stride = size // SAMPLES
+    stride = flat.numel() // SAMPLES
     numbers = [
         torch.linalg.vector_norm(flat, dtype=torch.float64),
         flat.sum(dtype=torch.float64),
         *torch.aminmax(flat),
         flat[: stride * SAMPLES : stride].clone(),
     ]
-    return (facts, numbers, [torch.hash_tensor(flat)] if hasattr(torch, "hash_tensor") else None)
+    return numbers, [torch.hash_tensor(flat)] if hasattr(torch, "hash_tensor") else None
 
 
 class _Places:
@@ -158,6 +204,9 @@ class _Places:
         if recorder is not None:
             recorder.optimizer_steps += 1
             recorder.step = recorder.optimizer_steps
+            if recorder.optimizer_steps == 1:
+                gc.collect()  # what stays is the program and its libraries: with it set aside, the collections
+                gc.freeze()  # that recording brings about need not go through all of torch
         self._of_node.clear()
 
     def _record_parameters(self, optimizer: Any, what: str) -> None:
@@ -239,7 +288,7 @@ class _Call:
         phase, module, file, line = place
         record = {"op": operation.name, "p": phase, "m": module, "f": file, "l": line}
         record["in"] = [memory.writers(tensor) for tensor in inputs]
-        record["ish"] = [[list(t.shape), str(t.dtype).removeprefix("torch.")] for t in inputs]
+        record["ish"] = [[list(t.shape), name_of(t.dtype)] for t in inputs]
         if operation.is_random:
             record["r"] = 1
         index = self._emit(record, outputs)
@@ -251,7 +300,7 @@ class _Call:
 
     def _emit(self, record: dict[str, Any], tensors: list[Any]) -> int:
         with self._torch.no_grad():
-            return self._recorder.emit(record, [digest_of(self._torch, t) for t in tensors])
+            return self._recorder.emit(record, digests_of(self._torch, tensors))
 
     def _saved_before(self, args: Any, kwargs: Any) -> dict[str, Any] | None:
         """The inputs of the one operation that is to be kept, before it may write over them."""

@@ -7,9 +7,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from aorta.launch.records import FailedCycle, SourceVerdict, Start
+from aorta.launch.records import CycleStart, FailedCycle, SourceVerdict
 
-Everybody = Callable[[Start], FailedCycle | None]
+Everybody = Callable[[CycleStart], FailedCycle | None]
 """What all agents know about a cycle; None until all have told."""
 
 
