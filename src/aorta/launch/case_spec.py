@@ -51,7 +51,9 @@ _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|\d+(?:\.\d+)?")
 
 def draft_spec(words: LastWords, options: Options, file: Path, elsewhere: str) -> str:
     """`elsewhere` says in a line how it runs on another machine."""
-    return _written(_spec(words, options), words, file, elsewhere)
+    spec = _spec(words, options)
+    spec["workload"]["cwd"] = os.path.relpath(Path.cwd(), file.absolute().parent)
+    return _written(spec, words, file, elsewhere)
 
 
 def portable_spec(words: LastWords, options: Options, workload: str) -> str:
@@ -59,6 +61,8 @@ def portable_spec(words: LastWords, options: Options, workload: str) -> str:
     spec = _spec(words, options)
     here = f"{Path.cwd()}/"
     command = spec["workload"]["command"].replace(shlex.quote(sys.executable), "python3")
+    if command.startswith(f"{interpreter()} "):
+        command = f"python3 {command.partition(' ')[2]}"
     spec["workload"] = {"command": command.replace(here, ""), "cwd": workload}
     return _written(spec, words, Path(ELSEWHERE), "Its files are in the folder beside this file.")
 
@@ -71,10 +75,7 @@ def _spec(words: LastWords, options: Options) -> dict[str, Any]:
     numbers = {**_numbers_the_script_reads(options), **arguments}
     launched = ranks > 1 or not numbers
     spec: dict[str, Any] = {
-        "workload": {
-            "command": _command(words_of_script, ranks, launched),
-            "cwd": os.path.relpath(Path.cwd(), file.absolute().parent),
-        },
+        "workload": {"command": _command(words_of_script, ranks, launched), "cwd": "."},
         "oracle": _oracle(words, options, launched=launched),
         "axes": [_number_axis(name, value) for name, value in numbers.items()],
     }
