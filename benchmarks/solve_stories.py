@@ -1,5 +1,6 @@
 """Failing jobs with a known truth, for `aorta solve`: each is laid out in a directory, and says what is true of it."""
 
+import importlib
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -7,6 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+CHANCE = '''\
+def chance() -> float:
+    """The next number of a row that is the same every time the story is told; elsewhere, any."""
+    try:
+        with open({counter!r}, "a") as counter:
+            counter.write(".")
+        told = os.stat({counter!r}).st_size
+    except OSError:
+        return random.SystemRandom().random()
+    return random.Random(f"{seed}:{{told}}").random()
+
+
+'''
 
 NAN = '''\
 """A loss that overflows once three rows have met in at least three layers for 438 steps."""
@@ -39,11 +54,13 @@ import argparse
 import os
 import random
 
+
+CHANCE
 parser = argparse.ArgumentParser()
 parser.add_argument("--rounds", type=int, default=100)
 given = parser.parse_args()
 threads = int(os.environ.get("OMP_NUM_THREADS", "4"))
-if threads > 1 and given.rounds >= 7 and random.SystemRandom().random() < 0.5:
+if threads > 1 and given.rounds >= 7 and chance() < RATE:
     raise RuntimeError("lost update: the total is 41, expected 42")
 print("total 42")
 '''
@@ -51,14 +68,17 @@ print("total 42")
 FLAKY_COMMIT = '''\
 """A model whose blend went wrong in one commit; it shows in every second run."""
 import argparse
+import os
 import random
 
 import model
 
+
+CHANCE
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=10)
 given = parser.parse_args()
-if model.BLEND > 1 and given.steps >= 5 and random.SystemRandom().random() < 0.5:
+if model.BLEND > 1 and given.steps >= 5 and chance() < 0.5:
     raise ValueError("blend weights do not add up")
 print("trained")
 '''
@@ -75,6 +95,56 @@ held = []
 for _ in range(given.batch):
     held.append(bytearray(b"x") * (8 << 20))
 print("fits")
+'''
+
+HANG = '''\
+"""Two gloo ranks that add up a number in every step; from step 5 on the last rank does not come."""
+import argparse
+import os
+import tempfile
+import threading
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ranks", type=int)
+parser.add_argument("--steps", type=int)
+given = parser.parse_args()
+ready = threading.Event()
+
+
+def show_life() -> None:
+    while not ready.wait(0.5):
+        print("loading", flush=True)
+
+
+threading.Thread(target=show_life, daemon=True).start()
+import torch
+import torch.distributed as dist
+
+ready.set()
+
+
+def train(rank: int, place: str) -> None:
+    store = dist.FileStore(place, given.ranks)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=given.ranks)
+    for step in range(1, given.steps + 1):
+        if rank == 1 and step == 5:
+            time.sleep(10_000)
+        dist.all_reduce(torch.ones(1))
+        print(f"rank {rank} step {step}", flush=True)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    children = []
+    for rank in range(given.ranks):
+        child = os.fork()
+        if child == 0:
+            train(rank, f"{folder}/store")
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+print("done")
 '''
 
 MISTAKE = "import modul_that_nobody_has\n"
@@ -106,15 +176,21 @@ def nan_of_three_rows(directory: Path) -> Story:
         ("python", "train.py", "--data", "rows.txt", "--steps", "5000", "--layers", "12"),
         truth={
             "class": "nan",
-            "axes": {"DATA": 3, "STEPS": 438, "LAYERS": 3},
+            "axes": {"DATA": 3, "STEPS": 438, "LAYERS": 3, "WIDTH": 1},
             "rows": sorted(poison),
         },
     )
 
 
-def race_of_threads(directory: Path) -> Story:
+def _with_chance(script: str, directory: Path, seed: int) -> str:
+    counter = str(directory.parent / f"{directory.name}.told")
+    return script.replace("CHANCE\n", CHANCE.format(counter=counter, seed=seed))
+
+
+def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5) -> Story:
     """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
-    (directory / "train.py").write_text(RACE)
+    script = _with_chance(RACE, directory, seed).replace("RATE", str(rate))
+    (directory / "train.py").write_text(script)
     lines = ["version: 1", "mitigations:"]
     for number in range(8):
         lines += [f"  useless_{number}:", f"    USELESS_{number}: '1'"]
@@ -124,7 +200,7 @@ def race_of_threads(directory: Path) -> Story:
         directory,
         ("python", "train.py", "--rounds", "900"),
         ("--mitigations-file", "useless.yaml"),
-        {"cure": ["omp_one_thread"], "axes": {"ROUNDS": 7}, "rate": 0.5},
+        {"cure": ["omp_one_thread"], "axes": {"ROUNDS": 7}, "rate": rate},
     )
 
 
@@ -140,15 +216,16 @@ def never_fails(directory: Path) -> Story:
     return Story("healthy", directory, ("python", "train.py"))
 
 
-def commit_of_the_users_own(directory: Path, behind: int = 300, before: int = 30) -> Story:
+def commit_of_the_users_own(
+    directory: Path, seed: int = 1, behind: int = 300, before: int = 30
+) -> Story:
     """(d) A commit of the user's own repository so far behind, failing every second time; nobody knows a good one."""
     stream = [b"feature done\n"]
+    train = _with_chance(FLAKY_COMMIT, directory, seed)
     total = before + behind
     for number in range(total):
         blend = 1 + (number >= before)
-        stream.append(
-            _commit(number, {"train.py": FLAKY_COMMIT, "model.py": _model(blend, number)})
-        )
+        stream.append(_commit(number, {"train.py": train, "model.py": _model(blend, number)}))
     stream.append(b"done\n")
     git = ("git", "-C", str(directory))
     subprocess.run((*git, "init", "-q", "--initial-branch=main"), check=True)
@@ -208,3 +285,106 @@ def limited_memory(mebibytes: int = 300) -> Iterator[Path]:
         yield group
     finally:
         group.rmdir()
+
+
+DEPENDENCY = '''\
+"""A release of one of three dependencies broke the reader."""
+import argparse
+
+import alpha
+import beta
+import gamma
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, default=10)
+given = parser.parse_args()
+if beta.broken and given.rows >= 4:
+    raise ValueError("reader gave back too few rows")
+print(alpha.version, gamma.version)
+'''
+
+
+def release_of_a_dependency(directory: Path, python: str) -> Story:
+    """(f) A dependency's release: a local index with 20 releases of 3 packages; `python` has the newest of them."""
+    planted = importlib.import_module("support.planted_index")  # of the tests, wherever they are
+    index = planted.PlantedIndex(directory / "wheels")
+    newest = {}
+    for name, broken_from in (("alpha", None), ("beta", "1.13"), ("gamma", None)):
+        index.releases(name, [f"1.{minor}" for minor in range(20)], broken_from)
+        newest[name] = "1.19"
+    (directory / "good.txt").write_text("".join(f"{name}==1.0\n" for name in newest))
+    venv = directory / "venv"
+    subprocess.run((python, "-m", "venv", str(venv)), check=True)
+    pip = (str(venv / "bin/python"), "-m", "pip", "install", "-q", "--no-index")
+    wheels = ("--find-links", str(directory / "wheels"))
+    subprocess.run((*pip, *wheels, *(f"{n}=={v}" for n, v in newest.items())), check=True)
+    # What every virtual environment begins with is on no index of ours.
+    subprocess.run((*pip[:3], "uninstall", "-q", "-y", "setuptools"), check=True)
+    work = directory / "work"
+    work.mkdir()
+    (work / "train.py").write_text(DEPENDENCY)
+    return Story(
+        "dependency",
+        work,
+        (str(venv / "bin/python"), "train.py", "--rows", "500"),
+        ("--good", str(directory / "good.txt"), "--no-index", *wheels),
+        {"culprit": ("beta", "1.12", "1.13"), "axes": {"ROWS": 4}},
+    )
+
+
+def rank_that_does_not_come(directory: Path) -> Story:
+    """(c) Two gloo ranks, one of which waits in a collective for ever."""
+    (directory / "train.py").write_text(HANG)
+    return Story(
+        "hang",
+        directory,
+        ("python", "train.py", "--ranks", "2", "--steps", "60"),
+        ("--oracle", "hang", "--silent-for", "6s", "--skip", "triage"),
+        {"classes": {"hang", "collective_timeout"}, "axes": {"RANKS": 2, "STEPS": 5}},
+    )
+
+
+def parts_right(story: str, document: dict[str, Any]) -> dict[str, bool]:
+    """Every part of the answer that has a truth, by the name of the function that tells the story."""
+    failure, cure = document["failure"] or {}, document["cure"] or {}
+    reproducer = document["reproducer"] or {}
+    axes = {axis["name"]: axis["final"] for axis in reproducer.get("axes", [])}
+    culprits = [(c["package"], c["good"], c["bad"], c.get("title")) for c in document["culprits"]]
+    ships = (reproducer.get("elsewhere") or {}).get("reproduced") == 1
+    told: dict[str, dict[str, bool]] = {
+        "missing_module": {
+            "said": document["status"] == "user_error",
+            "one run": document["trials"] == 1,
+        },
+        "never_fails": {"said": document["status"] == "did_not_reproduce"},
+        "nan_of_three_rows": {
+            "class": failure.get("class") == "nan",
+            "smallest": axes == {"DATA": 3, "STEPS": 438, "LAYERS": 3, "WIDTH": 1},
+            "ships": ships,
+        },
+        "batch_too_large": {
+            "class": failure.get("class") == "host_oom",
+            "smallest": 20 <= axes.get("BATCH", 0) <= 36,
+        },
+        "rank_that_does_not_come": {
+            "class": failure.get("class") in {"hang", "collective_timeout"},
+            "smallest": axes == {"RANKS": 2, "STEPS": 5},
+            "ships": ships,
+        },
+        "race_of_threads": {
+            "cure": cure.get("mitigations") == ["omp_one_thread"],
+            "on the original": cure.get("verified_on") == "original",
+            "smallest": axes == {"ROUNDS": 7},
+            "ships": ships,
+        },
+        "commit_of_the_users_own": {
+            "culprit": [c[3] for c in culprits] == ["change 30"],
+            "smallest": axes == {"STEPS": 5},
+            "ships": ships,
+        },
+    }
+    dependency = {
+        "culprit": [c[:3] for c in culprits] == [("beta", "1.12", "1.13")],
+        "smallest": axes == {"ROWS": 4},
+    }
+    return told.get(story, dependency)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from aorta.run.request import RunRequest
     from aorta.run.request import run as _run
     from aorta.run.running import RunReport
+    from aorta.solve.request import SolveRequest
+    from aorta.solve.request import solve as _solve
+    from aorta.solve.solution import Solution
     from aorta.triage.optimize import StackReport
     from aorta.triage.request import TriageRequest
     from aorta.triage.request import triage as _triage
@@ -47,9 +50,10 @@ if TYPE_CHECKING:
     diverge = verb(DivergeRequest, _diverge)
     reduce = verb(ReduceRequest, _reduce)
     run = verb(RunRequest, _run)
+    solve = verb(SolveRequest, _solve)
     triage = verb(TriageRequest, _triage)
 
-_VERBS = ("attribute", "bisect", "bundle", "diverge", "reduce", "run", "triage")
+_VERBS = ("attribute", "bisect", "bundle", "diverge", "reduce", "run", "solve", "triage")
 _TYPES = {
     "AortaError": "aorta.core.errors",
     "Attribution": "aorta.attribution.nouns",
@@ -70,6 +74,7 @@ _TYPES = {
     "Resources": "aorta.core.trial",
     "Resume": "aorta.engine.session",
     "RunReport": "aorta.run.running",
+    "Solution": "aorta.solve.solution",
     "StackReport": "aorta.triage.optimize",
 }
 
@@ -93,6 +98,7 @@ __all__ = [
     "Resources",
     "Resume",
     "RunReport",
+    "Solution",
     "StackReport",
     "__version__",
     "attribute",
@@ -101,6 +107,7 @@ __all__ = [
     "diverge",
     "reduce",
     "run",
+    "solve",
     "triage",
 ]
 

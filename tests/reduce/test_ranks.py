@@ -79,6 +79,7 @@ def test_a_bundled_recipe_asks_the_same_rank_and_no_other(tmp_path: Path) -> Non
     failures = {}
     for rank in (1, 0):
         content["workload_config"]["oracle"]["ranks"] = rank
+        content |= {"cells": content["cells"][:1], "trials": 3}
         recipe.write_text(yaml.safe_dump(content))
         again = ("triage", "run", "--recipe", recipe, "--output-dir", tmp_path / f"of_{rank}")
         ran = aorta(*again, "--json", env=env, timeout=300)

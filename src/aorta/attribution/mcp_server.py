@@ -48,7 +48,7 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
     jail = PathJail(roots)
 
     @server.tool()
-    @_in_a_sentence
+    @in_a_sentence
     def attribute_log(
         log_paths: list[str], failures: list[dict[str, Any]] | None = None
     ) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
         return attribution_document(attribute(evidence))
 
     @server.tool()
-    @_in_a_sentence
+    @in_a_sentence
     def get_decision(job_id: str, cycle_id: str, wait: float = 0.0) -> dict[str, Any]:
         """The decision the attribution service gave for a cycle; waits up to `wait` seconds for it."""
         if service is None:
@@ -71,13 +71,13 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
         return _ask(service, f"{where}?wait={min(max(wait, 0.0), 60.0)}", wait + 10)
 
     @server.tool()
-    @_in_a_sentence
+    @in_a_sentence
     def explain_finding(failure_class: str) -> dict[str, Any]:
         """Why a class of failure gets the decision it gets, and what is known to cause it."""
         return explain(failure_class)
 
     @server.tool()
-    @_in_a_sentence
+    @in_a_sentence
     def list_patterns(failure_class: str | None = None) -> list[dict[str, Any]]:
         """The patterns failures are recognised by, all or of one class."""
         return patterns(failure_class)
@@ -85,7 +85,7 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
     return server
 
 
-def _in_a_sentence(tool: Callable[P, T]) -> Callable[P, T]:
+def in_a_sentence(tool: Callable[P, T]) -> Callable[P, T]:
     """What the caller did wrong is told to the caller; everything else is a crash of ours."""
 
     @functools.wraps(tool)

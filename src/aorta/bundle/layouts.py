@@ -52,6 +52,14 @@ _CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "els
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
+        verb="solve",
+        schemas=("aorta.solve/",),
+        documents=("solve.json",),
+        files=("solve.json", "summary.md", "aorta.yaml", "*/result.json", "*/shrunken/*"),
+        ours=("solve.json", "aorta.yaml", "*/result.json"),
+        reads=("summary.md", "solve.json"),
+    ),
+    Layout(
         verb="reduce",
         schemas=("aorta.reduce/",),
         documents=("result.json",),

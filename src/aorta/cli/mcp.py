@@ -1,4 +1,4 @@
-"""`aorta mcp`: attribution as tools for an assistant."""
+"""`aorta mcp`: attribution, solves and reports as tools for an assistant."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from aorta.cli.server_access import Access, server_token_options
     multiple=True,
     default=[Path()],
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory that logs may be read from (repeatable; default: the current one).",
+    help="Directory that logs and runs may be read from and solves started in (repeatable; default: the current one).",
 )
 @click.option(
     "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
@@ -37,7 +37,10 @@ def command(
     token_file: Path | None,
     no_token: bool,
 ) -> None:
-    """Offer attribute_log, get_decision, explain_finding and list_patterns over MCP.
+    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs (start_solve,
+    solve_status, get_report, list_runs) over MCP.
+
+    start_solve runs a command as the user who started the server, in an allowed directory; over http it is there only with --token-file.
 
     --token-file: asked of callers (http) and shown to the service; without it both find the token that a server of yours
     made. Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
@@ -46,16 +49,19 @@ def command(
     from aorta.core.errors import InfrastructureError
 
     try:
+        from aorta.attribution.jail import PathJail
         from aorta.attribution.mcp_server import ServiceAddress, create_server
         from aorta.attribution.service.guard import Guard, RateLimit
         from aorta.attribution.service.server import leave, listen, serve, url_of
         from aorta.attribution.tokens import read_token
+        from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
         ) from None
-    service = ServiceAddress(service_url, read_token(token_file)) if service_url else None
-    server = create_server(roots, service)
+    token = read_token(token_file)
+    server = create_server(roots, ServiceAddress(service_url, token) if service_url else None)
+    add_run_tools(server, PathJail(roots), may_start=transport == "stdio" or token is not None)
     if transport == "stdio":
         server.run("stdio")
         return

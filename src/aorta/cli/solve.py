@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     metavar="REV|FILE|IMAGE",
     help="What worked: a revision, a requirements file or env.json, a container or its date.",
 )
+@click.option("--index-url", metavar="URL", help="Of releases, where --good is an environment.")
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
+@click.option("--no-index", is_flag=True, help="No index, only --find-links.")
 @click.option("--budget", type=options.Duration(), help="Of everything: 30m, 8h ...")
 @click.option("--max-trials", type=click.IntRange(1), help="Stop after so many trials.")
 @click.option("--stages", default="", metavar="A,B", help="Only these (reproduce is always one).")
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 def command(
     spec: Path | None,
     good: str | None,
+    index_url: str | None,
+    find_links: tuple[str, ...],
+    no_index: bool,
     budget: float | None,
     max_trials: int | None,
     stages: str,
@@ -68,16 +74,9 @@ def command(
     not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
-    from aorta.solve import running
-    from aorta.solve.request import Means, SolveRequest, stages_from
+    from aorta.solve.request import SolveRequest, solve, stages_from
+    from aorta.solve.running import dry_run as plan_before
 
-    means = Means(
-        executor=executor.open,
-        listeners=lambda _stage: display.listeners(),
-        say=(lambda _text: None) if display.quiet else say,
-    )
-    if resume is not None:
-        _show(running.go_on(output, resume.run, means), as_json=display.as_json)
     is_directory = len(command_line) == 1 and Path(command_line[0]).is_dir()
     request = SolveRequest(
         command=() if is_directory else command_line,
@@ -86,6 +85,9 @@ def command(
         directory=Path.cwd(),
         output=output,
         good=good,
+        index_url=index_url,
+        find_links=find_links,
+        no_index=no_index,
         budget=budget,
         max_trials=max_trials,
         stages=stages_from(options.names_from(stages), options.names_from(skip)),
@@ -95,11 +97,18 @@ def command(
         if oracle is None
         else {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)},
         mitigations_files=mitigations_files,
-        jobs=executor.jobs or 1,
+        executor=executor,
+        resume=resume,
     )
     if not dry_run:
-        _show(running.solve(request, means), as_json=display.as_json)
-    plan = running.dry_run(request)
+        quiet = display.quiet
+        found = solve(
+            request,
+            lambda _stage: display.listeners(),
+            (lambda _text: None) if quiet else say,
+        )
+        _show(found, as_json=display.as_json)
+    plan = plan_before(request)
     if display.as_json:
         print_json("aorta.solve.plan/1", plan.to_json())
     say_plan(plan.lines())
@@ -109,6 +118,7 @@ def _show(solution: "Solution", *, as_json: bool) -> NoReturn:
     from aorta.solve.solution import SCHEMA
     from aorta.solve.summary import summary_lines
 
+    _write_page(solution.state.path)
     if as_json:
         print_json(SCHEMA, solution.to_json())
     else:
@@ -117,3 +127,11 @@ def _show(solution: "Solution", *, as_json: bool) -> NoReturn:
     if solution.stopped is not None:
         say(f"aorta: go on with: aorta solve --resume {solution.state.path}")
     raise click.exceptions.Exit(int(solution.exit_code))
+
+
+def _write_page(run_dir: Path) -> None:
+    from aorta.engine.rundir import write_atomically
+    from aorta.report.building import page_of, reader_of
+    from aorta.report.html import document
+
+    write_atomically(run_dir / "report.html", document(page_of(reader_of(run_dir).open())))

@@ -18,7 +18,14 @@ from aorta.version import __version__
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
 _MOST_OF_ONE_NAME = 10_000
-_TELLING = ("manifest.json", "result.json", "matrix.json", "optimize.json", "cycle_info.json")
+_TELLING = (
+    "manifest.json",
+    "result.json",
+    "matrix.json",
+    "optimize.json",
+    "cycle_info.json",
+    "solve.json",
+)
 
 
 @dataclass(frozen=True)

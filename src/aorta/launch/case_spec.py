@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,9 @@ _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|\d+(?:\.\d+)?")
 
 def draft_spec(words: LastWords, options: Options, file: Path, elsewhere: str) -> str:
     """`elsewhere` says in a line how it runs on another machine."""
-    return _written(_spec(words, options), words, file, elsewhere)
+    spec = _spec(words, options)
+    spec["workload"]["cwd"] = os.path.relpath(Path.cwd(), file.absolute().parent)
+    return _written(spec, words, file, elsewhere)
 
 
 def portable_spec(words: LastWords, options: Options, workload: str) -> str:
@@ -58,6 +61,8 @@ def portable_spec(words: LastWords, options: Options, workload: str) -> str:
     spec = _spec(words, options)
     here = f"{Path.cwd()}/"
     command = spec["workload"]["command"].replace(shlex.quote(sys.executable), "python3")
+    if command.startswith(f"{interpreter()} "):
+        command = f"python3 {command.partition(' ')[2]}"
     spec["workload"] = {"command": command.replace(here, ""), "cwd": workload}
     return _written(spec, words, Path(ELSEWHERE), "Its files are in the folder beside this file.")
 
@@ -70,7 +75,7 @@ def _spec(words: LastWords, options: Options) -> dict[str, Any]:
     numbers = {**_numbers_the_script_reads(options), **arguments}
     launched = ranks > 1 or not numbers
     spec: dict[str, Any] = {
-        "workload": {"command": _command(words_of_script, ranks, launched), "cwd": str(Path.cwd())},
+        "workload": {"command": _command(words_of_script, ranks, launched), "cwd": "."},
         "oracle": _oracle(words, options, launched=launched),
         "axes": [_number_axis(name, value) for name, value in numbers.items()],
     }
@@ -95,7 +100,7 @@ def _command(script: Sequence[str], ranks: int, launched: bool) -> str:
     """Text for a shell. Plain torchrun where a launcher is needed: a reproducer must not restart what it reproduces."""
     if not launched:
         return " ".join(script)
-    python = shlex.quote(sys.executable)
+    python = interpreter()
     torchrun = [python, "-m", "torch.distributed.run", "--standalone"]
     torchrun += ["--nproc-per-node", str(ranks)]
     if script[0] == python:
@@ -103,12 +108,23 @@ def _command(script: Sequence[str], ranks: int, launched: bool) -> str:
     return " ".join([*torchrun, "--no-python", *script])
 
 
+def interpreter() -> str:
+    """By its name where the path finds it under that: a case is also read on other machines."""
+    name = Path(sys.executable).name
+    found = shutil.which(name)
+    is_ours = found is not None and Path(found).absolute() == Path(sys.executable).absolute()
+    return name if is_ours else shlex.quote(sys.executable)
+
+
 def _with_variables(command: Sequence[str]) -> tuple[list[str], dict[str, int]]:
     """The command as shell words, with `--name NUMBER` as `--name "$ARG_NAME"`, and these numbers."""
     numbers: dict[str, int] = {}
     shell: list[str] = []
     option = None
-    for word in command:
+    for place, word in enumerate(command):
+        if place == 0 and word == sys.executable:
+            shell.append(interpreter())
+            continue
         name, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         owner = name if equals else option
         option = word if word.startswith("--") and not equals else None

@@ -9,13 +9,17 @@ from aorta.core.axis import Axis, AxisKind, ChoiceAxis, NumberAxis, StepsAxis, a
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
+from aorta.probe.platform import platform_here
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.portable import secret_variables
 from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.mitigation import UNKNOWN_FAILURE
+from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.child import ChildExit
 from aorta.workloads.ranks import ANY_RANK
 
-RECIPE_TRIALS = 3
+# Of one cell at most: as many as it takes to tell a cure from nothing, for a failure that is certain and one that is not.
+_CERTAIN_TRIALS, _FLAKY_TRIALS = 12, 30
 
 
 def spec_document(
@@ -86,27 +90,35 @@ def _final(
     return {"initial": left_items}
 
 
-def recipe_document(plan: ReducePlan, script: str) -> dict[str, Any]:
-    """A recipe of the `command` workload. Its paths are relative to the recipe, so it runs wherever it is put."""
+def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, Any]:
+    """A recipe of the `command` workload, with a cell for every mitigation that can act here and may cure a failure of which
+    no more is known. Its paths are relative to the recipe, so it runs wherever it is put.
+    """
     environment = plan.request.environment
     inline = environment.kind is RuntimeKind.DOCKER and environment.source == "inline"
-    cell = {
-        "name": "baseline",
-        "mitigations": list(plan.mitigations) or [NO_MITIGATION],
-        "environment": {"docker": environment.image} if inline else environment.name,
+    active = list(plan.mitigations)
+    place = {"docker": environment.image} if inline else environment.name
+    around = plan.base.env if environment.isolated else {**os.environ, **plan.base.env}
+    worthwhile = plausible_mitigations(UNKNOWN_FAILURE, platform_here(), (), around)
+    stacks = {"baseline": active or [NO_MITIGATION]} | {
+        entry.name: [*active, entry.name] for entry in worthwhile if entry.name not in active
     }
     ticket = {"ticket": plan.ticket} if plan.ticket else {}
     return {
         "schema_version": 1,
         **ticket,
         "workload": "command",
-        "trials": RECIPE_TRIALS,
+        "trials": _FLAKY_TRIALS if flaky else _CERTAIN_TRIALS,
         "workload_config": {
             "command": f"bash {script}",
             "cwd": ".",
             "oracle": _oracle_of(plan),
         },
-        "cells": [cell],
+        "confound": {"baseline_cell": "baseline"},
+        "cells": [
+            {"name": name, "mitigations": stack, "environment": place}
+            for name, stack in stacks.items()
+        ],
     }
 
 

@@ -1,5 +1,6 @@
 """What a command line and its scripts offer to shrink: numbers, data files and ranks that can be set from outside."""
 
+import ast
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ from typing import Any
 
 from aorta.core.names import is_variable
 from aorta.reduce.launcher import ranks_of
+from aorta.reduce.proposed_files import in_a_place, propose_files
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*["']?(?P<default>[^"')\s,]+))?"""
@@ -56,6 +58,9 @@ _INTERPRETERS = re.compile(
     r"(?:.*/)?(?:python[\d.]*|bash|sh|node|perl|ruby|torchrun|pytest|accelerate|deepspeed)"
 )
 _SCRIPTS = (".py", ".sh", ".bash")
+_READ_BY_OTHERS = frozenset(
+    {"PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL", "PWD", "TERM", "IFS"}
+)
 _MOST_TEXT = 1 << 20
 _MOST_DATA = 1 << 28
 
@@ -68,9 +73,17 @@ class Proposal:
     axes: tuple[Mapping[str, Any], ...] = field(default=())
 
 
-def proposal_for(words: Sequence[str], cwd: Path) -> Proposal:
+def proposal_for(
+    words: Sequence[str], cwd: Path, opened: Sequence[str] = (), *, defaults: bool = False
+) -> Proposal:
+    """Everything that the command line and its scripts offer. `opened`: files that a run of it was seen to open, which may
+    shrink where they lie. `defaults`: also options that the script has and nobody gave.
+    """
     axes: dict[str, dict[str, Any]] = {}
-    command = " ".join(_with_variables(words, cwd, axes))
+    parts = list(_with_variables(words, cwd, axes))
+    if defaults:
+        parts += _with_defaults(words, cwd, axes)
+    command = " ".join(parts)
     for name, default in _variables_read(words, cwd):
         value = os.environ.get(name, default)
         axis = _axis(name, value, cwd)
@@ -84,7 +97,47 @@ def proposal_for(words: Sequence[str], cwd: Path) -> Proposal:
             "initial": ranks,
             "floor": 1,
         }
-    return Proposal(command, tuple(axes.values()))
+    named = {str(axis.get("initial")) for axis in axes.values()} | set(words)
+    files = propose_files([name for name in opened if name not in named], cwd, list(axes))
+    return Proposal(in_a_place(command, files.replaced), (*axes.values(), *files.axes))
+
+
+def _with_defaults(
+    words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
+) -> Iterator[str]:
+    """Options of an argument parser in the script that were left to their defaults."""
+    program = _program(words, cwd)
+    script = cwd / words[program] if program < len(words) else cwd
+    if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
+        return
+    given = {word.partition("=")[0] for word in words[program + 1 :]}
+    for names, default in _parser_options(script.read_text("utf-8", "replace")):
+        option = next((name for name in names if name.startswith("--")), "")
+        if not option or given & set(names):
+            continue
+        name = _variable_name(option)
+        axis = _axis(name, default, cwd)
+        if axis is not None and name not in axes:
+            axes[name] = axis
+            yield f'{option} "${name}"'
+
+
+def _parser_options(text: str) -> Iterator[tuple[list[str], str]]:
+    """`add_argument("--steps", type=int, default=500)`: its names, and the default where it is written down."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
+            continue
+        names = [a.value for a in node.args if isinstance(a, ast.Constant)]
+        keywords = {k.arg: k.value for k in node.keywords}
+        default = keywords.get("default")
+        plain = isinstance(default, ast.Constant) and type(default.value) in {int, str}
+        takes_one = not {"nargs", "action"} & keywords.keys()
+        if plain and takes_one and isinstance(default, ast.Constant):
+            yield [name for name in names if isinstance(name, str)], str(default.value)
 
 
 def _with_variables(
@@ -186,7 +239,9 @@ def _is_text_of_lines(path: Path) -> bool:
 
 
 def _variable_name(option: str) -> str:
-    return option.lstrip("-").replace("-", "_").upper()
+    """A variable of its own: what is called like one that programs read already, such as PATH, must not change that."""
+    name = option.lstrip("-").replace("-", "_").upper()
+    return f"ARG_{name}" if name in os.environ or name in _READ_BY_OTHERS else name
 
 
 def _variables_read(words: Sequence[str], cwd: Path) -> Iterator[tuple[str, str]]:

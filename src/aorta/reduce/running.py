@@ -272,7 +272,10 @@ class _Run:
             files, module = self._workload_files(), None
         else:
             files, module = self._module_files()
-        return Reproducer(plan, self.experiment, best, files, shipped_name, rate, module)
+        flaky = confirmed is not None and confirmed.tally.against > 0
+        return Reproducer(
+            plan, self.experiment, best, files, shipped_name, rate, module, flaky=flaky
+        )
 
     def _module_files(self) -> tuple[WorkloadFiles | None, Module | None]:
         """The code of a registered workload, where that is the user's own and installed nowhere."""

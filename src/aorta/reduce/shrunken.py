@@ -55,6 +55,7 @@ class Reproducer:
     shipped_name: Callable[[str], str]  # what a file is called where it ships
     rate: str = ""  # how often it failed, for people
     module: Module | None = None
+    flaky: bool = False  # some of its trials did not fail
 
     def lay_out(self, folder: Path) -> None:
         with writing(folder):
@@ -81,7 +82,7 @@ class Reproducer:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
         spec = spec_document(self.plan, self.point, self._called(), self.cwd, placed, folder)
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
-        recipe = dump_yaml(recipe_document(self.plan, SCRIPT))
+        recipe = dump_yaml(recipe_document(self.plan, SCRIPT, flaky=self.flaky))
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
 
     def _renamed(self, path: Path, folder: Path) -> Path:

@@ -15,6 +15,8 @@ GPU: tuple[Platform, ...] = ("rocm", "cuda")
 ROCM: tuple[Platform, ...] = ("rocm",)
 CUDA: tuple[Platform, ...] = ("cuda",)
 
+UNKNOWN_FAILURE = "unknown"
+
 # Names of failure classes (see `aorta attribute`), by what a variable can change.
 PRECISION = ("nan",)  # how exact a number is
 TIMING = (  # what runs beside what, and in which order: races show as anything

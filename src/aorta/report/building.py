@@ -5,7 +5,7 @@ from pathlib import Path
 
 from aorta.report.model import Page
 from aorta.report.opening import Gather, OpenedRun, RunReader
-from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, triage
+from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, solve, triage
 
 _GATHERERS: Mapping[str, Gather] = {
     "run": run.gather,
@@ -13,6 +13,7 @@ _GATHERERS: Mapping[str, Gather] = {
     "triage": triage.gather,
     "bisect": bisect.gather,
     "diverge": diverge.gather,
+    "solve": solve.gather,
     "launch": launch.gather,
     "attribution": attribution.gather,
 }
@@ -22,6 +23,7 @@ _PAGES: Mapping[str, Callable[[OpenedRun], Page]] = {
     "triage": triage.page,
     "bisect": bisect.page,
     "diverge": diverge.page,
+    "solve": solve.page,
     "launch": launch.page,
     "attribution": attribution.page,
 }

@@ -8,13 +8,13 @@ It knows points and verdicts; how strict a verdict is, and how many trials it ta
 """
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
 from aorta.core.axis import Axis
 from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.point import Point, Purpose, Value
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, search_along
 from aorta.search.reduction import AxisFacts, Reduction, Status
@@ -62,6 +62,7 @@ class _Spent:
 
 _Stages = Generator[_Stage, None, None]
 _CHEAP_FIRST = get_args(Axis)
+_FEW_AXES = 5  # so many are tried one by one, side by side where there is room
 
 
 class Descent:
@@ -160,7 +161,7 @@ class Descent:
         yield from self._settle()
 
     def _jump(self) -> _Stages:
-        """The corner, else each axis at its floor, else as many of them together as go."""
+        """The corner, else each axis at its floor, else as many of them together as go; many axes in groups."""
         base = self._incumbent
         floors = [
             (axis.name, axis.smallest)
@@ -178,12 +179,26 @@ class Descent:
         yield _Stage(FirstThatReproduces([at_floor(names)]), base)
         if self._incumbent != base:
             return
+        if len(names) > _FEW_AXES:
+            yield from self._jump_in_groups(dict(floors))
+            return
         alone = EveryPoint([at_floor([name]) for name in names])
         yield _Stage(alone, base)
         good = [name for name in names if alone.verdicts[at_floor([name])].reproduces]
         if len(good) > 1:
             together = [at_floor(good[:size]) for size in range(len(good), 0, -1)]
             yield _Stage(FirstThatReproduces(together), base)
+
+    def _jump_in_groups(self, floors: Mapping[str, Value]) -> _Stages:
+        """Axes that do not matter go to their floors together: of a group that does not go whole each half is tried."""
+        names = list(floors)
+        waiting = [names[len(names) // 2 :], names[: len(names) // 2]]
+        while waiting:
+            group, base = waiting.pop(), self._incumbent
+            moved = {name: floors[name] for name in group}
+            yield _Stage(FirstThatReproduces([Point.of({**dict(base.values), **moved})]), base)
+            if self._incumbent == base and len(group) > 1:
+                waiting += [group[len(group) // 2 :], group[: len(group) // 2]]
 
     def _settle(self) -> _Stages:
         """Descend, check, confirm; and again from further back as long as that fails."""

@@ -4,3 +4,7 @@ A stage is one verb asked one question (`stages`); `plan` says which are worth t
 that a killed run goes on, `shared` lets one stage use the trials of another, and `summary` says it all in ten lines. This is
 the one room that knows every verb; it goes through their library doors and never into their insides.
 """
+
+from aorta._verbs import make_callable
+
+make_callable(__name__)

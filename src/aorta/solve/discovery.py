@@ -1,6 +1,7 @@
 """What may shrink, found without being told: what the command line, its scripts and one run of it give away."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,23 +10,30 @@ from aorta.core.documents import dump_yaml
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.solve.state import State
-from aorta.solve.subject import Subject
+from aorta.solve.subject import Command, Subject
 
-SPEC = "aorta.yaml"
+SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 
 
-def draft(state: State, subject: Subject, oracle: Mapping[str, Any]) -> Path:
-    """The reduction spec of this failure: the one that was given, or one with every axis that could be found."""
+def draft(
+    state: State, subject: Subject, oracle: Mapping[str, Any], *, plain: bool = False
+) -> Path:
+    """The reduction spec of this failure: the one that was given, or one with every axis that could be found.
+
+    `plain`: only with what the command line itself says, for a command that is another one with anything else.
+    """
     if subject.spec is not None:
         return subject.spec
-    place = state.path / SPEC
+    place = state.path / (PLAIN_SPEC if plain else SPEC)
     if place.is_file():
         return place
+    words = _words(subject.command)
     document: dict[str, Any]
-    if isinstance(subject.command, str):
+    if words is None:
         document = {"workload": {"command": subject.command}, "axes": []}
     else:
-        proposal = proposal_for(subject.command, subject.cwd)
+        opened = [] if plain else state.known("reproduce").get("opened", [])
+        proposal = proposal_for(words, subject.cwd, opened, defaults=not plain)
         axes = [dict(axis) for axis in proposal.axes]
         document = {"workload": {"command": proposal.command}, "axes": axes}
     document["workload"]["cwd"] = os.path.relpath(subject.cwd, state.path)
@@ -36,6 +44,17 @@ def draft(state: State, subject: Subject, oracle: Mapping[str, Any]) -> Path:
         document["ticket"] = state.request.ticket
     write_atomically(place, _HEADER + dump_yaml(document))
     return place
+
+
+def _words(command: Command) -> list[str] | None:
+    """The words of a command; None of a text that only a shell understands."""
+    if not isinstance(command, str):
+        return command
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    return None if set(command) & set("$`;|&<>()*?~\n") else words
 
 
 _HEADER = """\

@@ -26,11 +26,12 @@ class ReproducerFound:
     seen: HitCount
     seconds: float | None
     is_reduced: bool
+    also: HitCount | None = None  # of the original, where this is its reduction
 
-    @property
-    def enough_clean(self) -> int:
-        """So many clean trials in a row are luck in less than one case of a hundred."""
-        return min(_MOST, misses_that_tell(self.seen, _MISSED))
+    def enough_clean(self, chance: float = _MISSED) -> int:
+        """So many clean trials in a row are luck in less than so many cases, whichever of the two rates is right."""
+        rates = [self.seen] if self.also is None else [self.seen, self.also]
+        return min(_MOST, max(misses_that_tell(seen, chance) for seen in rates))
 
 
 def original(state: State) -> ReproducerFound:
@@ -63,6 +64,7 @@ def smallest(state: State) -> ReproducerFound:
         HitCount(confirmed["reproduced"], confirmed["of"]),
         (reduced.get("final") or {}).get("median_sec"),
         is_reduced=True,
+        also=original(state).seen,
     )
 
 

@@ -2,21 +2,27 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta.core.errors import ResumeError, UsageError
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, write_atomically
+from aorta.engine.session import Resume
 from aorta.executors import Executor
+from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.mitigations import load_mitigations
+
+if TYPE_CHECKING:
+    from aorta.solve.solution import Solution
 
 STAGES = ("reproduce", "reduce", "triage", "bisect", "diverge", "bundle")
 _ASKED = "request.json"
+_NOT_KEPT = frozenset({"executor", "resume"})  # a run may be gone on with elsewhere
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SolveRequest:
     """A command that fails, or a directory of another verb that knows of one, and what may be spent on it."""
 
@@ -26,6 +32,9 @@ class SolveRequest:
     directory: Path = Path()
     output: Path = Path("solve")
     good: str | None = None
+    index_url: str | None = None  # where releases between two environments come from
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
     budget: float | None = None  # seconds
     max_trials: int | None = None
     stages: tuple[str, ...] = STAGES
@@ -35,7 +44,12 @@ class SolveRequest:
         None  # what counts as the failure; None: what the first one shows
     )
     mitigations_files: tuple[Path, ...] = ()
-    jobs: int = 1
+    executor: ExecutorChoice = field(default_factory=ExecutorChoice)
+    resume: Resume | None = None  # nothing else is asked then but where trials run
+
+    @property
+    def jobs(self) -> int:
+        return self.executor.jobs or 1
 
     def checked(self) -> "SolveRequest":
         given = [bool(self.command), self.source is not None, self.spec is not None]
@@ -71,8 +85,25 @@ class SolveRequest:
             else str(value)
             if isinstance(value, Path)
             else value
-            for name, value in asdict(self).items()
+            for name, value in vars(self).items()
+            if name not in _NOT_KEPT
         }
+
+
+def solve(
+    request: SolveRequest,
+    listeners: Callable[[str], Sequence[Listener]] = lambda _stage: (),
+    say: Callable[[str], None] = lambda _text: None,
+) -> "Solution":
+    """From a failing command to all that can be found out about it within the budget. `listeners` of a stage, by its name."""
+    from aorta.solve import running
+
+    means = Means(request.executor.open, listeners, say)
+    if request.source is not None and RunDir(request.source).about().get("verb") == "solve":
+        request = replace(request, resume=Resume(request.source))
+    if request.resume is not None:
+        return running.go_on(request, means)
+    return running.begin(request, means)
 
 
 @dataclass(frozen=True)
@@ -100,7 +131,7 @@ def keep_request(run: RunDir, request: SolveRequest) -> None:
         place.chmod(0o600)  # a command line may hold a secret
 
 
-def kept_request(run: RunDir) -> SolveRequest:
+def kept_request(run: RunDir, executor: ExecutorChoice) -> SolveRequest:
     try:
         asked = json.loads((run.private / _ASKED).read_bytes())
     except (OSError, ValueError):
@@ -110,6 +141,6 @@ def kept_request(run: RunDir) -> SolveRequest:
         ) from None
     paths = ("source", "spec", "directory", "output")
     asked |= {name: Path(asked[name]) for name in paths if asked[name] is not None}
-    asked |= {name: tuple(asked[name]) for name in ("command", "stages")}
+    asked |= {name: tuple(asked[name]) for name in ("command", "stages", "find_links")}
     asked["mitigations_files"] = tuple(map(Path, asked["mitigations_files"]))
-    return SolveRequest(**asked)
+    return SolveRequest(**asked, executor=executor)

@@ -1,37 +1,45 @@
 """`solve`: the stages one after the other, each written down before the next begins."""
 
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.core.errors import AortaError, InfrastructureError, Terminated
+from aorta.core.errors import AortaError, Terminated
 from aorta.core.exits import Exit
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors.local import LocalExecutor
 from aorta.solve.plan import SolvePlan, plan_of
 from aorta.solve.request import STAGES, Means, SolveRequest, keep_request, kept_request
 from aorta.solve.solution import Solution
-from aorta.solve.stages.bisect import Bisect
+from aorta.solve.stages.bisect import CHECK, Bisect
 from aorta.solve.stages.bundle import Bundle
 from aorta.solve.stages.diverge import Diverge
 from aorta.solve.stages.reduce import Reduce
-from aorta.solve.stages.reproduce import Reproduce
-from aorta.solve.stages.triage import Triage
+from aorta.solve.stages.reproduce import LOOK, Reproduce
+from aorta.solve.stages.triage import VERIFY, Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
 from aorta.solve.subject import subject_of
 from aorta.solve.summary import write_summary
 
 VERB = "solve"
+_ASKED_BY = {
+    "reproduce": (LOOK, "reproduce"),
+    "reduce": ("reduce",),
+    "triage": ("triage", VERIFY),
+    "bisect": ("bisect", CHECK),
+    "diverge": ("diverge",),
+    "bundle": (),
+}
+"""Under which names a stage's trials are counted, over every resume."""
 
 
 def all_stages() -> Sequence[Stage]:
     return (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
 
 
-def solve(request: SolveRequest, means: Means) -> Solution:
-    """From a failing command to all that can be found out about it within the budget."""
+def begin(request: SolveRequest, means: Means) -> Solution:
+    """In a new directory below the output."""
     request = request.checked()
     subject_of(request)  # whatever is wrong with it is said before anything is written
     run = claim_run_dir(request.output, VERB, ticket=request.ticket)
@@ -48,10 +56,12 @@ def dry_run(request: SolveRequest) -> SolvePlan:
         return plan_of(State(RunDir(Path(scratch)), request, Means(LocalExecutor)))
 
 
-def go_on(output: Path, run_dir: Path | None, means: Means) -> Solution:
+def go_on(request: SolveRequest, means: Means) -> Solution:
     """Take up a solve that was stopped; the newest unfinished one where none is named."""
-    run = find_resumable(output, VERB, run_dir)
-    return _solve(run, kept_request(run), means)
+    named = request.resume.run if request.resume is not None else None
+    given = named.absolute() if named is not None else None
+    run = find_resumable(request.output.absolute(), VERB, given)
+    return _solve(run, kept_request(run, request.executor), means)
 
 
 def _solve(run: RunDir, request: SolveRequest, means: Means) -> Solution:
@@ -72,14 +82,14 @@ def _stages(state: State) -> Exit | None:
     stages = {stage.name: stage for stage in all_stages()}
     try:
         for name in STAGES:
+            if _is_over(state):
+                break
             if name in state.results:
                 continue
             if name not in stages or name not in state.request.stages:
                 state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
                 continue
             state.add(_one(stages[name], state))
-            if _is_over(state):
-                break
     except Stopped as stopped:
         return stopped.exit_code
     except KeyboardInterrupt:
@@ -94,33 +104,30 @@ def _one(stage: Stage, state: State) -> StageResult:
     if why:
         return StageResult(stage.name, "skipped", why)
     if stage.name != "reproduce" and stage.name != "bundle":
-        why = state.is_spent or _plan(state).left_out.get(stage.name, "")
+        why = state.is_spent or plan_of(state).left_out.get(stage.name, "")
         if why:
             return StageResult(stage.name, "budget", why)
     state.means.say(f"{stage.name} ...")
-    before, began = state.shared.trials, time.monotonic()
+    before = sum(result.seconds for result in state.results.values())
     try:
         result = stage(state)
-    except InfrastructureError as wrong:
-        result = StageResult(stage.name, "failed", str(wrong))
-        if stage.name == "reproduce":
-            raise
     except AortaError as wrong:
         if stage.name == "reproduce":
             raise
         result = StageResult(stage.name, "failed", str(wrong))
-    spent = state.shared.trials - before
-    return replace(result, trials=result.trials + spent, seconds=time.monotonic() - began)
-
-
-def _plan(state: State) -> SolvePlan:
-    return plan_of(state)
+    if result.status == "failed" and state.is_spent:
+        result = replace(result, status="budget", why=state.is_spent)
+    spent = sum(state.shared.counts.get(name, 0) for name in _ASKED_BY[stage.name])
+    seconds = max(0.0, state.shared.elapsed - before)
+    return replace(result, trials=result.trials + spent, seconds=seconds)
 
 
 def _is_over(state: State) -> bool:
     """Whether nothing is left worth a trial: it does not fail, or its user can mend it at once."""
     first = state.results.get("reproduce")
-    if first is None or first.status != "done":
+    if first is None:
+        return False
+    if first.status != "done":
         return True
     return bool(first.answer.get("mistake")) and state.request.good is None
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.executors import Executor, WarmExecutor
 
@@ -44,8 +45,9 @@ class Ran:
 class SharedTrials:
     """The trials of a whole solve, on disk as they end; also the clock and the counter of what was spent."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most: int | None = None) -> None:
         self._file = folder / "trials.jsonl"
+        self.most = most  # trials that may really be run
         self._ran: list[Ran] = []
         self._given: dict[tuple[str, str], int] = {}  # (stage, trial) -> which
         self.counts: dict[str, int] = {}
@@ -158,6 +160,9 @@ class _SharingExecutor:
         if end is not None:
             self._given.append(end)
             return
+        most = self._store.most
+        if most is not None and self._store.trials + len(self._running) >= most:
+            raise InfrastructureError(f"{most} trials are spent")
         self._inner.start(trial)
         self._running[trial.id] = (trial, key)
 
@@ -294,7 +299,7 @@ def _end_from(content: Mapping[str, Any]) -> TrialEnd:
 def _moved(end: TrialEnd, trial: TrialSpec) -> TrialEnd:
     """The same end as the trial's own: its logs beside it, and what this trial watches for found in them."""
     streams = {
-        name: replace(stream, path=_linked(stream.path, trial.trial_dir / stream.path.name))
+        name: replace(stream, path=_copied(stream.path, trial.trial_dir / stream.path.name))
         for name, stream in (("stdout", end.stdout), ("stderr", end.stderr))
     }
     return replace(
@@ -307,14 +312,11 @@ def _moved(end: TrialEnd, trial: TrialSpec) -> TrialEnd:
     )
 
 
-def _linked(source: Path, target: Path) -> Path:
+def _copied(source: Path, target: Path) -> Path:
+    """A copy and no link: what ships may not reach outside of its directory."""
     if not source.is_file():
         return source
-    if target.exists():
-        return target
-    try:
-        os.link(source, target)
-    except OSError:
+    if not target.exists():
         shutil.copyfile(source, target)
     return target
 

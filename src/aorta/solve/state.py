@@ -77,7 +77,7 @@ class State:
         self.results: dict[str, StageResult] = {}
         self._file = run.private / "stages.jsonl"
         self._read()
-        self.shared = SharedTrials(run.private)
+        self.shared = SharedTrials(run.private, request.max_trials)
         self.allowed: dict[str, float] = {}  # seconds of a stage, where a plan had to divide them
 
     @property
@@ -102,12 +102,9 @@ class State:
     def executor(self, stage: str) -> Callable[[], Executor]:
         return self.shared.executor(stage, self.means.executor)
 
-    def budget(self, stage: str, folder: Path | None = None) -> Budget:
-        """What is left for a stage. A verb counts what it spent before it was killed, so that is added again."""
-        spent_before = self.shared.counts.get(stage, 0) if folder and RunDir(folder).about() else 0
-        trials = self.request.max_trials
-        left = None if trials is None else max(1, trials - self.shared.trials + spent_before)
-        return Budget(max_trials=left, max_seconds=self.seconds_left(stage))
+    def budget(self, stage: str) -> Budget:
+        """The time that is left for a stage. Trials are counted where they are started: some need not be."""
+        return Budget(max_seconds=self.seconds_left(stage))
 
     def seconds_left(self, stage: str) -> float | None:
         if self.request.budget is None:

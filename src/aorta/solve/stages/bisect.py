@@ -1,8 +1,10 @@
 """Which change brought it? Between a good end that is given, or found among older revisions, and what fails now."""
 
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from aorta.bisect.entry import bisect
 from aorta.bisect.findings import Findings
 from aorta.bisect.run import Request
-from aorta.bisect.spec import BisectSpec, PackageSpec
+from aorta.bisect.spec import BisectSpec, EnvironmentsSpec, PackageSpec
 from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
@@ -18,15 +20,17 @@ from aorta.core.names import slug
 from aorta.core.outcome import Tally
 from aorta.diverge.sides import laid_out
 from aorta.engine.judge import KOfN
+from aorta.engine.rundir import write_atomically
 from aorta.run.running import RunPlan, run_trials
 from aorta.solve.reproducer import original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Stopped
-from aorta.solve.subject import workload_request
+from aorta.solve.subject import subject_of, workload_request
 from aorta.workloads.trial import WorkloadRequest
 
 CHECK = "bisect-original"
 _STOPPED = {Exit.INTERRUPTED, Exit.TERMINATED}
 _MOST_ATTEMPTS = 14
+_WRONGLY_GOOD = 0.002  # of one revision that fails as often as the reproducer; a dozen are tried
 
 
 @dataclass(frozen=True)
@@ -36,43 +40,57 @@ class Bisect:
     def why_not(self, state: State) -> str:
         if not state.is_done("reproduce"):
             return "there is no failure to look for"
-        top = repository_of(original(state).cwd)
+        if good_environment(state) is not None:
+            return ""
+        top, good = repository_of(original(state).cwd), state.request.good
         if top is None:
             return (
                 "no good end is known, and this is no git checkout: give what worked with --good"
-                if state.request.good is None
-                else f"--good {state.request.good}: this is no git checkout"
+                if good is None
+                else f"--good {good}: this is no file, and there is no git checkout to find it in"
             )
-        if state.request.good is None and not _older(top, 1):
+        if good is None and not _older(top, 1):
             return "the repository has no older revision"
         return ""
 
     def __call__(self, state: State) -> StageResult:
+        environment = good_environment(state)
+        if environment is not None:
+            findings = self._bisected(state, original(state).cwd, _environments(state, environment))
+            return self._result(state, findings, str(environment))
         top = repository_of(original(state).cwd)
         assert top is not None
-        good = state.request.good or self._found_good(state, top)
-        if good is None:
-            tried = ", ".join(revision[:12] for revision in _candidates(top))
-            if state.is_spent:
-                return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
-            return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
-        findings = self._bisected(state, top, good)
-        return self._result(state, findings, good)
+        if state.request.good is not None:
+            good = state.request.good
+            return self._result(state, self._bisected(state, top, _revisions(top, good)), good)
+        for good in self._good_revisions(state, top):
+            findings = self._bisected(state, top, _revisions(top, good))
+            if findings.status != "inconsistent":
+                return self._result(state, findings, good)
+            state.folder(self.name).rename(_refuted(state, good))
+        if state.is_spent:
+            return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
+        tried = ", ".join(revision[:12] for revision in _candidates(top))
+        return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
 
-    def _found_good(self, state: State, top: Path) -> str | None:
-        """The nearest of older and older revisions that never shows the failure, on the reduced reproducer."""
+    def _good_revisions(self, state: State, top: Path) -> Iterator[str]:
+        """Of older and older revisions those that never show the failure, on the reduced reproducer. One that a bisection
+        then saw fail is not good after all, and an older one is next.
+        """
         command, env = reduced_command(state)
-        subject, first = smallest(state), original(state)
+        first = original(state)
+        enough = smallest(state).enough_clean(_WRONGLY_GOOD)
         for revision in _candidates(top):
+            if state.is_spent:
+                return
+            if _refuted(state, revision).exists():
+                continue
             tree = laid_out(revision, first.cwd, state.run.private / "trees")
             request = workload_request(command, tree, state.request, env=env, oracle=first.oracle)
-            tally = self._tried(state, request, subject.enough_clean, f"good-{revision[:12]}")
+            tally = self._tried(state, request, enough, f"good-{revision[:12]}")
             shutil.rmtree(tree, ignore_errors=True)
-            if not tally.reproduced and tally.clean >= subject.enough_clean:
-                return revision
-            if state.is_spent:
-                return None
-        return None
+            if not tally.reproduced and tally.clean >= enough:
+                yield revision
 
     def _tried(self, state: State, request: WorkloadRequest, enough: int, name: str) -> Tally:
         """Up to so many trials, fewer where one shows the failure."""
@@ -83,7 +101,7 @@ class Bisect:
             results_dir=state.path,
             judge=KOfN(1, enough),
             run_dir=folder,
-            budget=state.budget(CHECK, folder),
+            budget=state.budget(CHECK),
         )
         report = run_trials(
             plan,
@@ -95,38 +113,34 @@ class Bisect:
             raise Stopped(report.ending.exit_code)
         return report.tally
 
-    def _bisected(self, state: State, top: Path, good: str) -> Findings:
+    def _bisected(self, state: State, directory: Path, between: Mapping[str, Any]) -> Findings:
         place = state.folder(self.name)
         command, env = reduced_command(state)
         first = original(state)
-        inside = first.cwd.resolve().relative_to(top)
-        text = command if inside == Path() else f"cd {inside} && {command}"
+        inside = first.cwd.resolve().relative_to(directory.resolve())
+        text = command if inside == Path() else f"cd {shlex.quote(str(inside))} && {command}"
         spec = validated(
             BisectSpec,
             {
                 "command": ("/bin/bash", "-c", text),
-                "packages": (
-                    PackageSpec(
-                        name=slug(top.name) or "repository", path=".", good=good, bad="HEAD"
-                    ),
-                ),
                 "oracle": dict(first.oracle),
                 "env": dict(env),
                 "same_failure": True,
                 "timeout": state.request.timeout,
+                **between,
             },
             file="solve",
         )
         findings = bisect(
             Request(
                 spec=spec,
-                directory=top,
+                directory=directory,
                 prefix=place,
                 executor=state.executor(self.name),
                 listeners=lambda: state.means.listeners(self.name),
                 say=lambda _text: None,
                 resume=state.resume(place),
-                budget=state.budget(self.name, place),
+                budget=state.budget(self.name),
             )
         )
         if findings.exit_code in _STOPPED:
@@ -160,6 +174,8 @@ class Bisect:
         first = original(state)
         if len(findings.culprits) != 1 or not state.is_done("reduce"):
             return {}
+        if good_environment(state) is not None:
+            return {"why": "seen on the reduced reproducer, not on the original"}
         if state.is_spent:
             return {"why": f"not checked on the original: {state.is_spent}"}
         (culprit,) = findings.culprits
@@ -169,13 +185,59 @@ class Bisect:
             request = workload_request(
                 first.command, tree, state.request, env=first.env, oracle=first.oracle
             )
-            tally = self._tried(state, request, first.enough_clean, f"original-{side}")
+            tally = self._tried(state, request, first.enough_clean(), f"original-{side}")
             shutil.rmtree(tree, ignore_errors=True)
             seen[side] = {"reproduced": tally.reproduced, "of": tally.evidence}
             if (tally.reproduced > 0) is not wanted:
                 how = "does not fail" if wanted else "fails too"
                 seen["why"] = f"on the original it is otherwise: {culprit[side][:12]} {how} there"
         return seen
+
+
+def _refuted(state: State, revision: str) -> Path:
+    """Where the bisection lies that saw its good end fail."""
+    return state.path / f"{state.folder('bisect').name}-not-good-{revision[:12]}"
+
+
+def good_environment(state: State) -> Path | None:
+    """`--good` as a requirements or lock file, an env.json or a virtual environment; None where it is a revision."""
+    if state.request.good is None:
+        return None
+    path = state.request.directory / state.request.good
+    return path if path.is_file() or (path / "pyvenv.cfg").is_file() else None
+
+
+def _environments(state: State, good: Path) -> dict[str, Any]:
+    """From the good one to the one that the command runs in now."""
+    words = shlex.split(reduced_command(state)[0])
+    named = [word for word in subject_of(state.request).words if "python" in Path(word).name]
+    python = Path(shutil.which((named or words or ["python"])[0]) or sys.executable)
+    here = python.absolute().parent.parent
+    bad: Path = here
+    if not (here / "pyvenv.cfg").is_file():
+        bad = state.run.private / "environment.txt"
+        listed = subprocess.run(
+            (str(python), "-m", "pip", "freeze", "--all"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        write_atomically(bad, listed.stdout)
+    asked = state.request
+    return {
+        "environments": EnvironmentsSpec(
+            good=str(good),
+            bad=str(bad),
+            index_url=asked.index_url,
+            find_links=asked.find_links,
+            no_index=asked.no_index,
+        )
+    }
+
+
+def _revisions(top: Path, good: str) -> dict[str, Any]:
+    name = slug(top.name) or "repository"
+    return {"packages": (PackageSpec(name=name, path=".", good=good, bad="HEAD"),)}
 
 
 def repository_of(directory: Path) -> Path | None:

@@ -39,7 +39,7 @@ class Diverge:
                 "good": repr(good),
             },
             timeout=state.request.timeout,
-            budget=state.budget(self.name, folder),
+            budget=state.budget(self.name),
             name=folder.name,
         )
         report = run_diverge(

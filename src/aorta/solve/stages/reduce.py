@@ -1,6 +1,8 @@
 """The smallest workload that still fails, on axes that were found or given."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import AortaError
@@ -21,19 +23,31 @@ class Reduce:
         return "" if state.is_done("reproduce") else "there is no failure to look for"
 
     def __call__(self, state: State) -> StageResult:
+        """With every axis that can be guessed; where the original does not fail any more that way, with the plain ones."""
+        known = subject_of(state.request).known.get(self.name)
+        if known is not None:
+            answer = {**json.loads((known / "result.json").read_bytes()), "run_dir": str(known)}
+            return StageResult(self.name, *_status(answer, Reason.DONE), str(known), answer=answer)
+        result = self._reduced(state, state.folder(self.name), plain=False)
+        drafted = subject_of(state.request).spec is None
+        if not drafted or result.answer.get("status") != "did_not_reproduce" or state.is_spent:
+            return result
+        folder = state.path / f"{state.folder(self.name).name}-plain"
+        return self._reduced(state, folder, plain=True)
+
+    def _reduced(self, state: State, folder: Path, *, plain: bool) -> StageResult:
         subject = subject_of(state.request)
-        spec = load_spec(draft(state, subject, state.known("reproduce")["oracle"]))
+        oracle = state.known("reproduce")["oracle"]
+        spec = load_spec(draft(state, subject, oracle, plain=plain))
         if not spec.content.axes:
             why = (
                 "nothing was found that may shrink: let the command take a number, a list or a file as an argument "
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
-        folder = state.folder(self.name)
-        budget = state.budget(self.name, folder)
+        budget = state.budget(self.name)
         overrides = Overrides(
             timeout=state.request.timeout,
-            max_trials=budget.max_trials,
             max_wall_clock=budget.max_seconds,
             ticket=state.request.ticket,
         )

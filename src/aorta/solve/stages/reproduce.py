@@ -1,9 +1,11 @@
 """Does it fail, how, and how often? The first failure that is seen says what counts as the failure from then on."""
 
+import json
 import re
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from aorta.attribution import (
@@ -15,20 +17,24 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
+from aorta.core.errors import InfrastructureError
 from aorta.core.outcome import Outcome
 from aorta.core.sprt import Calibration, HitCount
 from aorta.core.trial import TrialEnd
 from aorta.engine.events import Reason
 from aorta.engine.judge import CalibrationJudge, Judge, KOfN
-from aorta.engine.question import Budget
+from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
+from aorta.reduce.opened_files import watch_opened
 from aorta.run.running import RunPlan, RunReport, run_trials
 from aorta.solve.state import StageResult, State, Stopped
 from aorta.solve.subject import Subject, subject_of, workload_request
 
 LOOK = "look"
 MOST_LOOKS = 20
+_OPENED = "opened.json"
+_TAIL = 32_768
 _NAN = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
 _SURE_OF_A_MISTAKE = 0.7
 _MISTAKES = frozenset(
@@ -54,12 +60,14 @@ class Reproduce:
 
     def __call__(self, state: State) -> StageResult:
         subject = subject_of(state.request)
+        if "reduce" in subject.known and subject.oracle is not None:
+            return _from_reduction(subject.known["reduce"], subject)
         seen = _first_failure(state, subject)
         if seen is None:
             return _did_not_fail(state)
         said, oracle, end = seen
         failure = _failure(end, subject)
-        failure |= {"oracle": dict(oracle), "said": said}
+        failure |= {"oracle": dict(oracle), "said": said, "opened": _opened(state)}
         if failure["mistake"] and state.request.good is None:
             rate = _rate(1, 1)
             answer = {**failure, "rate": rate, "signature": failure["summary"]}
@@ -68,6 +76,30 @@ class Reproduce:
             )
         report = _measured(state, subject, oracle)
         return _result(state, report, failure)
+
+
+def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
+    """What a reduction that is gone on from has measured already."""
+    result = json.loads((run_dir / "result.json").read_bytes())
+    first = result["original"]
+    logs = sorted(path for path in (run_dir / "logs").rglob("*") if path.is_file())
+    found = attribute(Evidence(logs=tuple(LogSource(path, rank=0) for path in logs))).finding
+    kind, confidence = found.failure_class, found.confidence
+    said = "".join(path.read_text("utf-8", "replace")[-_TAIL:] for path in logs)
+    if kind is FailureClass.UNKNOWN and _NAN.search(said):
+        kind, confidence = FailureClass.NAN, 0.6
+    answer = {
+        "class": kind.value,
+        "confidence": round(confidence, 3),
+        "summary": found.summary,
+        "advice": [],
+        "mistake": False,
+        "oracle": dict(subject.oracle or {}),
+        "rate": _rate(first["reproduced"], first["of"]),
+        "signature": result["signature"],
+        "median_sec": first["median_sec"],
+    }
+    return StageResult("reproduce", "done", "", str(run_dir), answer=answer)
 
 
 def _first_failure(
@@ -90,6 +122,21 @@ def _first_failure(
     return None
 
 
+def _keep_opened(state: State, opened: set[str]) -> None:
+    """Which files of its working directory it opens; none where it ran on another machine."""
+    inside = state.path.name
+    names = sorted(name for name in opened if inside not in Path(name).parts)
+    if names:
+        known = set(_opened(state))
+        place = state.run.private / _OPENED
+        write_atomically(place, json.dumps(sorted({*known, *names})))
+
+
+def _opened(state: State) -> list[str]:
+    place = state.run.private / _OPENED
+    return list(json.loads(place.read_bytes())) if place.is_file() else []
+
+
 def _failing_end(state: State, report: RunReport, *, nan: bool) -> TrialEnd | None:
     """Of the first trial that failed, ran out of time, or ended well with a number that is none."""
     for record in report.records:
@@ -110,24 +157,33 @@ def _look(
     request = workload_request(
         subject.command, subject.cwd, state.request, env=subject.env, oracle=oracle
     )
-    budget = state.budget(LOOK, folder)
     plan = RunPlan(
         request,
         trials=1,
         results_dir=folder.parent,
         judge=judge,
         run_dir=folder,
-        budget=Budget(budget.max_trials, budget.max_seconds, retries=0),
+        budget=replace(state.budget(LOOK), retries=0),
     )
-    report = run_trials(
-        plan,
-        state.executor(LOOK),
-        state.means.listeners("reproduce"),
-        resume=state.resume(folder),
-    )
-    if report.ending.reason not in {Reason.DONE, Reason.BUDGET}:
-        raise Stopped(report.ending.exit_code)
+    with watch_opened(subject.cwd) as opened:
+        report = run_trials(
+            plan,
+            state.executor(LOOK),
+            state.means.listeners("reproduce"),
+            resume=state.resume(folder),
+        )
+    _keep_opened(state, opened)
+    _check_stopped(state, report)
     return report
+
+
+def _check_stopped(state: State, report: RunReport) -> None:
+    """Somebody stopped it, or nothing can be run here; a spent budget leaves what is known."""
+    reason = report.ending.reason
+    if reason is Reason.INFRASTRUCTURE and not state.is_spent:
+        raise InfrastructureError(report.ending.detail)
+    if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+        raise Stopped(report.ending.exit_code)
 
 
 def _has_failed(end: TrialEnd) -> bool:
@@ -160,13 +216,13 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     found = _attributed(end, subject)
     finding = found.finding
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
+    line = _NAN.search(end.stdout.tail) or _NAN.search(end.stderr.tail)
     if end.out_of_memory:
         kind, confidence = FailureClass.HOST_OOM, 0.99
         summary = "killed by the kernel for want of memory"
-    elif _has_failed(end) is False and _NAN.search(end.stdout.tail + end.stderr.tail):
-        kind, confidence = FailureClass.NAN, max(0.9, confidence)
-        line = _NAN.search(end.stdout.tail + end.stderr.tail)
-        summary = f"a number that is none: {line[0].strip()[:160]}" if line else summary
+    elif line and (not _has_failed(end) or kind is FailureClass.UNKNOWN):
+        kind, confidence = FailureClass.NAN, max(0.6 if _has_failed(end) else 0.9, confidence)
+        summary = f"a number that is none: {line[0].strip()[:160]}"
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
     return {
         "class": kind.value,
@@ -205,7 +261,7 @@ def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunR
         results_dir=folder.parent,
         judge=CalibrationJudge(Calibration()),
         run_dir=folder,
-        budget=state.budget("reproduce", folder),
+        budget=state.budget("reproduce"),
     )
     return run_trials(
         plan,
@@ -217,8 +273,7 @@ def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunR
 
 def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageResult:
     tally = report.tally
-    if report.ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED, Reason.INFRASTRUCTURE}:
-        raise Stopped(report.ending.exit_code)
+    _check_stopped(state, report)
     seconds = [r.duration for r in report.records if r.outcome is not Outcome.ERROR]
     document = report.to_json()
     answer = {
@@ -227,7 +282,7 @@ def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageRe
         "signature": document["signature"] or failure["summary"],
         "median_sec": round(statistics.median(seconds), 4) if seconds else None,
     }
-    spent = report.ending.reason is Reason.BUDGET
+    spent = report.ending.reason is not Reason.DONE
     status, why = ("done", "") if tally.reproduced else ("no_answer", "it did not fail again")
     if spent and not tally.reproduced:
         status, why = "budget", report.ending.detail

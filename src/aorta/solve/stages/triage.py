@@ -43,7 +43,7 @@ class Triage:
             output_dir=state.path,
             timeout=state.request.timeout,
             resume=state.resume(folder),
-            budget=state.budget(self.name, folder),
+            budget=state.budget(self.name),
             run_dir=folder,
         )
         recipe = _recipe(state, subject, candidates(state))
@@ -96,9 +96,9 @@ class Triage:
                 ),
                 trials=1,
                 results_dir=state.path,
-                judge=KOfN(1, first.enough_clean),
+                judge=KOfN(1, first.enough_clean()),
                 run_dir=folder,
-                budget=state.budget(VERIFY, folder),
+                budget=state.budget(VERIFY),
             ),
             state.executor(VERIFY),
             state.means.listeners(self.name),
@@ -113,7 +113,7 @@ class Triage:
                 f"{' + '.join(names)} mends the reduced reproducer, and not the original: it failed "
                 f"{tally.reproduced} of {tally.evidence} times with it"
             )
-        if tally.clean < first.enough_clean:
+        if tally.clean < first.enough_clean():
             last = next((r.why for r in report.records if r.outcome is not Outcome.CLEAN), "")
             said = f": {last}" if last else ""
             return cure, f"too few trials of the original could tell whether it works there{said}"

@@ -1,0 +1,206 @@
+"""What a command opens without naming it, made to shrink: the command is run in a place where that is replaced.
+
+A place is a temporary directory of links to everything in the working directory, but for the files that shrink and for
+configurations, which are written anew with other numbers in them. It is plain shell, so that the reproducer that ships needs nothing else.
+"""
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_CONFIGS = (".yaml", ".yml", ".json", ".toml")
+_CODE = (
+    ".py",
+    ".pyc",
+    ".pyi",
+    ".so",
+    ".sh",
+    ".bash",
+    ".pth",
+    ".egg-info",
+    ".log",
+    ".lock",
+    ".md",
+    ".cfg",
+    ".ini",
+)
+_FIXED = re.compile(
+    r"(?:^|_)(?:seed|port|rank|device|devices|gpu|gpus|id|version|verbose|nodes|workers|schema)(?:_|$)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(?<![\w.\-])(\d+)(?![\w.])")
+_MOST_BYTES = 1 << 26
+_MOST_CONFIG = 1 << 18
+_MOST_NUMBERS = 24
+_MOST_FILES = 6
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Something in the working directory that another thing takes the place of: a variable's file, or a rewritten text."""
+
+    path: str
+    variable: str = ""
+    edits: tuple[str, ...] = ()  # of a configuration: sed's
+
+
+@dataclass(frozen=True)
+class FileProposal:
+    axes: tuple[Mapping[str, Any], ...] = ()
+    replaced: tuple[Replaced, ...] = ()
+
+
+def propose_files(opened: Sequence[str], cwd: Path, taken: Sequence[str]) -> FileProposal:
+    """Axes for the data and the configurations among files that a run opened, seen from its working directory."""
+    axes: list[Mapping[str, Any]] = []
+    replaced: list[Replaced] = []
+    names = set(taken)
+    data = [name for name in sorted(opened) if _is_data(cwd / name)]
+    folders = _folders(data, cwd)
+    for folder in folders:
+        variable = _variable(folder, "DIR", names)
+        axes.append({"name": variable, "kind": "dir_subset", "initial": folder})
+        replaced.append(Replaced(folder, variable))
+    for name in data:
+        if any(name.startswith(f"{folder}/") for folder in folders):
+            continue
+        if name.endswith(_CONFIGS):
+            found, edits = _numbers_of(cwd / name, names)
+            axes += found
+            if edits:
+                replaced.append(Replaced(name, edits=tuple(edits)))
+        elif _has_lines(cwd / name):
+            variable = _variable(name, "FILE", names)
+            axes.append({"name": variable, "kind": "file_subset", "initial": name})
+            replaced.append(Replaced(name, variable))
+    return FileProposal(tuple(axes), tuple(replaced[:_MOST_FILES]) if axes else ())
+
+
+def in_a_place(command: str, replaced: Sequence[Replaced]) -> str:
+    """The command, run where each of these is replaced."""
+    if not replaced:
+        return command
+    lines = [
+        'place="$(mktemp -d ${AORTA_STEP_TIMES:+-p "${AORTA_STEP_TIMES%/*}"})"',  # in a trial: its own
+        "trap 'rm -rf \"$place\"' EXIT",
+        'for entry in "$PWD"/* "$PWD"/.[!.]*; do [ -e "$entry" ] && ln -s "$entry" "$place/"; done',
+    ]
+    opened: set[Path] = set()
+    for one in replaced:
+        for parent in reversed(Path(one.path).parents[:-1]):
+            if parent not in opened:
+                lines += _as_folder(shlex.quote(str(parent)))
+                opened.add(parent)
+        target = f'"$place"/{shlex.quote(one.path)}'
+        lines.append(f"rm -f {target}")
+        if one.variable:
+            lines.append(f'ln -s "$(realpath "${one.variable}")" {target}')
+        else:
+            edits = " ".join(f'-e "{edit}"' for edit in one.edits)
+            lines.append(f"sed {edits} {shlex.quote(one.path)} > {target}")
+    return "\n".join([*lines, 'cd "$place"', command])
+
+
+def _as_folder(name: str) -> list[str]:
+    """A link to a folder becomes a folder of links."""
+    here = f'"$place"/{name}'
+    return [
+        f"[ -L {here} ] && rm {here}; mkdir -p {here}",
+        f'for entry in "$PWD"/{name}/*; do [ -e "$entry" ] && ln -s "$entry" {here}/; done',
+    ]
+
+
+def _is_data(path: Path) -> bool:
+    if any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:]):
+        return False
+    if path.name.endswith(_CODE):
+        return False
+    try:
+        return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
+    except OSError:
+        return False
+
+
+def _has_lines(path: Path) -> bool:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return b"\0" not in content[:4096] and len(content.splitlines()) > 1
+
+
+def _folders(data: Sequence[str], cwd: Path) -> list[str]:
+    """Folders of which several files were opened and that hold nothing but data."""
+    counted: dict[str, int] = {}
+    for name in data:
+        parent = str(Path(name).parent)
+        counted[parent] = counted.get(parent, 0) + 1
+    found = []
+    for folder, count in counted.items():
+        if folder == "." or count < 3:
+            continue
+        inside = [entry for entry in (cwd / folder).iterdir() if not entry.name.startswith(".")]
+        if all(entry.is_file() and not entry.name.endswith(_CODE) for entry in inside):
+            found.append(folder)
+    return found
+
+
+def _variable(path: str, kind: str, taken: set[str]) -> str:
+    stem = re.sub(r"\W+", "_", Path(path).name.partition(".")[0]).strip("_").upper() or "DATA"
+    name = f"{stem}_{kind}" if not stem[0].isdigit() else f"DATA_{stem}_{kind}"
+    while name in taken:
+        name += "_2"
+    taken.add(name)
+    return name
+
+
+def _numbers_of(path: Path, taken: set[str]) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Whole numbers of a configuration that stand alone in a line with their key, and what replaces them there."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return [], []
+    if len(text) > _MOST_CONFIG or not _is_sound(path, text):
+        return [], []
+    axes: list[Mapping[str, Any]] = []
+    edits: list[str] = []
+    for number, key, value in _keyed(text):
+        if len(axes) >= _MOST_NUMBERS or value < 2 or _FIXED.search(key):
+            continue
+        stem = re.sub(r"\W+", "_", key).strip("_").upper()
+        name = f"CONFIG_{stem}" if stem else "CONFIG"
+        while name in taken:
+            name += "_2"
+        taken.add(name)
+        axes.append({"name": name, "kind": "env", "type": "int", "initial": value, "floor": 1})
+        edits.append(f"{number}s/{value}/${name}/")
+    return axes, edits
+
+
+def _keyed(text: str) -> Iterator[tuple[int, str, int]]:
+    """`steps: 500`, `"steps": 500,` and `steps = 500`, with the number of the line."""
+    pattern = re.compile(r"""^\s*["']?([\w.\-]+)["']?\s*[:=]\s*(\d+)\s*,?\s*(?:\#.*)?$""")
+    for number, line in enumerate(text.splitlines(), 1):
+        found = pattern.match(line)
+        if found and len(_NUMBER.findall(line.partition("#")[0])) == 1:
+            yield number, found[1], int(found[2])
+
+
+def _is_sound(path: Path, text: str) -> bool:
+    try:
+        if path.suffix == ".json":
+            json.loads(text)
+        elif path.suffix == ".toml":
+            tomllib.loads(text)
+        else:
+            yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError):
+        return False
+    return True

@@ -1,0 +1,135 @@
+"""What a solve goes on from: a stop, a budget, and what other verbs know already."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from support.aorta_cli import aorta, start_aorta
+from support.waiting import patience, wait_until
+
+TRAIN = """\
+import os
+import sys
+
+for step in range(int(os.environ.get("STEPS", "64"))):
+    if step == 11:
+        sys.exit(f"loss is nan at step {step}")
+"""
+COMMAND = ("--", "python", "train.py")
+
+
+def program(place: Path) -> None:
+    (place / "train.py").write_text(TRAIN)
+
+
+def solve(place: Path, *words: str | Path) -> dict[str, Any]:
+    done = aorta("solve", "--json", "-q", *words, cwd=place)
+    assert done.exit_code in {0, 3, 4}, done.stderr
+    return {**done.json(), "exit": done.exit_code}
+
+
+def test_ctrl_c_leaves_a_partial_answer_that_is_gone_on_with(tmp_path: Path) -> None:
+    program(tmp_path)
+    process = start_aorta("solve", "--json", "-q", "--skip", "triage", *COMMAND, cwd=tmp_path)
+    journal = "solve/*/.aorta/trials.jsonl"
+    wait_until(
+        lambda: any(f.read_bytes().count(b'"fair"') >= 3 for f in tmp_path.glob(journal)),
+        "three trials",
+    )
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=patience())
+    assert process.returncode == 130, err
+    document = json.loads(out)
+    assert document["status"] == "partial"
+    (again,) = document["next"]
+    assert again == f"aorta solve --resume {document['run_dir']}"
+    assert json.loads((Path(document["run_dir"]) / "solve.json").read_text()) == document
+    done = aorta(*again.split()[1:], "--json", "-q", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert [axis["final"] for axis in done.json()["reproducer"]["axes"]] == [12]
+    assert (Path(document["run_dir"]) / "report.html").is_file()
+
+
+def test_no_trial_more_than_was_allowed_is_run(tmp_path: Path) -> None:
+    program(tmp_path)
+    document = solve(tmp_path, "--max-trials", "9", *COMMAND)
+    assert document["trials"] == 9
+    states = {row["name"]: row["status"] for row in document["stages"]}
+    assert states["reduce"] == "budget"
+    assert any("9 trials are spent" in said for said in document["not_found_out"])
+
+
+def test_a_budget_of_time_says_what_it_leaves_out(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(0.5)\n" + TRAIN)
+    document = solve(tmp_path, "--budget", "4s", "--skip", "bundle", *COMMAND)
+    assert document["exit"] == 4
+    left_out = [row for row in document["stages"] if row["status"] == "budget"]
+    assert [row["name"] for row in left_out] == ["reduce", "triage"]
+
+
+def test_a_reduction_is_not_done_again_and_a_finished_solve_runs_nothing(tmp_path: Path) -> None:
+    program(tmp_path)
+    ran = aorta("run", "-q", "--trials", "1", *COMMAND, cwd=tmp_path)
+    assert ran.exit_code == 1
+    first = solve(tmp_path, "--stages", "reproduce,reduce", "results/command")
+    (stage,) = [row for row in first["stages"] if row["name"] == "reduce"]
+    more = solve(tmp_path, "--stages", "reproduce,reduce,bundle", stage["run_dir"])
+    assert more["trials"] == 0
+    assert more["reproducer"]["axes"] == first["reproducer"]["axes"]
+    assert more["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
+    assert more["failure"]["class"] == "nan"
+    again = solve(tmp_path, more["run_dir"])
+    assert (again["trials"], again["bundle"]) == (0, more["bundle"])
+
+
+def test_data_and_configurations_that_a_run_opens_shrink_where_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    for number in range(6):
+        (tmp_path / "shards" / f"s{number}.txt").write_text(f"x{number}\n")
+    (tmp_path / "rows.txt").write_text("".join(f"row{n}\n" for n in range(20)))
+    (tmp_path / "config.json").write_text('{\n  "layers": 9,\n  "seed": 7\n}\n')
+    (tmp_path / "train.py").write_text(
+        "import argparse, json, os\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--warmup', type=int, default=50)\n"
+        "given = parser.parse_args()\n"
+        "rows = open('rows.txt').read().split()\n"
+        "layers = json.load(open('config.json'))['layers']\n"
+        "shards = [open(f'shards/{n}').read().strip() for n in sorted(os.listdir('shards'))]\n"
+        "if {'row7', 'row11'} <= set(rows) and layers >= 4 and 'x3' in shards and given.warmup >= 12:\n"
+        "    raise RuntimeError('a bad mix of rows')\n"
+    )
+    document = solve(tmp_path, "--stages", "reproduce,reduce,bundle", *COMMAND)
+    finals = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
+    assert finals == {"WARMUP": 12, "SHARDS_DIR": 1, "CONFIG_LAYERS": 4, "ROWS_FILE": 2}
+    assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
+
+
+def test_a_dry_run_says_the_plan_and_runs_nothing(tmp_path: Path) -> None:
+    program(tmp_path)
+    done = aorta("solve", "--dry-run", "--json", *COMMAND, cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    names = [row["name"] for row in done.json()["stages"]]
+    assert names == ["reproduce", "reduce", "triage", "bisect", "diverge", "bundle"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
+
+
+def test_what_is_wrong_with_the_command_line_is_said_before_anything_runs(tmp_path: Path) -> None:
+    for words in (("--stages", "nonsense", *COMMAND), ("--skip", "reproduce", *COMMAND), ()):
+        done = aorta("solve", *words, cwd=tmp_path)
+        assert done.exit_code == 2, done.stderr
+        assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stage_can_be_rerun_by_hand(tmp_path: Path) -> None:
+    program(tmp_path)
+    document = solve(tmp_path, "--stages", "reproduce,reduce", *COMMAND)
+    script = Path(document["reproducer"]["path"]) / "run_repro.sh"
+    done = subprocess.run(("bash", str(script)), capture_output=True, text=True, check=False)
+    assert "loss is nan at step 11" in done.stderr
+    reduced = aorta("reduce", "--resume", script.parents[1], "--json", "-q", cwd=tmp_path).json()
+    assert reduced["resumed_trials"] == reduced["trials"]
