@@ -4,7 +4,8 @@
     python -m benchmarks.attribution_confidence --write    and puts it where attribution reads it
 
 Only looks at failures that no rule had learned from count. Few fall on each dialect, so that each share is drawn towards that of all
-dialects by the weight of `PRIOR` looks, and one with fewer than `FEWEST` has that of all. A weak row never reaches what a STOP needs.
+dialects by the weight of `PRIOR` looks, and one with fewer than `FEWEST` has that of all. A weak row never reaches what a STOP needs, nor a likely one
+what it needs after the first step.
 """
 
 import json
@@ -13,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from aorta.attribution.finding import SURE
+from aorta.attribution.finding import SURE, SURE_LATER
 from benchmarks.faults.corpus import cases
 from benchmarks.faults.field import fifth, last
 
@@ -21,6 +22,10 @@ RESULTS = Path(__file__).parent / "results"
 TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
 # Looks: dialects differ by no more than chance where their rows are sure, and by much where they are weak.
 PRIOR = {"certain": 20, "likely": 20, "weak": 5, "nothing": 5}
+MOST = {
+    "likely": SURE_LATER - 0.04,
+    "weak": SURE - 0.05,
+}  # with what an exit code adds, too little to stop
 FEWEST = 3  # looks that give a dialect a figure of its own
 KINDS = ("certain", "likely", "weak", "nothing")
 _HEAD = "# How often findings were right at the first look: written by `python -m benchmarks.attribution_confidence --write`.\n"
@@ -66,7 +71,7 @@ def fitted(shares: Shares) -> dict[str, dict[str, float]]:
     for kind, by_dialect in shares.items():
         right, of = (sum(column) for column in zip(*by_dialect.values(), strict=True))
         overall = (right + 1) / (of + 2)
-        most = SURE - 0.05 if kind == "weak" else 0.97
+        most = MOST.get(kind, 0.97)
         table[kind] = {"overall": round(min(most, overall), 2)}
         for dialect, (well, looked) in by_dialect.items():
             if looked < FEWEST:

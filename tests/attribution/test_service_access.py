@@ -70,7 +70,7 @@ def test_another_user_of_the_machine_needs_the_token_that_was_made(
 def test_a_web_page_in_a_browser_of_this_user_may_not_ask(tmp_path: Path, state: Path) -> None:
     with running_service(CORPUS, tmp_path / "s.sqlite") as service, service.client() as client:
         for headers in ({"Host": "evil.example.com"}, {"Origin": "http://evil.example.com"}):
-            assert client.get("/v1/jobs", headers=headers).status_code == 401
+            assert client.get("/v1/jobs", headers=headers).status_code == 403
         assert client.get("/v1/jobs", headers={"Host": "localhost"}).status_code == 200
 
 

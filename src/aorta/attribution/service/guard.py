@@ -97,24 +97,22 @@ class Guard:
         headers = dict(scope["headers"])
         if not self._limit.take((scope.get("client") or ("local", 0))[0]):
             raise ApiError(429, "rate_limited", "too many requests; try again in a second")
-        if scope["path"] not in OPEN_TO_ALL and not self._may_ask(scope, headers):
-            raise ApiError(401, "unauthorized", "a valid bearer token is needed")
+        if scope["path"] not in OPEN_TO_ALL:
+            self._check_caller(scope, headers)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > LARGEST_BODY:
             raise _too_large()
 
-    def _may_ask(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    def _check_caller(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self._token is None:
-            return True
+            return
         given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
         if hmac.compare_digest(given, self._token):
-            return True
-        return (
-            self._own_user_is_free
-            and scope.get(CALLER) in {os.getuid(), 0}
-            and b"origin" not in headers
-            and _is_ours(headers.get(b"host", b""))
-        )
+            return
+        if not self._own_user_is_free or scope.get(CALLER) not in {os.getuid(), 0}:
+            raise ApiError(401, "unauthorized", "a valid bearer token is needed")
+        if b"origin" in headers or not _is_ours(headers.get(b"host", b"")):
+            raise ApiError(403, "web_page", "web pages may not ask without a bearer token")
 
 
 def _is_ours(host: bytes) -> bool:
