@@ -77,7 +77,7 @@ def report(job: str, agent: str, logs: list[str]) -> dict[str, object]:
 
 def post(path: str, content: object) -> bytes:
     data = json.dumps(content).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
 

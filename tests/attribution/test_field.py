@@ -1,15 +1,15 @@
 """Failures in the shapes of the field: what was learned stays learned, and no look ever stops a job wrongly."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
-from benchmarks.faults.field import Excerpt, first, last, second, third
+from benchmarks import attribution_confidence
+from benchmarks.faults.field import Excerpt, fifth, first, last, second, third
 
 from aorta.attribution import attribute
-from aorta.attribution.causes import UNEXPLAINED
-from aorta.attribution.finding import CONFIDENCE
-from aorta.attribution.taxonomy import Certainty
+from aorta.attribution.finding import SURE
 
 RESULTS = Path(first.__file__).parents[2] / "results"
 LEARNED = (*first.EXCERPTS, *second.EXCERPTS, *third.EXCERPTS)
@@ -50,14 +50,41 @@ def test_the_last_set_holds_at_least_sixty_and_each_was_looked_at() -> None:
     assert looked_at == names
 
 
-def test_confidence_at_first_looks_was_right_about_as_often_as_it_says_today() -> None:
-    bands: dict[float, list[bool]] = {}
-    for name, module in (("first", first), ("second", second), ("third", third), ("last", last)):
-        truth = {excerpt.name: excerpt.failure_class for excerpt in module.EXCERPTS}
-        for row in json.loads((RESULTS / f"field_{name}_look.json").read_text()):
-            band = next(low for low in (0.7, 0.3, 0.0) if row["confidence"] >= low)
-            bands.setdefault(band, []).append(row["class"] == truth[row["job"]])
-    share = {band: sum(right) / len(right) for band, right in bands.items()}
-    assert share[0.7] >= 0.86
-    assert abs(share[0.3] - CONFIDENCE[Certainty.WEAK]) < 0.1
-    assert abs(share[0.0] - UNEXPLAINED) < 0.1
+def test_the_fifth_set_is_read_no_worse_than_at_the_first_look() -> None:
+    looked_at = json.loads((RESULTS / "field_fifth_look.json").read_text())
+    truth = {excerpt.name: excerpt for excerpt in fifth.EXCERPTS}
+    assert len(truth) == len(fifth.EXCERPTS) >= 60
+    assert {row["job"] for row in looked_at} == set(truth)
+    right_then = sum(row["class"] == truth[row["job"]].failure_class for row in looked_at)
+    results = [(excerpt, attribute(excerpt.evidence())) for excerpt in fifth.EXCERPTS]
+    right = [e.name for e, result in results if result.finding.failure_class == e.failure_class]
+    stops = [e.name for e, r in results if r.decision.action == "STOP" and e.decision != "STOP"]
+    assert len(right) >= right_then
+    assert not stops
+
+
+def test_the_confidence_that_is_stated_is_the_one_that_was_measured() -> None:
+    measured = attribution_confidence.fitted(
+        attribution_confidence.counted(attribution_confidence.looks())
+    )
+    stated = tomllib.loads(attribution_confidence.TABLE.read_text(encoding="utf-8"))
+    assert stated == measured
+
+
+def test_in_every_band_held_back_findings_were_right_about_as_often_as_is_stated() -> None:
+    stated = tomllib.loads(attribution_confidence.TABLE.read_text(encoding="utf-8"))
+    bands: dict[float, list[tuple[float, bool]]] = {}
+    for basis, right in attribution_confidence.looks():
+        dialect, kind = basis.split(".")
+        confidence = stated[kind].get(dialect, stated[kind]["overall"])
+        band = next(low for low in (0.9, 0.7, 0.4, 0.0) if confidence >= low)
+        bands.setdefault(band, []).append((confidence, right))
+    for looks in bands.values():
+        says = sum(confidence for confidence, _ in looks) / len(looks)
+        assert abs(says - sum(right for _, right in looks) / len(looks)) < 0.1
+
+
+@pytest.mark.parametrize("kind", ["weak", "nothing"])
+def test_what_is_weak_never_stops_a_job_at_its_first_failure(kind: str) -> None:
+    stated = tomllib.loads(attribution_confidence.TABLE.read_text(encoding="utf-8"))
+    assert max(stated[kind].values()) + 0.03 < SURE

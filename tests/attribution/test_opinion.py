@@ -4,15 +4,19 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from benchmarks.faults.corpus import CORPUS
 
 from aorta.attribution import Action, Evidence, LogTail, RankEnd, attribute
 from aorta.attribution.opinion import Adviser, with_opinion
 from support.aorta_cli import aorta
-from support.waiting import patience
+from support.attribution_service import running_service
+from support.waiting import patience, wait_until
 
 SECRET = "hf_abcdefghijklmnopqrstuvwxyz012345"
 TEXT = (
@@ -109,3 +113,47 @@ def test_the_command_asks_only_when_told_to(tmp_path: Path) -> None:
             "text": "Look at the token.",
         }
     assert aorta("attribute", "--llm-url", "file:///etc/passwd", log).exit_code == 2
+
+
+def test_the_service_decides_before_it_asks_a_model_and_tells_its_words_later(
+    tmp_path: Path,
+) -> None:
+    may_answer = threading.Event()
+
+    def slow() -> str:
+        may_answer.wait(patience())
+        return '{"agrees": true, "words": "Install it."}'
+
+    jobs = [f"job-{number}" for number in range(8)]
+    log = str(CORPUS / "import_error")
+    with (
+        model(slow) as (url, asked),
+        running_service(
+            CORPUS, tmp_path / "s.sqlite", "--llm-url", url, "--llm-timeout", str(patience())
+        ) as service,
+        service.client() as client,
+    ):
+
+        def answer(job: str, wait: float = 60) -> dict[str, Any]:
+            where = f"/v1/cycles/{job}/{job}:0/decision"
+            told: dict[str, Any] = client.get(where, params={"wait": wait}).json()
+            return told
+
+        def opinion_of(job: str) -> object:
+            return answer(job)["opinion"]
+
+        for job in jobs:
+            body = {"job_id": job, "cycle_id": f"{job}:0", "agent": "a", "log_paths": [log]}
+            assert client.post("/v1/cycles", json=body).status_code == 202
+        before = {job: answer(job) for job in jobs}
+        assert {told["decision"]["action"] for told in before.values()} == {"STOP"}
+        assert {told["opinion"] for told in before.values()} == {None}
+        wait_until(lambda: asked, "a question")
+        may_answer.set()
+        for job in jobs:
+            wait_until(partial(opinion_of, job), "an opinion")
+            told = answer(job)
+            assert told["opinion"] == {"agrees": True, "words": "Install it."}
+            assert told | {"opinion": None} == before[job]
+        history = client.get("/v1/jobs/job-0").json()["cycles"]
+        assert history[0]["opinion"]["words"] == "Install it."

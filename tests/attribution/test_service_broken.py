@@ -21,7 +21,8 @@ import pytest
 from benchmarks.faults.corpus import CORPUS
 
 from support.attribution_service import Service, running_service
-from support.waiting import wait_until
+from support.hung_mount import hung_mount
+from support.waiting import patience, wait_until
 
 SECRET = "No module named 'secret_4711'"
 
@@ -289,6 +290,30 @@ def test_an_endless_log_delays_nobody_elses_decision(tmp_path: Path) -> None:
         answers = [decision(service, f"quick-{number}") for number in range(3)]
         assert decision(service, "endless", wait=0)["status"] == "pending"
     assert [answer["decision"]["action"] for answer in answers] == ["STOP"] * 3
+
+
+def test_a_mount_that_hangs_holds_up_nobody_but_its_own_job(tmp_path: Path) -> None:
+    """Nobody else's report, decision, health or metrics; and not the end, though a worker cannot be killed."""
+    quick = write_secret(tmp_path)
+    with ExitStack() as open_now:
+        service = open_now.enter_context(running_service(tmp_path, tmp_path / "state.sqlite"))
+        hung = open_now.enter_context(hung_mount(tmp_path / "hung"))
+        ends = [{"rank": 0, "exit_code": 1, "error_file": str(hung / "error.json")}]
+        tails = [{"rank": 0, "text": quick.read_text()}]
+        for number in range(4):
+            body = report(f"hung-{number}", "a", hung / f"{number}" / "rank_0.err", hung)
+            assert tell(service, body | {"failures": ends, "tails": tails}).status_code == 202
+        with service.client() as client:
+            peer = {"log_path": str(hung / "peer.log"), "analysis_intent": "terminal"}
+            assert client.post("/logs", json=peer).status_code == 200
+            assert client.get("/healthz").json()["status"] == "ok"
+        tell(service, report("well", "a", quick))
+        assert decision(service, "well")["decision"]["action"] == "STOP"
+        answer = decision(service, "hung-3")
+        assert answer["finding"]["class"] == "import_error"
+        assert "storage" in {advice["kind"] for advice in answer["decision"]["advice"]}
+        service.process.terminate()
+        assert service.process.wait(patience(20)) == 0
 
 
 # ---- several services on one database ------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.attribution import FailureClass, Finding, PastCycle, Root
-from aorta.attribution.decision import without_progress
-from aorta.launch.decision import LONG_CYCLE, progress
+from aorta.attribution.decision import LONG_CYCLE, JobStanding, decide, without_progress
+from aorta.launch.decision import progress
 from aorta.launch.records import Action, CycleStart, SourceVerdict
 
 STEPS = st.lists(st.none() | st.integers(0, 50), min_size=1, max_size=20)
@@ -18,8 +18,10 @@ def told(step: int | None) -> SourceVerdict:
 def walk(steps: list[int | None], lived: float = 1.0) -> CycleStart:
     start = CycleStart("job", 0, ("node",))
     for step in steps:
-        best, idle = progress(start, (), told(step), lived)
-        start = CycleStart("job", start.cycle + 1, ("node",), best_step=best, idle_cycles=idle)
+        now = progress(start, (), told(step), lived)
+        start = CycleStart(
+            "job", start.cycle + 1, ("node",), best_step=now.best_step, idle_cycles=now.idle
+        )
     return start
 
 
@@ -47,7 +49,7 @@ def test_where_no_step_is_ever_told_a_long_life_counts_as_progress() -> None:
 def test_a_preempted_cycle_is_not_held_against_the_job() -> None:
     start = CycleStart("job", 0, ("node",), best_step=7, idle_cycles=1)
     taken = SourceVerdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
-    assert progress(start, (), taken, 1.0) == (7, 1)
+    assert progress(start, (), taken, 1.0) == JobStanding(7, 1)
 
 
 @given(STEPS)
@@ -59,3 +61,15 @@ def test_attribution_and_the_launcher_agree_on_which_cycle_made_progress(
     finding = Finding(FailureClass.KILLED, 0.9, Root(), (), "x", "killed", last_step=last)
     moved = last is not None and not without_progress(finding, history)
     assert (walk(steps).idle_cycles == 0) == moved
+
+
+@given(STEPS, st.integers(1, 5))
+def test_attribution_and_the_launcher_count_the_same_cycles_without_progress(
+    steps: list[int | None], limit: int
+) -> None:
+    *before, last = [0 if step is None else step for step in steps]
+    history = [PastCycle(str(n), FailureClass.KILLED, step) for n, step in enumerate(before)]
+    finding = Finding(FailureClass.KILLED, 0.9, Root(), (), "x", "killed", last_step=last)
+    told_at = walk([*before, last])
+    stopped = decide(finding, history, no_progress_limit=limit).rule == "no_progress"
+    assert stopped == (JobStanding(told_at.best_step, told_at.idle_cycles).in_a_row >= limit)

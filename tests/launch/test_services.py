@@ -88,6 +88,43 @@ def test_an_mcp_server_that_is_named_or_what_ours_would_answer_stops_the_job(
     assert (info["decided_by"], info["finding"]["class"]) == ("mcp", "import_error")
 
 
+SHOUTS_AND_GOES_ON = """
+print("step 1 loss 3.0", flush=True)
+print("n1:7:8 [0] ibvwrap.c:123 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out", flush=True)
+if os.environ["AORTA_CYCLE"] == "0":
+    for step in range(2, 6):
+        print("step", step, "loss", 1.0 / step, flush=True)
+    sys.exit(3)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("by_service", [False, True])
+def test_what_the_cycle_before_outlived_is_noise_in_this_one(site: Site, by_service: bool) -> None:
+    job = script(site.folder, SHOUTS_AND_GOES_ON)
+    with attrsvc(site.folder, site.folder) as url:
+        how = ("--ft-attrsvc-url", url) if by_service else ()
+        site.run(*how, "--max-restarts", "1", str(job))
+    assert site.cycle(1)["finding"]["class"] == "killed"
+
+
+def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(site: Site) -> None:
+    """Outside Slurm every job without a name of its own is called `none`."""
+    fails = script(site.folder, IMPORTS_NOTHING_THERE)
+    where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{site.port}")
+    same = ("--nnodes", "1", *where, "--rdzv-id", "none", "--max-restarts", "1")
+    with attrsvc(site.folder, site.folder) as url:
+        first = site.run(*same, "--ft-attrsvc-url", url, str(fails))
+        dies = script(site.folder, "os.kill(os.getpid(), 9)", "dies.py")
+        second = site.run(*same, "--ft-attrsvc-url", url, str(dies))
+        with urllib.request.urlopen(f"{url}/v1/jobs") as told:
+            jobs = [job["job_id"] for job in json.load(told)["jobs"]]
+    assert (first.code, second.code) == (93, 1)
+    assert "surely_not_installed" not in second.err
+    assert len(jobs) == 2
+    assert all(name.startswith("none-") for name in jobs)
+
+
 class Backend(BaseHTTPRequestHandler):
     """A server that a test gives its behaviour: `answers(method, path, headers, body)` -> (status, content)."""
 

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_the_page_follows_the_journal_and_survives_the_death_of_the_run(
         page.until("document.getElementById('live').className === 'ended'")
         assert page.evaluate("document.querySelector('h1').textContent.includes('5 of 5')")
         assert page.complaints == []
-        asked = {re.sub(r":\d+", "", request) for request in page.requests}
+        asked = {re.sub(r":\d+|\?token=.*", "", request) for request in page.requests}
         assert asked == {"http://127.0.0.1/", "http://127.0.0.1/events"}
 
 
@@ -105,19 +106,14 @@ def test_it_only_reads(tmp_path: Path) -> None:
             urllib.request.urlopen(request, timeout=30)
         with refused.value:
             assert refused.value.code == 501
-        assert fetch(f"{address}.aorta/journal.jsonl")[0] == 404
-        assert fetch(f"{address}../../etc/passwd")[0] == 404
+        assert fetch(address.replace("?", ".aorta/journal.jsonl?"))[0] == 404
+        assert fetch(address.replace("?", "../../etc/passwd?"))[0] == 404
     assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(run.rglob("*"))} == before
 
 
-def test_another_site_cannot_read_it_through_a_name_of_its_own(tmp_path: Path) -> None:
-    with watching(run_dir(tmp_path)) as address:
-        assert fetch(address, Host="evil.example.com")[0] == 403
-        assert fetch(address, Host="localhost:1")[0] == 200
-
-
-def test_off_the_loopback_it_asks_for_the_token_that_it_printed(tmp_path: Path) -> None:
-    with watching(run_dir(tmp_path), "--host", "0.0.0.0") as address:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_only_who_has_the_token_that_it_printed_may_look(tmp_path: Path, host: str) -> None:
+    with watching(run_dir(tmp_path), "--host", host) as address:
         plain, _, token = address.partition("?token=")
         assert len(token) >= 24
         here = plain.replace("0.0.0.0", "127.0.0.1")
@@ -139,7 +135,7 @@ def test_it_waits_for_a_directory_that_is_no_run_yet(tmp_path: Path) -> None:
 def test_a_taken_port_is_exit_5_and_one_line(tmp_path: Path) -> None:
     run = run_dir(tmp_path)
     with watching(run) as address:
-        port = address.rstrip("/").rpartition(":")[2]
+        port = str(urlsplit(address).port)
         done = aorta("watch", run, "--port", port)
     assert done.exit_code == 5
     assert done.stderr.count("\n") == 1
@@ -183,5 +179,5 @@ def test_watch_on_a_verb_says_where_and_shows_the_end(tmp_path: Path, browser: C
 def test_watch_with_quiet_still_says_where(tmp_path: Path) -> None:
     done = aorta("run", "--watch", "-q", "--", "true", cwd=tmp_path)
     assert done.exit_code == 0
-    assert re.fullmatch(r"watch it at http://127\.0\.0\.1:\d+/\n", done.stderr)
+    assert re.fullmatch(r"watch it at http://127\.0\.0\.1:\d+/\?token=[\w-]+\n", done.stderr)
     assert [entry.name for entry in tmp_path.iterdir()] == ["results"]

@@ -4,34 +4,23 @@ The order of the questions is the logic: did something outside end the job? did 
 did ranks wait for one that never came? did they only lose a peer? Whatever is left is unknown, and says so.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.endings import is_fatal, is_last_word, went_on
 from aorta.attribution.events import Event
+from aorta.attribution.external import BY_SCHEDULER, from_outside, is_outside, lost_peer, never_came
 from aorta.attribution.facts import Cause, Facts, by_rank, of_events
-from aorta.attribution.followers import lost_peer, never_came
+from aorta.attribution.healthy import is_fatal, is_last_word, went_on
 from aorta.attribution.last_words import as_hint
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 
 Who = tuple[int | None, str]
 NOBODY: Who = (None, "")
-UNEXPLAINED = 0.25
 _SAME_LINE = 2.0  # seconds: loggers round, and processes write late
 _SAME_MOMENT = 0.5  # seconds: launchers poll, so deaths closer than this have no order
-_BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CANCELLED}
-_FROM_OUTSIDE = {*_BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
-_MAY_BE_HARDWARE = {
-    *_FROM_OUTSIDE, FailureClass.ILLEGAL_ACCESS, FailureClass.ABORT, FailureClass.SEGFAULT, FailureClass.KILLED,
-    FailureClass.HANG, FailureClass.COLLECTIVE_TIMEOUT, FailureClass.NETWORK_LOSS, FailureClass.UNKNOWN, FailureClass.NAN,
-    FailureClass.RENDEZVOUS_ERROR, FailureClass.DEVICE_ASSERT,
-}  # fmt: skip
 _HOW_IT_SHOWS = {FailureClass.ABORT, FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
 _SAME_PLACE = 8 << 10  # bytes
-_OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
-_BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 _REFUSALS = {
     FailureClass.BAD_ARGUMENTS,
     FailureClass.BAD_CONFIG,
@@ -60,7 +49,7 @@ def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
     named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
     own = named or own  # how some process ended says less than what a process died of
     first = _first_of(own) if own else None
-    outside = _from_outside(facts, first[0] if first else None)
+    outside = from_outside(facts, first[0] if first else None)
     if outside is not None:
         return outside, 0
     if first is not None:
@@ -76,73 +65,6 @@ def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
     if cascades:
         return lost_peer(facts, cascades), 0
     return _silent(facts), 0
-
-
-# ---- did something outside end the job? ----------------------------------------------------------------------
-
-
-def _from_outside(facts: Facts, own: Cause | None) -> Cause | None:
-    """An event from outside that names this job or node, fits in time, and explains the end that came first."""
-    events = [
-        event
-        for event in facts.reading.events
-        if _is_outside(event)
-        and not went_on(event)
-        and _is_ours(event, facts)
-        and _explains(event, own, facts)
-    ]
-    if not events:
-        return None
-    event = min(events, key=lambda event: event.time if event.time is not None else 0.0)
-    victim = event.rank if event.rank is not None else _only_rank_on(event.node, facts)
-    if victim is None and own is not None and event.failure_class not in _BY_SCHEDULER:
-        victim = own.rank
-    return replace(of_events([event], victim), node=event.node)
-
-
-def _is_outside(event: Event) -> bool:
-    certain = event.certainty is Certainty.CERTAIN
-    return event.failure_class in _FROM_OUTSIDE and event.role is Role.ROOT and certain
-
-
-def _is_ours(event: Event, facts: Facts) -> bool:
-    """Whether it happened on a node of this job, and not before the job began."""
-    nodes = {node.partition(".")[0] for node in facts.nodes.values()}
-    node = event.node.partition(".")[0] if event.node else None
-    if nodes and node is not None and node not in nodes and event.rank is None:
-        return False
-    known = event.time is not None and facts.began is not None
-    return not (known and event.time < facts.began - _BEFORE_IT_BEGAN)  # type: ignore[operator]
-
-
-def _explains(event: Event, own: Cause | None, facts: Facts) -> bool:
-    if event.failure_class in _BY_SCHEDULER:
-        raised = any(_raised_by_itself(other) for other in facts.reading.events)
-        return not raised and not any(_crashed_before(event, end) for end in facts.reading.events)
-    if own is None or own.failure_class in _MAY_BE_HARDWARE:
-        return True
-    return (
-        own.failure_class is FailureClass.USER_EXCEPTION
-        and _OF_A_DEVICE.search(own.words) is not None
-    )
-
-
-def _crashed_before(event: Event, other: Event) -> bool:
-    """Whether a launcher had told of a crash before the scheduler's word: then that is only the tidying up."""
-    if other.source != event.source or other.offset > event.offset:
-        return False
-    return any(end.failed and not end.was_asked_to_stop for end in other.ended)
-
-
-def _raised_by_itself(event: Event) -> bool:
-    """Whether a rank left by an exception of its own: whom a scheduler ends does not come to that."""
-    of_an_end = event.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
-    return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
-
-
-def _only_rank_on(node: str | None, facts: Facts) -> int | None:
-    ranks = [rank for rank, where in facts.nodes.items() if where == node]
-    return ranks[0] if len(ranks) == 1 else None
 
 
 # ---- did a rank fail on its own account? -----------------------------------------------------------------------
@@ -165,7 +87,7 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
         return None
     events = [event for event in facts.reading.events if event.who == who]
     if rank is None:  # whether what happened outside counts is asked elsewhere
-        events = [event for event in events if event.is_exception or not _is_outside(event)]
+        events = [event for event in events if event.is_exception or not is_outside(event)]
     if failure is not None and not failure.fits_an_exception:
         events = [event for event in events if not event.is_exception]
     spoken = [event for event in events if not event.survived or is_last_word(event)]
@@ -235,7 +157,7 @@ def _only_explanation(events: Sequence[Event], failure: RankEnd | None) -> Event
 
 
 def _says_more(line: Event, last: Event) -> bool:
-    return line.certainty.weight > last.certainty.weight and line.failure_class not in _BY_SCHEDULER
+    return line.certainty.weight > last.certainty.weight and line.failure_class not in BY_SCHEDULER
 
 
 def _may_end(line: Event, failure: RankEnd | None) -> bool:
@@ -273,7 +195,7 @@ def _from_exit(failure: RankEnd, facts: Facts) -> Cause | None:
         words,
         failure.rank,
         moment=failure.time,
-        confidence=UNEXPLAINED if failure_class is FailureClass.UNKNOWN else None,
+        unexplained=failure_class is FailureClass.UNKNOWN,
     )
 
 
@@ -371,7 +293,7 @@ def _silent(facts: Facts) -> Cause:
     ended = [failure for failure in facts.failures if failure.failed]
     if not ended:
         words = "nothing in the evidence says why it ended"
-        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, confidence=UNEXPLAINED)
+        return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(ended, key=lambda f: (f.time if f.time is not None else 0.0, f.rank))
     failure_class, certainty = first.meaning
     words = first.words

@@ -81,7 +81,40 @@ _MISTAKES = {
 _NODE_MAY_DIFFER = {*_MISTAKES, _C.DISK_FULL, _C.DEVICE_OOM}
 _RANK_MAY_DIFFER = _MISTAKES - {_C.SHAPE_MISMATCH}
 FEW_STEPS = 50
+LONG_CYCLE = (
+    300.0  # seconds: where no step is ever told, a cycle that lived this long counts as progress
+)
 _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
+
+
+@dataclass(frozen=True)
+class JobStanding:
+    """How far a job has come, and how many failed cycles since then brought it no further: the one rule of progress.
+
+    Preempted cycles are not held against it: they say nothing about the program.
+    """
+
+    best_step: int | None = None
+    idle: int = 0
+
+    def after(
+        self, reached: int | None, failure_class: str | None, lived: float | None = None
+    ) -> "JobStanding":
+        """With one more failed cycle, which came to step `reached` and lived so many seconds, as far as that is known."""
+        if reached is None and self.best_step is None:
+            moved = lived is not None and lived >= LONG_CYCLE
+        else:
+            moved = reached is not None and (self.best_step is None or reached > self.best_step)
+        if moved:
+            return JobStanding(reached, 0)
+        if failure_class == FailureClass.PREEMPTED:
+            return self
+        return JobStanding(self.best_step, self.idle + 1)
+
+    @property
+    def in_a_row(self) -> int:
+        """Cycles that ended at the same point. The one that first came there is the first of them."""
+        return self.idle + 1 if self.idle and self.best_step is not None else self.idle
 
 
 def decide(
@@ -173,30 +206,27 @@ def _repeats(
     )
     if once and progress_is_told and same >= 1:
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
-    counted = len(streak) if progress_is_told else same  # silence alone is no ground to stop
-    if limit > 0 and counted + 1 >= limit:
-        times = f"{counted + 1} cycles in a row ended without progress"
+    at_the_same_point = len(streak) + 1 if streak else 0
+    in_a_row = at_the_same_point if progress_is_told else same + 1  # silence alone stops nothing
+    if 0 < limit <= in_a_row:
+        times = f"{in_a_row} cycles in a row ended without progress"
         return _because(finding, f"{times} (limit {limit})"), "no_progress"
     return None
 
 
 def without_progress(finding: Finding, history: Sequence[PastCycle]) -> list[PastCycle]:
-    """The latest cycles, oldest first, since the job last came further than ever before.
-
-    Preempted cycles are passed over: they say nothing about the program.
-    """
-    counted = [cycle for cycle in history if cycle.failure_class is not FailureClass.PREEMPTED]
-    furthest: int | None = None
-    streak: list[PastCycle] = []
-    for cycle in counted:
-        if cycle.last_step is not None and (furthest is None or cycle.last_step > furthest):
-            furthest = cycle.last_step
-            streak = [cycle]
-        else:
-            streak.append(cycle)
-    if finding.last_step is not None and (furthest is None or finding.last_step > furthest):
-        return []
-    return streak
+    """The latest cycles, oldest first, since the job last came further than ever before, if this one brought it no further."""
+    standing = JobStanding()
+    since: list[PastCycle] = []
+    for cycle in history:
+        after = standing.after(cycle.last_step, cycle.failure_class)
+        if after.best_step != standing.best_step:
+            since = [cycle]
+        elif after.idle > standing.idle:
+            since.append(cycle)
+        standing = after
+    now = standing.after(finding.last_step, finding.failure_class)
+    return [] if now.best_step != standing.best_step else since
 
 
 def _restart_reason(finding: Finding, rule: Rule) -> str:

@@ -1,10 +1,10 @@
-"""Findings and decisions as the JSON of the contracts, and back where another program hands them in."""
+"""Findings and decisions as the JSON of the contracts, and back where another program hands them in; and in words for a terminal."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from aorta.attribution.nouns import Attribution, Decision, Finding, PastCycle
+from aorta.attribution.nouns import Attribution, Decision, Finding, PastCycle, Root
 from aorta.attribution.taxonomy import FailureClass
 
 SCHEMA = "aorta.attribution/1"
@@ -14,6 +14,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     return {
         "class": finding.failure_class.value,
         "confidence": finding.confidence,
+        "basis": finding.basis,
         "root": asdict(finding.root),
         "suspect_ranks": list(finding.suspect_ranks),
         "first_step": finding.first_step,
@@ -53,3 +54,37 @@ def past_cycle(document: Mapping[str, Any], name: str = "") -> PastCycle | None:
         return None
     last_step = step if isinstance(step, int) else None
     return PastCycle(fingerprint, FailureClass(kind), last_step, name)
+
+
+def described(attribution: Attribution) -> str:
+    finding, decision = attribution.finding, attribution.decision
+    rows = [
+        f"{decision.action}  {decision.reason}",
+        f"  class     {finding.failure_class} (confidence {finding.confidence:.2f})",
+        f"  root      {_place(finding.root)}",
+        f"  steps     {_steps(finding)}",
+        f"  bug       {finding.fingerprint}",
+        f"  rule      {decision.rule}",
+    ]
+    rows += [f"  advice    {advice.text}" for advice in decision.advice]
+    rows += [
+        f"  followed  rank {', '.join(map(str, cascade.ranks))}: {cascade.failure_class}"
+        for cascade in finding.cascade
+    ]
+    rows += [f"  {line.file}:{line.line}: {line.text[:160]}" for line in finding.evidence]
+    return "\n".join(rows)
+
+
+def _place(root: Root) -> str:
+    parts = [
+        f"rank {root.rank}" if root.rank is not None else "",
+        f"node {root.node}" if root.node else "",
+        f"device {root.device}" if root.device else "",
+    ]
+    return ", ".join(part for part in parts if part) or "nobody in particular"
+
+
+def _steps(finding: Finding) -> str:
+    if finding.last_step is None:
+        return "none reported"
+    return f"{finding.first_step} to {finding.last_step}"

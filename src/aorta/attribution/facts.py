@@ -23,7 +23,7 @@ class Cause:
     ranks: tuple[int, ...] = ()
     node: str | None = None
     device: str | None = None
-    confidence: float | None = None
+    unexplained: bool = False  # nothing but an end is known
     moment: float | None = None  # when the launcher saw the end
     said: float | None = None  # when the line was written
 

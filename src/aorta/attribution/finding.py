@@ -1,8 +1,10 @@
 """From a cause to the finding: how sure it is, who shares it, who followed, and the lines that show it."""
 
 import re
+import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
+from importlib import resources
 
 from aorta.attribution.causes import find_cause, with_told_ends
 from aorta.attribution.events import Event
@@ -10,11 +12,14 @@ from aorta.attribution.facts import Cause, Facts
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.reading import ReadableLog, line_numbers
-from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.registry import dialect_of
+from aorta.attribution.taxonomy import FailureClass, Role
 from aorta.core.signature import Signature
 
 # How often such findings were right at the first look at failures no rule had seen (`python -m benchmarks attribution`).
-CONFIDENCE = {Certainty.CERTAIN: 0.94, Certainty.LIKELY: 0.86, Certainty.WEAK: 0.48}
+_FITTED: dict[str, dict[str, float]] = tomllib.loads(
+    resources.files("aorta.attribution").joinpath("confidence.toml").read_text(encoding="utf-8")
+)
 SURE = 0.8  # what a STOP at the first failure needs
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B).*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
@@ -55,7 +60,16 @@ def conclude(facts: Facts) -> Finding:
         some_ranks_of=_some_ranks_of(suspects, facts),
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
+        basis=".".join(_basis(cause)),
     )
+
+
+def _basis(cause: Cause) -> tuple[str, str]:
+    """The dialect of the line it rests on, or `ends` where only an end is known; and how sure that is."""
+    if cause.unexplained:
+        return "ends", "nothing"
+    dialect = dialect_of(cause.events[0].pattern) if cause.events else "ends"
+    return dialect or "own", cause.certainty.value
 
 
 def _is_before_first_step(cause: Cause, facts: Facts) -> bool:
@@ -77,9 +91,10 @@ def _bytes(told: str) -> float:
 
 
 def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
-    if cause.confidence is not None:
-        return cause.confidence
-    confidence = CONFIDENCE[cause.certainty]
+    dialect, kind = _basis(cause)
+    confidence = _FITTED[kind].get(dialect, _FITTED[kind]["overall"])
+    if kind == "nothing":
+        return confidence
     failure = next((f for f in facts.failures if f.rank == cause.rank), None)
     if failure is not None and cause.events:
         confidence += 0.03

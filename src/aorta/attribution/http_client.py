@@ -9,7 +9,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -39,9 +39,17 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class JsonClient:
     """Speaks to one service. `url` is its base, and what may be shown of it."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        find_token: Callable[[str], str | None] | None = None,
+    ) -> None:
+        """`find_token` is asked at every call, where neither a token nor credentials are given: a server may have come since."""
         self.url = without_credentials(url).rstrip("/")
-        self._authorization = f"Bearer {token}" if token else _basic(url)
+        self._given = f"Bearer {token}" if token else _basic(url)
+        self._find_token = find_token
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     def call(
@@ -52,8 +60,8 @@ class JsonClient:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, method=method)  # noqa: S310 - checked to be http(s)
         request.add_header("Content-Type", "application/json")
-        if self._authorization:
-            request.add_unredirected_header("Authorization", self._authorization)
+        if authorization := self._authorization():
+            request.add_unredirected_header("Authorization", authorization)
         try:
             with self._opener.open(request, timeout=timeout) as response:
                 answer = json.loads(response.read(_LARGEST_ANSWER))
@@ -72,6 +80,10 @@ class JsonClient:
         if not isinstance(answer, Mapping):
             raise HttpError(f"{where}: the answer is not a JSON object")
         return answer
+
+    def _authorization(self) -> str | None:
+        found = self._find_token(self.url) if self._find_token and not self._given else None
+        return f"Bearer {found}" if found else self._given
 
 
 def _basic(url: str) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from aorta.attribution import path_look
 from aorta.core.errors import UsageError
 
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,6 +38,17 @@ class PathJail:
 
     def admit(self, text: str) -> Path:
         """The path, if it is absolute, holds no `..` and no link, and lies under a root."""
+        root, inside = self.check_name(text)
+        self.check_seen(path_look.look(root, inside)[0])
+        return place(root, inside)
+
+    def check_seen(self, what: str) -> None:
+        """`what` a look at a path has found."""
+        if what == path_look.LINK:
+            raise PathRefusedError("outside_root", "a log path may not lead through a link")
+
+    def check_name(self, text: str) -> tuple[str, str]:
+        """The root a path lies under by its name, and the rest of it. Looks at no file."""
         if "\0" in text or not text.startswith("/") or ".." in text.split("/"):
             raise PathRefusedError(
                 "invalid_path", "a log path must be absolute and hold no '..' and no NUL"
@@ -44,7 +56,7 @@ class PathJail:
         path = os.path.normpath(text)
         for given, real in self._roots:
             if path == given or path.startswith(given + "/"):
-                return Path(_without_links(real, path[len(given) + 1 :]))
+                return real, path[len(given) + 1 :]
         raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
 
     def allows(self, text: str) -> bool:
@@ -53,6 +65,10 @@ class PathJail:
         except PathRefusedError:
             return False
         return True
+
+
+def place(root: str, inside: str) -> Path:
+    return Path(f"{root}/{inside}")
 
 
 def open_straight(path: Path) -> BinaryIO:
@@ -72,17 +88,3 @@ def open_straight(path: Path) -> BinaryIO:
         file.close()
         raise OSError("not a regular file")
     return file
-
-
-def _without_links(root: str, inside: str) -> str:
-    """`root/inside`, if no part of it is a link. What is not there yet cannot be one."""
-    path = root
-    for part in inside.split("/") if inside else ():
-        path = f"{path}/{part}"
-        try:
-            mode = os.lstat(path).st_mode
-        except OSError:
-            return f"{root}/{inside}"
-        if stat.S_ISLNK(mode):
-            raise PathRefusedError("outside_root", "a log path may not lead through a link")
-    return path or "/"

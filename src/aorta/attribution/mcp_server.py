@@ -22,6 +22,7 @@ from aorta.attribution.nouns import Evidence
 from aorta.attribution.registry import built_in
 from aorta.attribution.sources import failures_of, find_logs
 from aorta.attribution.taxonomy import FailureClass
+from aorta.attribution.tokens import token_for
 from aorta.core.errors import AortaError, InfrastructureError, UsageError
 from aorta.version import __version__
 
@@ -129,6 +130,8 @@ def _class(name: str) -> FailureClass:
 
 def _ask(service: ServiceAddress, path: str, timeout: float) -> dict[str, Any]:
     try:
-        return dict(JsonClient(service.url, service.token).call("GET", path, timeout))
+        return dict(
+            JsonClient(service.url, service.token, find_token=token_for).call("GET", path, timeout)
+        )
     except HttpError as wrong:
         raise InfrastructureError(f"the attribution service did not answer: {wrong}") from None

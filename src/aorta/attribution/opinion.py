@@ -32,24 +32,27 @@ class Adviser:
     timeout: float = 5.0
 
 
+@dataclass(frozen=True)
+class Opinion:
+    agrees: bool
+    words: str
+
+
 def with_opinion(attribution: Attribution, adviser: Adviser | None) -> Attribution:
     """The attribution with what the adviser added; as it was where there is none, in time or at all."""
-    if adviser is None:
-        return attribution
-    opinion = _in_time(adviser, _question(attribution))
+    opinion = None if adviser is None else opinion_on(question(attribution), adviser)
     if opinion is None:
         return attribution
     finding, decision = attribution.finding, attribution.decision
-    if opinion.get("agrees") is True:
+    if opinion.agrees:
         finding = replace(finding, confidence=round(min(0.99, finding.confidence + _AGREEMENT), 2))
-    words = opinion.get("words")
-    if isinstance(words, str) and words.strip():
-        said = Advice("opinion", " ".join(words.split())[:_MOST_WORDS])
-        decision = replace(decision, advice=(*decision.advice, said))
+    if opinion.words:
+        decision = replace(decision, advice=(*decision.advice, Advice("opinion", opinion.words)))
     return replace(attribution, finding=finding, decision=decision)
 
 
-def _question(attribution: Attribution) -> str:
+def question(attribution: Attribution) -> str:
+    """What a model is asked; it may leave this machine."""
     finding = attribution.finding
     facts = {
         "class": finding.failure_class.value,
@@ -64,21 +67,26 @@ def _question(attribution: Attribution) -> str:
     return scrubber.text(text).text
 
 
-def _in_time(adviser: Adviser, question: str) -> dict[str, Any] | None:
+def opinion_on(asked: str, adviser: Adviser) -> Opinion | None:
     """Asked in a thread: a socket's time-out bounds each read, not the whole."""
     answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-    asking = threading.Thread(target=lambda: answers.put(_ask(adviser, question)), daemon=True)
+    asking = threading.Thread(target=lambda: answers.put(_ask(adviser, asked)), daemon=True)
     asking.start()
     try:
-        return answers.get(timeout=adviser.timeout)
+        told = answers.get(timeout=adviser.timeout)
     except queue.Empty:
         return None
+    if told is None:
+        return None
+    words = told.get("words")
+    said = " ".join(words.split())[:_MOST_WORDS] if isinstance(words, str) else ""
+    return Opinion(told.get("agrees") is True, said)
 
 
-def _ask(adviser: Adviser, question: str) -> dict[str, Any] | None:
+def _ask(adviser: Adviser, asked: str) -> dict[str, Any] | None:
     messages = [
         {"role": "system", "content": _INSTRUCTIONS},
-        {"role": "user", "content": question},
+        {"role": "user", "content": asked},
     ]
     body = {"model": adviser.model, "messages": messages, "temperature": 0}
     try:

@@ -6,23 +6,21 @@ is learned: it is what nearly all lines of this log begin with, or what stands b
 This module knows text; it knows neither files nor failures.
 """
 
-import json
 import re
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-_MONTHS = {name: number for number, name in enumerate(
-    ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}  # fmt: skip
-_MONTH = "|".join(_MONTHS)
-_CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
-_TIME = (
-    r"(?:(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]|(?P<us>\d\d/\d\d)/\d{2,4}[ ,]+|(?P<short>\d\d-\d\d) "
-    rf"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?P<named>(?:{_MONTH}) {{1,2}}\d{{1,2}}),? (?:\d{{4}} )?"
-    rf"|(?P<dmy>\d\d-(?:{_MONTH})-\d{{2,4}}) |(?=\d\d:\d\d:\d\d[.,\]\s])){_CLOCK}(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?(?: \d{{4}}(?=\]))?"
-    r"|(?P<epoch>1[5-9]\d{8}\.\d{1,9})|(?P<uptime>\[ *\d+\.\d{3,6}\]))"
+from aorta.attribution.line_fields import (
+    CLOCK,
+    MONTH,
+    TIME,
+    Spoken,
+    document_in,
+    moment_of,
+    spoken_in,
 )
+
 _LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|TRACE|EXCEPTION"
 _LEVEL = rf"(?P<level>{_LEVELS})"
 _ANY_LEVEL = rf"(?P<level>{_LEVELS}|{_LEVELS.lower()})"
@@ -46,23 +44,23 @@ _HEAD_FIELDS = (
     _compiled(r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]"),
     _compiled(r"(?P<node>[a-zA-Z][\w.-]*[-_]\d+)\s+\|"),
     _compiled(
-        rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{_CLOCK}|00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"
+        rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{CLOCK}|00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"
     ),
     _compiled(r"\[(?P<letter>[IWEF]) [\w./-]+:\d+\]"),
-    _compiled(rf"\[NeMo (?P<letter>[IWEF]) {_TIME} [\w.<>-]+:\d+\]"),
-    _compiled(rf"{_TIME}: (?P<letter>[IWEF]) [\w./-]+:\d+\]"),
-    _compiled(rf"\[{_TIME} (?P<letter>[IWEFCD]) \d+ \d+\](?: \(\w+\))?(?: [\w./-]+:\d+:)?"),
-    _compiled(rf"<\d+>\d? ?{_TIME} (?P<node>\S+) [\w./-]+ \S+ \S+ (?:-|\[[^\]]*\])"),
+    _compiled(rf"\[NeMo (?P<letter>[IWEF]) {TIME} [\w.<>-]+:\d+\]"),
+    _compiled(rf"{TIME}: (?P<letter>[IWEF]) [\w./-]+:\d+\]"),
+    _compiled(rf"\[{TIME} (?P<letter>[IWEFCD]) \d+ \d+\](?: \(\w+\))?(?: [\w./-]+:\d+:)?"),
+    _compiled(rf"<\d+>\d? ?{TIME} (?P<node>\S+) [\w./-]+ \S+ \S+ (?:-|\[[^\]]*\])"),
     _compiled(
-        rf"{_TIME} (?P<node>[\w.-]+) (?P<who>[\w./@:-]+(?:\([^)]*\))?(?:\[\d+\])|kernel|systemd|dockerd|containerd|kubelet):"
+        rf"{TIME} (?P<node>[\w.-]+) (?P<who>[\w./@:-]+(?:\([^)]*\))?(?:\[\d+\])|kernel|systemd|dockerd|containerd|kubelet):"
     ),
-    _compiled(rf"{_TIME} (?P<node>(?:\d{{1,3}}\.){{3}}\d{{1,3}}) \[(?P<rank>\d+)\]"),
+    _compiled(rf"{TIME} (?P<node>(?:\d{{1,3}}\.){{3}}\d{{1,3}}) \[(?P<rank>\d+)\]"),
     _compiled(rf"{_LEVEL}:(?!\s)[\w.]*\w:(?!/)"),
-    _compiled(rf"\[{_LEVEL}\s*\|[^\]]{{1,80}}\] {_TIME} >>"),
-    _compiled(rf"\(?{_LEVEL}\)?:?(?= [\[(]?{_TIME}[ \])])"),
-    _compiled(rf"\[{_LEVEL}\](?=\s*[\[(]?{_TIME})"),
-    _compiled(rf"[\[(<]{_TIME}[\])>](?:\s*[,|:>-]{{1,2}}(?=\s))?"),
-    _compiled(rf"{_TIME}{_AFTER_TIME}"),
+    _compiled(rf"\[{_LEVEL}\s*\|[^\]]{{1,80}}\] {TIME} >>"),
+    _compiled(rf"\(?{_LEVEL}\)?:?(?= [\[(]?{TIME}[ \])])"),
+    _compiled(rf"\[{_LEVEL}\](?=\s*[\[(]?{TIME})"),
+    _compiled(rf"[\[(<]{TIME}[\])>](?:\s*[,|:>-]{{1,2}}(?=\s))?"),
+    _compiled(rf"{TIME}{_AFTER_TIME}"),
     _compiled(r"(?P<host>[a-zA-Z][\w.-]*):\d+:\d+ \[\d+\] (?=NCCL |RCCL |misc/|transport/|init)"),
     _compiled(
         r"\[(?P<host>(?!\w+\.(?:py|cc|cpp|cu|c|h|hpp|rs|go):)[a-zA-Z][\w.-]*):\d+(?::\d+:\d+)?\]"
@@ -84,7 +82,7 @@ _LOGGED_FIELDS = (
     _compiled(r"(?:-|\||>>)(?= )"),
 )  # fmt: skip
 _MAY_BEGIN = re.compile(  # most lines have no prefix, and that is told soonest by how they begin
-    rf"\s*[\[(<\d]|[IWEF]\d{{3,4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{_MONTH})[ ,]"
+    rf"\s*[\[(<\d]|[IWEF]\d{{3,4}} |(?:{_LEVELS})[:\s]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|{MONTH})[ ,]"
     r"|[a-zA-Z][\w.-]*(?:[-_]\d+\s+\||:\d+:\d+ \[)"
 )
 _IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")
@@ -97,19 +95,6 @@ _ANCHOR = re.compile(r'\s*(?:File "[^"]+", line \d+|Traceback \(most recent)')
 _FRAME = re.compile(r'^(?P<before>\S.{0,200}?\S?)\s+File "[^"]+", line \d+')
 _MOST_FIELDS = 10
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL", "D": "DEBUG"}
-_DAY = 86400.0
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """A line's own text, and what its prefix told: who wrote it, where and when, and how loudly."""
-
-    text: str
-    rank: int | None = None
-    node: str | None = None
-    who: str = ""  # whatever else tells the lines of one process from another's
-    time: float | None = None  # seconds since the year began, as loggers leave the year out
-    level: str = ""
 
 
 class LineFormat:
@@ -135,10 +120,10 @@ class LineFormat:
         """The line without its prefix. Several lines, where a logger folded them into one."""
         text = _without_bar(_COLOUR.sub("", raw) if "\x1b" in raw else raw)
         spoken = self._without_prefix(Spoken(text))
-        document = _document(spoken.text)
+        document = document_in(spoken.text)
         if document is None:
             return self._placed(spoken)
-        inner = self._without_prefix(replace(_of_document(document), who=spoken.who))
+        inner = self._without_prefix(replace(spoken_in(document), who=spoken.who))
         return self._placed(
             Spoken(
                 inner.text,
@@ -317,44 +302,9 @@ def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:
         spoken.rank if spoken.rank is not None or rank is None else int(rank),
         spoken.node or (node.strip("[]()<>") if node else None),
         spoken.who or who,
-        _moment(told) if spoken.time is None else spoken.time,
+        moment_of(told) if spoken.time is None else spoken.time,
         spoken.level or level,
     )
-
-
-def _moment(told: dict[str, str]) -> float | None:
-    """Seconds since the year began; None where the day is not told."""
-    if "epoch" in told:
-        at = time.gmtime(float(told["epoch"]))
-        return (at.tm_yday - 1) * _DAY + at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec
-    clock = told.get("clock")
-    if clock is None:
-        return None
-    try:
-        month, day = _month_and_day(told)
-        hour, minute, second = (int(part) for part in clock.split(":"))
-        days = time.strptime(f"2024-{month:02d}-{day:02d}", "%Y-%m-%d").tm_yday - 1
-    except ValueError:
-        return None
-    return days * _DAY + hour * 3600 + minute * 60 + second
-
-
-def _month_and_day(told: dict[str, str]) -> tuple[int, int]:
-    if "month" in told:
-        return int(told["month"]), int(told["day"])
-    if "mmdd" in told:
-        return int(told["mmdd"][:-2]), int(told["mmdd"][-2:])
-    for key in ("us", "short"):
-        if key in told:
-            month, day = re.split(r"[/-]", told[key])
-            return int(month), int(day)
-    if "named" in told:
-        name, day = told["named"].split()
-        return _MONTHS[name], int(day)
-    if "dmy" in told:
-        day, name, _ = told["dmy"].split("-")
-        return _MONTHS[name], int(day)
-    raise ValueError("no day")
 
 
 def _without_bar(text: str) -> str:
@@ -362,119 +312,3 @@ def _without_bar(text: str) -> str:
     if "|" in text and "[" in text and "/" in text:
         return _BARE_BAR.sub("", _BAR.sub("", text))
     return text
-
-
-# ---- lines that are documents: JSON and logfmt ---------------------------------------------------------------------
-
-_TEXT_KEYS = ("message", "msg", "log", "textPayload", "event", "text", "body", "short_message", "MESSAGE", "@message", "line")  # fmt: skip
-_STACK_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack", "exc", "error", "err")  # fmt: skip
-_LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level", "level_name", "@l")
-_TIME_KEYS = (
-    "time",
-    "timestamp",
-    "ts",
-    "asctime",
-    "@timestamp",
-    "t",
-    "datetime",
-    "date",
-    "eventTime",
-)
-_RANK_KEYS = ("rank", "global_rank", "world_rank", "RANK", "process_index")
-_NODE_KEYS = ("host", "hostname", "node", "pod", "pod_name", "nodename", "_HOSTNAME", "instance")
-_PID_KEYS = ("pid", "process", "process_id", "_PID")
-_LOGFMT = re.compile(r'(?P<key>[\w.@]+)=(?P<value>"(?:[^"\\]|\\.)*"|\S*)')
-
-
-def _document(text: str) -> dict[str, object] | None:
-    """The fields of a line that is a JSON object or logfmt, if it holds a message."""
-    if text.startswith("{") and text.rstrip().endswith("}"):
-        try:
-            found = json.loads(text, strict=False)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(found, dict):
-            return None
-        held = {str(key): value for key, value in found.items()}
-        for nested in ("jsonPayload", "record", "fields", "extra", "kubernetes"):
-            inner = held.get(nested)
-            if isinstance(inner, dict):
-                held = {**{str(k): v for k, v in inner.items() if not isinstance(v, dict)}, **held}
-        return held if _first(held, _TEXT_KEYS, str) is not None else None
-    if " msg=" in text and text.startswith(("time=", "ts=", "level=", "t=", "lvl=")):
-        return {found["key"]: _unquoted(found["value"]) for found in _LOGFMT.finditer(text)}
-    return None
-
-
-def _unquoted(value: str) -> str:
-    if not value.startswith('"'):
-        return value
-    try:
-        told = json.loads(value, strict=False)
-    except ValueError:
-        return value.strip('"')
-    return told if isinstance(told, str) else value
-
-
-def _first(held: dict[str, object], keys: Iterable[str], kind: type | tuple[type, ...]) -> object:
-    return next(
-        (held[key] for key in keys if isinstance(held.get(key), kind) and held[key] != ""), None
-    )
-
-
-def _of_document(held: dict[str, object]) -> Spoken:
-    message = str(_first(held, _TEXT_KEYS, str))
-    text = message.rstrip("\n")
-    nested = _document(text)
-    inner = _of_document(nested) if nested is not None else Spoken(text)
-    stack = "\n".join(_stack_lines(held, message))
-    level = _first(held, _LEVEL_KEYS, str)
-    rank, node, pid = (_first(held, keys, kind) for keys, kind in (
-        (_RANK_KEYS, (int, str)), (_NODE_KEYS, str), (_PID_KEYS, (int, str))))  # fmt: skip
-    return Spoken(
-        f"{inner.text}\n{stack}" if stack else inner.text,
-        int(str(rank)) if inner.rank is None and str(rank).isdigit() else inner.rank,
-        inner.node or (str(node) if node else None),
-        inner.who or (f"pid={pid}" if pid else ""),
-        inner.time
-        if inner.time is not None
-        else _time_of(_first(held, _TIME_KEYS, (str, int, float))),
-        inner.level or (str(level).upper() if level else ""),
-    )
-
-
-def _stack_lines(held: dict[str, object], message: str) -> Iterator[str]:
-    for key in _STACK_KEYS:
-        value = held.get(key)
-        if isinstance(value, dict):
-            value = next(
-                (
-                    value[k]
-                    for k in ("stack", "stack_trace", "stacktrace", "traceback")
-                    if k in value
-                ),
-                None,
-            )
-        if isinstance(value, str) and "\n" in value and value.strip() != message.strip():
-            yield from value.rstrip("\n").split("\n")
-            return
-        if isinstance(value, list) and value and isinstance(value[0], str):
-            yield from (
-                "".join(str(part) if str(part).endswith("\n") else f"{part}\n" for part in value)
-                .rstrip("\n")
-                .split("\n")
-            )
-            return
-        if isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*(?:Error|Exception)\b", value):
-            yield value
-            return
-
-
-_WHOLE_TIME: Callable[[str], re.Match[str] | None] = re.compile(_TIME).match
-
-
-def _time_of(told: object) -> float | None:
-    if isinstance(told, (int, float)):
-        told = f"{told / 1000 if told > 1e11 else told:.3f}"
-    found = _WHOLE_TIME(told) if isinstance(told, str) else None
-    return _moment({k: v for k, v in found.groupdict().items() if v}) if found else None

@@ -176,6 +176,17 @@ def built_in() -> Registry:
     return Registry([row for text, name in texts for row in _rows(text, name)])
 
 
+@cache
+def dialect_of(pattern: str) -> str | None:
+    """Which dialect a built-in row belongs to; None for a user's own."""
+    folder = resources.files("aorta.attribution").joinpath("dialects")
+    for dialect in DIALECTS:
+        text = folder.joinpath(f"{dialect}.toml").read_text(encoding="utf-8")
+        if f'id = "{pattern}"' in text:
+            return dialect
+    return None
+
+
 def with_user_file(path: Path) -> Registry:
     """The built-in rows behind those of a user's file, whose rows must pass their own tests."""
     try:

@@ -59,9 +59,8 @@ def command(
     LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle directory of
     `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3 the evidence does not tell.
     """
-    from aorta.attribution.documents import SCHEMA, attribution_document
+    from aorta.attribution.documents import SCHEMA, attribution_document, described
     from aorta.attribution.request import AttributeRequest, attribute
-    from aorta.attribution.words import described
     from aorta.core.exits import Exit
 
     request = AttributeRequest(

@@ -6,6 +6,7 @@ import click
 
 from aorta.cli.advising import adviser, adviser_options
 from aorta.cli.printing import say
+from aorta.cli.server_access import Access, server_token_options
 
 
 @click.command("attrsvc")
@@ -23,10 +24,13 @@ from aorta.cli.printing import say
     "--db", default="attrsvc.sqlite", show_default=True, help="SQLite file, or a database URL."
 )
 @click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File holding the bearer token every request must carry.",
+    "--keep-days",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Forget a job this long after its last report; 0: never.",
 )
+@server_token_options
 @click.option(
     "--rate-limit",
     type=click.FloatRange(min=0),
@@ -41,7 +45,9 @@ def command(
     port: int,
     roots: tuple[Path, ...],
     db: str,
+    keep_days: float,
     token_file: Path | None,
+    no_token: bool,
     rate_limit: float,
     max_no_progress_cycles: int,
     llm_url: str | None,
@@ -52,27 +58,35 @@ def command(
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
     POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /v1/jobs, /healthz, /metrics, /docs; and the
-    /logs wire of NVIDIA's resiliency extension. Exit codes: 0 stopped, 2 the command line is wrong, 5 the
+    /logs wire of NVIDIA's resiliency extension. Callers of another user or machine need a token: the one of --token-file, or
+    one that is made and kept where only you can read it. Exit codes: 0 stopped, 2 the command line is wrong, 5 the
     database cannot be opened, the port is taken, or the extra `service` is missing.
     """
     from aorta.core.errors import InfrastructureError
 
     try:
-        from aorta.attribution.service.api import create_app
-        from aorta.attribution.service.server import serve
-        from aorta.attribution.service.settings import (
-            Settings,
-            database_url,
-            read_token,
-            warning_for,
-        )
+        from aorta.attribution.service.api import Settings, create_app, database_url
+        from aorta.attribution.service.server import leave, listen, serve, url_of
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
         ) from None
-    token = read_token(token_file)
-    if warning := warning_for(host, token):
-        say(f"aorta: {warning}")
-    asked = adviser(llm_url, llm_model, llm_key_file, llm_timeout)
-    settings = Settings(roots, database_url(db), token, rate_limit, max_no_progress_cycles, asked)
-    serve(create_app(settings), host, port, lambda url: say(f"aorta: attribution service at {url}"))
+    access = Access(token_file, no_token)
+    settings = Settings(
+        roots,
+        database_url(db),
+        access.token,
+        access.own_user_is_free,
+        rate_limit,
+        keep_days,
+        max_no_progress_cycles,
+        adviser(llm_url, llm_model, llm_key_file, llm_timeout),
+    )
+    app = create_app(settings)
+    listener = listen(host, port)
+    say(f"aorta: attribution service at {url_of(listener)}")
+    if keep_days:
+        say(f"aorta: a job is forgotten {keep_days:g} days after its last report (--keep-days)")
+    with access.told(host, listener.getsockname()[1]):
+        serve(app, listener)
+    leave()

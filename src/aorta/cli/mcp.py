@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from aorta.cli.printing import say
+from aorta.cli.server_access import Access, server_token_options
 
 
 @click.command("mcp")
@@ -26,11 +27,7 @@ from aorta.cli.printing import say
 @click.option(
     "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
 )
-@click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Bearer token: asked of callers (http) and shown to the service.",
-)
+@server_token_options
 def command(
     transport: str,
     host: str,
@@ -38,13 +35,15 @@ def command(
     roots: tuple[Path, ...],
     service_url: str | None,
     token_file: Path | None,
+    no_token: bool,
 ) -> None:
     """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs (start_solve,
     solve_status, get_report, list_runs) over MCP.
 
-    start_solve runs a command as the user who started the server, in an allowed directory; over http it is there only with a token.
+    start_solve runs a command as the user who started the server, in an allowed directory; over http it is there only with --token-file.
 
-    Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
+    --token-file: asked of callers (http) and shown to the service; without it both find the token that a server of yours
+    made. Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
     extra `mcp` is missing.
     """
     from aorta.core.errors import InfrastructureError
@@ -53,8 +52,8 @@ def command(
         from aorta.attribution.jail import PathJail
         from aorta.attribution.mcp_server import ServiceAddress, create_server
         from aorta.attribution.service.guard import Guard, RateLimit
-        from aorta.attribution.service.server import serve
-        from aorta.attribution.service.settings import read_token, warning_for
+        from aorta.attribution.service.server import leave, listen, serve, url_of
+        from aorta.attribution.tokens import read_token
         from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
         raise InfrastructureError(
@@ -66,7 +65,15 @@ def command(
     if transport == "stdio":
         server.run("stdio")
         return
-    if warning := warning_for(host, token):
-        say(f"aorta: {warning}")
-    app = Guard(server.streamable_http_app(host=host), token=token, limit=RateLimit(0))
-    serve(app, host, port, lambda url: say(f"aorta: MCP server at {url}/mcp"))
+    access = Access(token_file, no_token)
+    app = Guard(
+        server.streamable_http_app(host=host),
+        token=access.token,
+        limit=RateLimit(0),
+        own_user_is_free=access.own_user_is_free,
+    )
+    listener = listen(host, port)
+    say(f"aorta: MCP server at {url_of(listener)}/mcp")
+    with access.told(host, listener.getsockname()[1]):
+        serve(app, listener)
+    leave()

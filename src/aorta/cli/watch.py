@@ -15,7 +15,7 @@ from aorta.core.errors import UsageError
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Another address than the loopback asks viewers for a token, which is part of the address printed.",
+    help="Address to listen on. The token that viewers need is part of the address printed.",
 )
 @click.option("--open", "open_it", is_flag=True, help="Show it in a browser.")
 def command(run_dir: Path, port: int, host: str, open_it: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aorta.attribution import FailureClass
+from aorta.attribution.decision import JobStanding
 from aorta.core.exits import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
@@ -29,7 +29,6 @@ from aorta.launch.store import JobStore
 log = logging.getLogger(__name__)
 
 _REMEMBERED = 50  # failed cycles
-LONG_CYCLE = 300.0  # where no step is ever told, a cycle that lived this long counts as progress
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class LastWords:
 @dataclass(frozen=True)
 class _Judged:
     ending: JobEnding | None
-    best_step: int | None
-    idle_cycles: int
+    standing: JobStanding
     verdict: SourceVerdict
 
     @property
@@ -98,8 +96,8 @@ class LeaderDecides:
         return replace(
             coming,
             restarts=previous.restarts + 1,
-            best_step=judged.best_step,
-            idle_cycles=judged.idle_cycles,
+            best_step=judged.standing.best_step,
+            idle_cycles=judged.standing.idle,
             history=(*previous.history, *judged.memory)[-_REMEMBERED:],
             started=time.time(),
         )
@@ -130,18 +128,18 @@ class LeaderDecides:
         attribution = self._settings.attribution
         verdict = self._panel.read(failed, attribution.decision_timeout_seconds)
         elapsed_ms = round((time.monotonic() - began) * 1000)
-        best_step, idle = progress(start, failed.evidence, verdict, time.time() - start.started)
-        ending = self._ending(start, verdict, idle, store.failure_of(start.cycle) or "")
+        standing = progress(start, failed.evidence, verdict, time.time() - start.started)
+        ending = self._ending(start, verdict, standing, store.failure_of(start.cycle) or "")
         ruling = Ruling(verdict, elapsed_ms, attribution.dry_run, ending)
         write_cycle_info(self._log_dir.path, start, failed.evidence, ruling)
         if ending is not None:
             self.last_words = LastWords(ending, failed, ruling)
         else:
             log.info("cycle %s: %s", start.cycle_id, ruling.words)
-        return _Judged(ending, best_step, idle, verdict)
+        return _Judged(ending, standing, verdict)
 
     def _ending(
-        self, start: CycleStart, verdict: SourceVerdict, idle: int, failure: str
+        self, start: CycleStart, verdict: SourceVerdict, standing: JobStanding, failure: str
     ) -> JobEnding | None:
         if verdict.action is Action.STOP:
             reason = f"attribution decided STOP after cycle {start.cycle_id}: {verdict.reason}"
@@ -149,9 +147,10 @@ class LeaderDecides:
                 return JobEnding(Exit.STOP, reason, start.cycle_id)
             log.warning("dry run, the job goes on: %s", reason)
         limit = self._settings.max_no_progress_cycles
-        if limit and idle >= limit and start.restarts_left > 0:
-            at = "" if start.best_step is None else f"; the best step stays {start.best_step}"
-            reason = f"{idle} cycles in a row made no progress{at}: {verdict.reason}"
+        if limit and standing.in_a_row >= limit and start.restarts_left > 0:
+            best = standing.best_step
+            at = "" if best is None else f"; the best step stays {best}"
+            reason = f"{standing.in_a_row} cycles in a row made no progress{at}: {verdict.reason}"
             return JobEnding(Exit.STOP, reason, start.cycle_id)
         if start.restarts_left <= 0:
             spent = f", {start.restarts} of {start.max_restarts} restarts used"
@@ -162,20 +161,9 @@ class LeaderDecides:
 
 def progress(
     start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
-) -> tuple[int | None, int]:
-    """The best step known after a failed cycle, and how many cycles in a row have not moved it.
-
-    It is attribution's rule (`without_progress`) with what a launcher knows besides: heartbeats, and for how long a cycle
-    lived. As there, preempted cycles say nothing about the program.
-    """
+) -> JobStanding:
+    """Where the job stands after a failed cycle, with what a launcher knows besides its logs: heartbeats, and for how long it lived."""
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
-    reached = max(steps, default=None)
-    if reached is None and start.best_step is None:
-        moved = lived >= LONG_CYCLE
-    else:
-        moved = reached is not None and (start.best_step is None or reached > start.best_step)
-    best = max((step for step in (reached, start.best_step) if step is not None), default=None)
-    if not moved and (verdict.finding or {}).get("class") == FailureClass.PREEMPTED:
-        return best, start.idle_cycles
-    return best, 0 if moved else start.idle_cycles + 1
+    before = JobStanding(start.best_step, start.idle_cycles)
+    return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)

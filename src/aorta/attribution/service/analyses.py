@@ -10,19 +10,22 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
-from aorta.attribution.service.gathering import Told
+from aorta.attribution.opinion import Adviser, opinion_on
 from aorta.attribution.service.lanes import AnalysisLostError, Lanes
-from aorta.attribution.service.metrics import Metrics
+from aorta.attribution.service.looking import Looks, in_thread
 from aorta.attribution.service.models import CycleReport
 from aorta.attribution.service.queries import CycleKey, Report
 from aorta.attribution.service.store import Store
+from aorta.attribution.service.worker import Analysed, Told, paths_in
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -31,7 +34,29 @@ _ROUNDS = 3  # a decision is worth less than its delay: agents wait for it
 _TRY_AGAIN = 1.0  # seconds until a store that refused is asked again
 _LOOK_AGAIN = 0.25  # seconds between two looks for the decision of another service
 _TAKE_OVER = 5.0  # seconds after which another service is taken to have died over a cycle
+_TIDY = 3600.0  # seconds between two looks for jobs kept long enough
+_DAY = 86_400.0
+_MOST_QUESTIONS = 4  # asked of a language model at a time
+_MOST_WAITING = 200  # a model that is slower than the jobs fail is not asked about all of them
 _logger = logging.getLogger(__name__)
+
+
+class Metrics:
+    """What is counted, in the names of the contracts. A registry of its own: two services in one process do not count together."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.triggers = Counter("aorta_triggers", "Reports received", registry=self._registry)
+        self.analyses = Counter("aorta_analyses", "Analyses run", registry=self._registry)
+        self.decisions = Counter(
+            "aorta_decisions", "Decisions given", ["action"], registry=self._registry
+        )
+        self.seconds = Histogram(
+            "aorta_analysis_seconds", "Time of one analysis", registry=self._registry
+        )
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
 
 
 @dataclass
@@ -40,6 +65,7 @@ class _Cycle:
 
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     answer: dict[str, Any] | None = None
+    opinion: dict[str, Any] | None = None
     digests: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
     expected: int | None = None
@@ -58,9 +84,30 @@ class _Cycle:
         self.first_report = self.first_report or self.last_report
 
 
+@dataclass(frozen=True)
+class CycleAnswer:
+    """What a reader gets: the answer, once there is one, and what a language model said about it, once it has."""
+
+    document: dict[str, Any] | None
+    opinion: dict[str, Any] | None = None
+
+
 class Analyses:
-    def __init__(self, store: Store, lanes: Lanes, metrics: Metrics) -> None:
-        self._store, self._lanes, self._metrics = store, lanes, metrics
+    def __init__(
+        self,
+        store: Store,
+        lanes: Lanes,
+        looks: Looks,
+        metrics: Metrics,
+        *,
+        adviser: Adviser | None = None,
+        keep_days: float = 0.0,
+    ) -> None:
+        self._store, self._lanes, self._looks, self._metrics = store, lanes, looks, metrics
+        self._adviser, self._keep_days = adviser, keep_days
+        self._aside: set[asyncio.Task[None]] = set()  # what nobody waits for
+        self._asking = asyncio.Semaphore(_MOST_QUESTIONS)
+        self._questions = 0
         # One at a time: a hundred cycles that settle together must not take the store from the reports.
         self._reading = asyncio.Lock()
         self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
@@ -72,9 +119,12 @@ class Analyses:
         self._lanes.start()
         for key in await asyncio.wrap_future(self._store.undecided()):
             self._ensure_running(key, await self._cycle(key))
+        if self._keep_days:
+            self._run_aside(self._keep_tidy())
 
     async def close(self) -> None:
         tasks = [cycle.task for cycle in self._cycles.values() if cycle.task is not None]
+        tasks += self._aside
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -102,6 +152,23 @@ class Analyses:
             self._ensure_running(key, cycle)
         return cycle.answer is not None, duplicate
 
+    def _run_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    async def _keep_tidy(self) -> None:
+        while True:
+            with suppress(SQLAlchemyError):
+                before = time.time() - self._keep_days * _DAY
+                gone = await asyncio.wrap_future(self._store.forget_before(before))
+                if gone:
+                    self._forget_decided()
+                    _logger.warning(
+                        "%d jobs last heard of %g days ago are forgotten", gone, self._keep_days
+                    )
+            await asyncio.sleep(_TIDY)
+
     async def _keep(self, report: Report) -> None:
         """Return when the report is committed. What comes while a commit runs goes into the next one together."""
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -126,8 +193,8 @@ class Analyses:
                 else:
                     kept.set_exception(wrong)
 
-    async def answer(self, key: CycleKey, wait: float = 0.0) -> dict[str, Any] | None:
-        """The answer, the moment it is known; None when `wait` seconds were not enough.
+    async def answer(self, key: CycleKey, wait: float = 0.0) -> CycleAnswer:
+        """The answer, the moment it is known; without one when `wait` seconds were not enough.
 
         A cycle that nobody has reported yet is waited for like any other: a leader may ask before its agents tell.
         """
@@ -142,7 +209,7 @@ class Analyses:
             with suppress(TimeoutError):
                 pause = left if cycle.task else min(left, _LOOK_AGAIN)
                 await asyncio.wait_for(cycle.answered.wait(), pause)
-        return cycle.answer
+        return CycleAnswer(cycle.answer, cycle.opinion)
 
     async def _look_for_others(self, key: CycleKey, cycle: _Cycle, waited: float) -> None:
         """A cycle that was not reported here may be another service's: its decision, or its remains."""
@@ -151,6 +218,7 @@ class Analyses:
             return
         if row.answer is not None:
             self._settle(cycle, row.answer)
+            cycle.opinion = row.opinion
         elif waited > _TAKE_OVER:
             self._ensure_running(key, cycle)
 
@@ -166,9 +234,14 @@ class Analyses:
             cycle.digests |= known
             if row is not None and row.answer is not None and cycle.answer is None:
                 self._settle(cycle, row.answer)
+                cycle.opinion = row.opinion
             self._forget_old()
         self._cycles.move_to_end(key)
         return cycle
+
+    def _forget_decided(self) -> None:
+        for key in [key for key, cycle in self._cycles.items() if cycle.answer is not None]:
+            del self._cycles[key]
 
     def _forget_old(self) -> None:
         """Decided cycles can be read from the store again; those nobody reported are only questions."""
@@ -187,23 +260,40 @@ class Analyses:
         """Nobody gets an answer that is not committed: a store that refuses is asked until it takes it."""
         while cycle.answer is None:
             try:
-                answer = await self._settled_answer(key, cycle)
-                self._settle(cycle, await asyncio.wrap_future(self._store.decide(key, answer)))
+                analysed = await self._settled_answer(key, cycle)
+                decided = await asyncio.wrap_future(self._store.decide(key, analysed.answer))
+                self._settle(cycle, decided)
             except SQLAlchemyError as wrong:
                 _logger.warning("the store refuses a decision (%s)", type(wrong).__name__)
                 await asyncio.sleep(_TRY_AGAIN)
         self._metrics.decisions.labels(action=cycle.answer["decision"]["action"]).inc()
+        if analysed.question is not None and self._questions < _MOST_WAITING:
+            self._run_aside(self._ask(key, cycle, analysed.question))
 
-    async def _settled_answer(self, key: CycleKey, cycle: _Cycle) -> dict[str, Any]:
+    async def _ask(self, key: CycleKey, cycle: _Cycle, question: str) -> None:
+        """A language model's words, which are kept beside the decision once they are there. Nobody waits for them."""
+        assert self._adviser is not None
+        self._questions += 1
+        try:
+            async with self._asking:
+                opinion = await in_thread(partial(opinion_on, question, self._adviser))
+        finally:
+            self._questions -= 1
+        if opinion is not None:
+            cycle.opinion = asdict(opinion)
+            with suppress(SQLAlchemyError):
+                await asyncio.wrap_future(self._store.add_opinion(key, cycle.opinion))
+
+    async def _settled_answer(self, key: CycleKey, cycle: _Cycle) -> Analysed:
         if cycle.written is not None:
             await cycle.written()
         for _ in range(_ROUNDS):
             await self._settled(cycle)
             read = len(cycle.digests)
-            answer = await self._analyse(key)
+            analysed = await self._analyse(key)
             if read == len(cycle.digests):
                 break
-        return answer
+        return analysed
 
     def _settle(self, cycle: _Cycle, answer: dict[str, Any]) -> None:
         cycle.answer = answer
@@ -219,14 +309,17 @@ class Analyses:
             with suppress(TimeoutError):
                 await asyncio.wait_for(cycle.all_heard.wait(), left)
 
-    async def _analyse(self, key: CycleKey) -> dict[str, Any]:
+    async def _analyse(self, key: CycleKey) -> Analysed:
         async with self._reading:
             reports = await asyncio.wrap_future(self._store.reports(key))
             earlier = await asyncio.wrap_future(self._store.answers_before(key))
+            before = await asyncio.wrap_future(self._store.reports_before(key))
+        paths = await in_thread(partial(paths_in, [*reports, *before]))
+        silent = await self._looks.silent(paths)
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
             try:
-                return await self._lanes.analyse(Told(reports, earlier))
+                return await self._lanes.analyse(Told(reports, earlier, before, silent))
             except AnalysisLostError as lost:
                 return _no_answer(str(lost))
             except Exception:
@@ -234,11 +327,11 @@ class Analyses:
                 return _no_answer("the analysis itself failed")
 
 
-def _no_answer(why: str) -> dict[str, Any]:
+def _no_answer(why: str) -> Analysed:
     decision = {
         "action": "UNKNOWN",
         "reason": f"{why}; restarting is the safe answer",
         "rule": "analysis_failed",
         "advice": [],
     }
-    return {"finding": None, "decision": decision}
+    return Analysed({"finding": None, "decision": decision})

@@ -2,23 +2,26 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from aorta.attribution.jail import PathJail, PathRefusedError
+from aorta.attribution.opinion import Adviser
 from aorta.attribution.service import worker
-from aorta.attribution.service.analyses import Analyses
+from aorta.attribution.service.analyses import Analyses, CycleAnswer, Metrics
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.lanes import Lanes
-from aorta.attribution.service.metrics import Metrics
+from aorta.attribution.service.looking import Looks
 from aorta.attribution.service.models import (
     Accepted,
     CycleReport,
@@ -31,33 +34,46 @@ from aorta.attribution.service.models import (
     JobList,
     JobSummary,
 )
-from aorta.attribution.service.peer import LogSubmission, PeerWire, peer_routes
+from aorta.attribution.service.peer import PeerWire, peer_routes
+from aorta.attribution.service.posts import Handlers, Posts
 from aorta.attribution.service.queries import CycleKey
-from aorta.attribution.service.settings import Settings
 from aorta.attribution.service.store import Store
-from aorta.attribution.service.straight import StraightWay, Taker
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
-_JobId = Annotated[Id, Path()]
-_CycleId = Annotated[Id, Path()]
+_JobId = Annotated[Id, PathParameter()]
+_CycleId = Annotated[Id, PathParameter()]
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
 }
 _logger = logging.getLogger(__name__)
-_Body = TypeVar("_Body", bound=BaseModel)
-_REFUSALS = (ValidationError, PathRefusedError, ApiError, SQLAlchemyError)
+
+
+@dataclass(frozen=True)
+class Settings:
+    allowed_roots: tuple[Path, ...]
+    database_url: str
+    token: str | None = None
+    own_user_is_free: bool = False  # callers of the same user need no token
+    rate_limit: float = 5000.0  # requests a second from one address
+    keep_days: float = 30.0  # after a job's last report; 0: for good
+    no_progress_limit: int = 3
+    adviser: Adviser | None = None
+
+
+def database_url(database: str) -> str:
+    """A URL as it is, a file name as SQLite."""
+    return database if "://" in database else f"sqlite:///{Path(database).resolve()}"
 
 
 class Wire:
     """What can be asked of the service, apart from how HTTP spells it."""
 
-    def __init__(self, store: Store, jail: PathJail, analyses: Analyses) -> None:
-        self.store, self.jail, self.analyses = store, jail, analyses
+    def __init__(self, store: Store, looks: Looks, analyses: Analyses) -> None:
+        self.store, self.looks, self.analyses = store, looks, analyses
 
     async def report(self, report: CycleReport) -> Accepted:
-        for path in report.log_paths:
-            self.jail.admit(path)
+        await self.looks.admit(report.log_paths)
         decided, duplicate = await self.analyses.report(report)
         return Accepted(
             job_id=report.job_id,
@@ -70,9 +86,17 @@ class Wire:
 def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
-    lanes = Lanes(jail, worker.AnalysisRules(settings.no_progress_limit, settings.adviser))
-    analyses = Analyses(store, lanes, metrics)
-    wire, peer = Wire(store, jail, analyses), PeerWire(store, jail, analyses)
+    looks = Looks(jail)
+    lanes = Lanes(
+        jail,
+        worker.AnalysisRules(
+            settings.no_progress_limit, with_question=settings.adviser is not None
+        ),
+    )
+    analyses = Analyses(
+        store, lanes, looks, metrics, adviser=settings.adviser, keep_days=settings.keep_days
+    )
+    wire, peer = Wire(store, looks, analyses), PeerWire(store, jail, looks, analyses)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -82,32 +106,18 @@ def create_app(settings: Settings) -> Guard:
         store.close()
 
     app = FastAPI(title="Aorta attribution", version=__version__, lifespan=lifespan)
-    app.add_exception_handler(ApiError, _refused)
-    app.add_exception_handler(PathRefusedError, _path_refused)
-    app.add_exception_handler(SQLAlchemyError, _store_refused)
-    app.add_exception_handler(HTTPException, _not_served)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.include_router(_routes(wire, metrics))
-    app.include_router(peer_routes(peer))
-    takers = {
-        "/v1/cycles": (202, _taker(CycleReport, wire.report)),
-        "/logs": (200, _taker(LogSubmission, peer.submit)),
-    }
-    straight = StraightWay(app, takers)
-    return Guard(straight, token=settings.token, limit=RateLimit(settings.rate_limit))
-
-
-def _taker(body: type[_Body], answer: Callable[[_Body], Awaitable[BaseModel]]) -> Taker:
-    """`answer` for the straight way, which leaves everything that is refused to the routes below."""
-
-    async def take(data: bytes) -> bytes | None:
-        try:
-            taken = await answer(body.model_validate_json(data))
-        except _REFUSALS:
-            return None
-        return taken.model_dump_json().encode()
-
-    return take
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    routers = (_routes(wire, metrics), peer_routes(peer))
+    for router in routers:
+        app.include_router(router)
+    routes = [route for router in routers for route in router.routes]
+    return Guard(
+        Posts(app, routes, _HANDLERS),
+        token=settings.token,
+        limit=RateLimit(settings.rate_limit),
+        own_user_is_free=settings.own_user_is_free,
+    )
 
 
 def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
@@ -147,7 +157,7 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
                 cycle_id=row.key.cycle_id,
                 created=row.created,
                 decided_at=row.decided,
-                **_answer(row.answer).model_dump(),
+                **_answer(CycleAnswer(row.answer, row.opinion)).model_dump(),
             )
             for row in rows
         ]
@@ -166,11 +176,14 @@ def _routes(wire: Wire, metrics: Metrics) -> APIRouter:
     return routes
 
 
-def _answer(answer: dict[str, Any] | None) -> DecisionAnswer:
-    if answer is None:
+def _answer(answer: CycleAnswer) -> DecisionAnswer:
+    if answer.document is None:
         return DecisionAnswer(status="pending", decision=None, finding=None)
     return DecisionAnswer(
-        status="decided", decision=answer["decision"], finding=answer.get("finding")
+        status="decided",
+        decision=answer.document["decision"],
+        finding=answer.document.get("finding"),
+        opinion=answer.opinion,
     )
 
 
@@ -209,3 +222,12 @@ async def _malformed(_request: Request, error: Exception) -> Response:
         for problem in error.errors()
     ]
     return JSONResponse({"detail": details}, 422)
+
+
+_HANDLERS: Handlers = {
+    ApiError: _refused,
+    PathRefusedError: _path_refused,
+    SQLAlchemyError: _store_refused,
+    HTTPException: _not_served,
+    RequestValidationError: _malformed,
+}

@@ -13,7 +13,6 @@ from concurrent.futures.process import BrokenProcessPool
 
 from aorta.attribution.jail import PathJail
 from aorta.attribution.service import worker
-from aorta.attribution.service.gathering import Told
 
 _QUICK = 3.0  # seconds: a log of one gigabyte takes one
 _PATIENT = 180.0
@@ -28,10 +27,9 @@ class AnalysisLostError(Exception):
 class Lanes:
     def __init__(self, jail: PathJail, rules: worker.AnalysisRules) -> None:
         self._jail, self._rules = jail, rules
-        quick = _QUICK + (rules.adviser.timeout if rules.adviser else 0)
-        self._lanes = (_Lane(quick), _Lane(_PATIENT))
+        self._lanes = (_Lane(_QUICK), _Lane(_PATIENT))
 
-    async def analyse(self, told: Told) -> dict[str, object]:
+    async def analyse(self, told: worker.Told) -> worker.Analysed:
         for lane in self._lanes:
             for _ in range(_ATTEMPTS):
                 try:
@@ -73,8 +71,8 @@ class _Lane:
         return self._pool
 
     async def run(
-        self, told: Told, jail: PathJail, rules: worker.AnalysisRules
-    ) -> dict[str, object]:
+        self, told: worker.Told, jail: PathJail, rules: worker.AnalysisRules
+    ) -> worker.Analysed:
         async with self._turn:
             pool = self.start()
             try:

@@ -1,10 +1,11 @@
 """The bodies of the service's own wire, strict at the door."""
 
+import signal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from aorta.attribution.rank_end import RankEnd
+from aorta.attribution.rank_end import RankEnd, signal_number
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
 
@@ -12,6 +13,12 @@ Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
 def _whole(value: object) -> object:
     """JSON knows one kind of number: 3.0 is 3 there."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _signal(value: object) -> object:
+    """9, 9.0, "9", "SIGKILL" and "KILL" are one signal."""
+    number = signal_number(value) if isinstance(value, str) else None
+    return _whole(value) if number is None else number
 
 
 _WHOLE = BeforeValidator(_whole)
@@ -23,10 +30,16 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+_NUMBER = Annotated[int, Field(ge=1, le=64)]
+_NAMES = "|".join(sorted(name.removeprefix("SIG") for name in signal.Signals.__members__))
+_NAME = Annotated[str, Field(pattern=rf"^(?:(?:SIG)?(?:{_NAMES})|[1-9]|[1-5][0-9]|6[0-4])$")]
+_Signal = Annotated[_NUMBER, BeforeValidator(_signal, json_schema_input_type=_NUMBER | _NAME)]
+
+
 class FailureReport(_Body):
     rank: Rank
     exit_code: Annotated[int, Field(ge=-255, le=255), _WHOLE] | None = None
-    signal: Annotated[int, Field(ge=1, le=64), _WHOLE] | None = None
+    signal: _Signal | None = None
     error_file: LogPath | None = None
     time: Annotated[float, Field(ge=0, le=1e12)] | None = None
     node: Annotated[str, Field(max_length=200)] | None = None
@@ -67,6 +80,7 @@ class DecisionAnswer(BaseModel):
     status: Literal["pending", "decided"]
     decision: dict[str, Any] | None
     finding: dict[str, Any] | None
+    opinion: dict[str, Any] | None = None  # a language model's words, once they are there
 
 
 class JobSummary(BaseModel):

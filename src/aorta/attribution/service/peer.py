@@ -16,10 +16,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, StrictInt
 
-from aorta.attribution.jail import PathJail
-from aorta.attribution.reading import ReadableLog
+from aorta.attribution import path_look
+from aorta.attribution.jail import PathJail, place
 from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError
+from aorta.attribution.service.looking import DOOR, Looks, SilentError
 from aorta.attribution.service.models import CycleReport, ErrorBody, Id
 from aorta.attribution.service.queries import CycleKey
 from aorta.attribution.service.store import Store
@@ -75,12 +76,12 @@ class LogResult(BaseModel):
 class PeerWire:
     """What the peer's launcher can ask, apart from how HTTP spells it."""
 
-    def __init__(self, store: Store, jail: PathJail, analyses: Analyses) -> None:
-        self._store, self._jail, self._analyses = store, jail, analyses
+    def __init__(self, store: Store, jail: PathJail, looks: Looks, analyses: Analyses) -> None:
+        self._store, self._jail, self._looks, self._analyses = store, jail, looks, analyses
         self._owners: OrderedDict[str, CycleKey] = OrderedDict()  # an owner stays for good
 
     async def submit(self, submission: LogSubmission) -> Submitted:
-        path = self._admitted(submission.log_path)
+        path = await self._admitted(submission.log_path)
         key = _key(path, submission.job_id, submission.cycle_id)
         if await self._owner(path, key) != key:
             raise ApiError(
@@ -92,18 +93,28 @@ class PeerWire:
         return Submitted(normalized_path=str(path), mode="single" if finished else "pending")
 
     async def result(self, log_path: str, wait: float, wl_restart: int) -> LogResult:
-        path = self._admitted(log_path)
+        path = await self._admitted(log_path)
         key = await asyncio.wrap_future(self._store.owner_of(str(path)))
         if key is None:
             raise ApiError(404, "not_found", "nobody has told of this log")
         if not await self._analyses.is_reported(key):
             await self._analyse(path, key)
-        return _result(await self._analyses.answer(key, wait), wl_restart)
+        answer = await self._analyses.answer(key, wait)
+        return _result(answer.document, wl_restart)
 
-    def _admitted(self, text: str) -> Path:
-        path = self._jail.admit(text)
-        if path.exists() and not path.is_file():
+    async def _admitted(self, text: str) -> Path:
+        path = place(*self._jail.check_name(text))
+        known = f"file {text}"
+        if self._looks.was_seen(known):
+            return path
+        try:
+            (seen,) = await self._looks.look(str(path.parent), [text], DOOR)
+        except SilentError:
+            return path
+        self._jail.check_seen(seen.what)
+        if seen.what not in {path_look.FILE, path_look.MISSING}:
             raise ApiError(400, "not_regular", "the log is not a regular file")
+        self._looks.remember([known])
         return path
 
     async def _owner(self, path: Path, key: CycleKey) -> CycleKey:
@@ -121,21 +132,24 @@ class PeerWire:
         report = CycleReport(
             job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
         )
-        await self._analyses.report(report, written=lambda: _written(path))
+        await self._analyses.report(report, written=lambda: self._written(path))
 
-
-async def _written(path: Path) -> None:
-    """Return when the log has been still for a while, or when that has been waited for long enough."""
-    source = ReadableLog(str(path), path=path)
-    began = still_since = time.monotonic()
-    size = source.size
-    while (now := time.monotonic()) - began < _STILL_AT_MOST:
-        size, before = source.size, size
-        if size != before:
-            still_since = now
-        if size and now - still_since >= _STILL:
-            return
-        await asyncio.sleep(_LOOK)
+    async def _written(self, path: Path) -> None:
+        """Return when the log has been still for a while, or when that has been waited for long enough."""
+        began = still_since = time.monotonic()
+        size = -1
+        while (now := time.monotonic()) - began < _STILL_AT_MOST:
+            before = size
+            try:
+                (seen,) = await self._looks.look(str(path.parent), [str(path)], DOOR)
+            except SilentError:
+                return
+            size = seen.size
+            if size != before:
+                still_since = now
+            if size and now - still_since >= _STILL:
+                return
+            await asyncio.sleep(_LOOK)
 
 
 def peer_routes(wire: PeerWire) -> APIRouter:

@@ -31,6 +31,13 @@ sa.Table(
     sa.Column("body", sa.Text, nullable=False),
 )
 sa.Table(
+    "aorta_opinions",
+    METADATA,
+    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("cycle_id", sa.String(200), primary_key=True),
+    sa.Column("opinion", sa.Text, nullable=False),
+)
+sa.Table(
     "aorta_logs",
     METADATA,
     sa.Column("path", sa.String(4096), primary_key=True),
@@ -57,14 +64,22 @@ _DECIDE = sa.text(
     "UPDATE aorta_cycles SET decided = :now, answer = :answer"
     " WHERE job_id = :job_id AND cycle_id = :cycle_id AND decided IS NULL"
 )
-_CYCLE = sa.text(
-    "SELECT job_id, cycle_id, created, decided, answer FROM aorta_cycles"
-    " WHERE job_id = :job_id AND cycle_id = :cycle_id"
+_CYCLES = (
+    "SELECT c.job_id, c.cycle_id, c.created, c.decided, c.answer, o.opinion FROM aorta_cycles c"
+    " LEFT JOIN aorta_opinions o ON o.job_id = c.job_id AND o.cycle_id = c.cycle_id"
+    " WHERE c.job_id = :job_id"
 )
-_CYCLES_OF = sa.text(
-    "SELECT job_id, cycle_id, created, decided, answer FROM aorta_cycles"
-    " WHERE job_id = :job_id ORDER BY created, cycle_id"
+_CYCLE = sa.text(f"{_CYCLES} AND c.cycle_id = :cycle_id")
+_CYCLES_OF = sa.text(f"{_CYCLES} ORDER BY c.created, c.cycle_id")
+_NEW_OPINION = sa.text(
+    "INSERT INTO aorta_opinions (job_id, cycle_id, opinion) VALUES (:job_id, :cycle_id, :opinion)"
+    " ON CONFLICT DO NOTHING"
 )
+_OLD_JOBS = sa.text("SELECT job_id FROM aorta_cycles GROUP BY job_id HAVING MAX(created) < :before")
+_FORGET = [
+    sa.text(f"DELETE FROM {table.name} WHERE job_id = :job_id")  # noqa: S608 - our own names
+    for table in METADATA.sorted_tables
+]
 _UNDECIDED = sa.text(
     "SELECT job_id, cycle_id FROM aorta_cycles WHERE decided IS NULL ORDER BY created"
 )
@@ -72,6 +87,12 @@ _ANSWERS_BEFORE = sa.text(
     "SELECT cycle_id, answer FROM aorta_cycles WHERE job_id = :job_id AND answer IS NOT NULL"
     " AND created < (SELECT created FROM aorta_cycles"
     "  WHERE job_id = :job_id AND cycle_id = :cycle_id) ORDER BY created"
+)
+_BODIES_BEFORE = sa.text(
+    "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id ="
+    " (SELECT cycle_id FROM aorta_cycles WHERE job_id = :job_id AND created <"
+    "  (SELECT created FROM aorta_cycles WHERE job_id = :job_id AND cycle_id = :cycle_id)"
+    "  ORDER BY created DESC LIMIT 1) ORDER BY received, digest"
 )
 _JOBS = sa.text(
     "SELECT job_id, COUNT(*) AS cycles, COUNT(decided) AS decided, MAX(created) AS latest"
@@ -112,6 +133,7 @@ class CycleRow:
     created: float
     decided: float | None
     answer: dict[str, Any] | None  # {"finding": ..., "decision": ...}, once and for all
+    opinion: dict[str, Any] | None = None
 
 
 def add_reports(connection: sa.Connection, reports: Sequence[Report]) -> None:
@@ -137,6 +159,10 @@ def answers_before(connection: sa.Connection, key: CycleKey) -> list[tuple[str, 
     return [(row.cycle_id, row.answer) for row in rows]
 
 
+def reports_before(connection: sa.Connection, key: CycleKey) -> list[str]:
+    return list(connection.execute(_BODIES_BEFORE, key.values).scalars())
+
+
 def undecided(connection: sa.Connection) -> list[CycleKey]:
     return [CycleKey(row.job_id, row.cycle_id) for row in connection.execute(_UNDECIDED)]
 
@@ -146,6 +172,20 @@ def decide(connection: sa.Connection, key: CycleKey, answer: dict[str, Any]) -> 
     connection.execute(_DECIDE, values)
     row = cycle(connection, key)
     return row.answer if row is not None and row.answer is not None else answer
+
+
+def add_opinion(connection: sa.Connection, key: CycleKey, opinion: dict[str, Any]) -> None:
+    connection.execute(_NEW_OPINION, {**key.values, "opinion": json.dumps(opinion)})
+
+
+def forget_before(connection: sa.Connection, before: float) -> int:
+    """Whole jobs, by their last cycle: what a job did before is what its next cycle is compared with."""
+    jobs = [
+        {"job_id": name} for name in connection.execute(_OLD_JOBS, {"before": before}).scalars()
+    ]
+    for delete in _FORGET if jobs else ():
+        connection.execute(delete, jobs)
+    return len(jobs)
 
 
 def cycle(connection: sa.Connection, key: CycleKey) -> CycleRow | None:
@@ -178,6 +218,7 @@ def _rows(found: Iterable[Any]) -> list[CycleRow]:
             row.created,
             row.decided,
             None if row.answer is None else json.loads(row.answer),
+            None if row.opinion is None else json.loads(row.opinion),
         )
         for row in found
     ]

@@ -2,25 +2,47 @@
 
 import asyncio
 import gc
+import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from aorta.attribution.service.guard import CALLER
+from aorta.attribution.tokens import user_of
 from aorta.core.errors import InfrastructureError
 
 _BACKLOG = 4096  # a whole cluster may report at once
 _WHOLE_REQUEST = 30.0  # seconds for eight megabytes over a bad line
 
 
-def serve(app: Any, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Blocks. `announce` gets the URL once connections are taken (port 0 chooses a free one)."""
-    listener = _listener(host, port)
+def listen(host: str, port: int) -> socket.socket:
+    """Port 0 chooses a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as wrong:
+        listener.close()
+        raise InfrastructureError(f"cannot listen on {host}:{port}: {wrong.strerror}") from None
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: Any, listener: socket.socket) -> None:
+    """Blocks until it is told to stop."""
     _allow_many_connections()
     config = uvicorn.Config(
         app,
@@ -35,22 +57,35 @@ def serve(app: Any, host: str, port: int, announce: Callable[[str], None]) -> No
     )
     gc.collect()
     gc.freeze()  # what is loaded by now stays: looking through it again stops all answers for 50 ms
-    announce(f"http://{_shown(host)}:{listener.getsockname()[1]}")
+    server = _Server(config)
     with listener, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_until_stopped(_Server(config), listener))
+        runner.run(_until_stopped(server, listener))
+    if not server.started:
+        raise InfrastructureError("the server could not start; what is above says why")
+
+
+def leave() -> NoReturn:
+    """End this process. Threads and workers that wait for a mount that hangs cannot be ended, and would be waited for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 class _Connection(HttpToolsProtocol):
     """A connection whose requests come whole within a time, so that nobody can hold a thousand of them open."""
 
     _late: asyncio.TimerHandle | None = None
+    _caller: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        if self.client is not None and self.server is not None and self.server[1] is not None:
+            self._caller = user_of(self.client, (self.server[0], self.server[1]))
         self._expect()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[CALLER] = self._caller  # type: ignore[literal-required]  # ASGI lets a scope hold more
         if self._late is None:
             self._expect()
 
@@ -94,25 +129,8 @@ async def _until_stopped(server: uvicorn.Server, listener: socket.socket) -> Non
     await server.serve([listener])
 
 
-def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as wrong:
-        listener.close()
-        raise InfrastructureError(f"cannot listen on {host}:{port}: {wrong.strerror}") from None
-    listener.listen(_BACKLOG)
-    return listener
-
-
 def _allow_many_connections() -> None:
     """As many as the administrator lets us have: each agent of a cluster holds one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -5,7 +5,9 @@ cost a few commits. What is asked is in `queries`. A database that goes away is 
 whoever asks meanwhile, and is there again when it is there again.
 """
 
+import os
 import queue
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -22,6 +24,7 @@ T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
 
 _LARGEST_BATCH = 256
+_GOODBYE = 10.0  # seconds for the last commit: a disk that hangs is not waited for
 
 
 class Store:
@@ -33,9 +36,10 @@ class Store:
                 url, pool_pre_ping=True, connect_args=_connect_arguments(url)
             )
             if self._engine.dialect.name == "sqlite":
+                _keep_private(self._engine.url.database)
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
             queries.METADATA.create_all(self._engine)
-        except (SQLAlchemyError, ImportError) as wrong:
+        except (SQLAlchemyError, ImportError, OSError) as wrong:
             kind = type(wrong).__name__  # its message may hold the password of the URL
             raise InfrastructureError(
                 f"the database cannot be opened ({kind}); check --db"
@@ -46,7 +50,7 @@ class Store:
     def close(self) -> None:
         """Everything handed in is committed first."""
         self._queue.put(None)
-        self._thread.join()
+        self._thread.join(_GOODBYE)
         self._engine.dispose()
 
     # Each method returns a future: the service awaits it, tests call .result().
@@ -63,9 +67,20 @@ class Store:
         """The bodies of a cycle's reports, in the order they came."""
         return self._submit(lambda connection: queries.reports_of(connection, key))
 
+    def reports_before(self, key: CycleKey) -> Future[list[str]]:
+        """The bodies of the reports of the job's cycle before this one."""
+        return self._submit(lambda connection: queries.reports_before(connection, key))
+
     def decide(self, key: CycleKey, answer: dict[str, Any]) -> Future[dict[str, Any]]:
         """Set the answer unless there is one; either way return the one that stands."""
         return self._submit(lambda connection: queries.decide(connection, key, answer))
+
+    def add_opinion(self, key: CycleKey, opinion: dict[str, Any]) -> Future[None]:
+        return self._submit(lambda connection: queries.add_opinion(connection, key, opinion))
+
+    def forget_before(self, before: float) -> Future[int]:
+        """Delete the jobs whose last cycle was reported before this moment; how many there were."""
+        return self._submit(lambda connection: queries.forget_before(connection, before))
 
     def cycle(self, key: CycleKey) -> Future[CycleRow | None]:
         return self._submit(lambda connection: queries.cycle(connection, key))
@@ -145,8 +160,25 @@ def _connect_arguments(url: str) -> dict[str, Any]:
     return {name: value for name, value in patience.items() if name not in parsed.query}
 
 
+def _keep_private(database: str | None) -> None:
+    """Reports hold what jobs wrote. SQLite gives the files beside the database the same mode."""
+    if not database or database == ":memory:":
+        return
+    descriptor = os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "busy_timeout=10000",
+        "secure_delete=ON",
+    ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

@@ -105,6 +105,9 @@ def everything_known(failed: FailedCycle) -> Evidence:
         ),
         flight_recorder=dumps,
         history=tuple(_history(failed)),
+        earlier_logs=tuple(
+            log for piece in failed.evidence for log in _earlier_logs(piece, failed)
+        ),
     )
 
 
@@ -130,6 +133,16 @@ def _tails(piece: CycleEvidence) -> list[LogTail]:
         LogTail(piece.tails[rank], rank, piece.node, f"rank_{rank} on {piece.node}")
         for rank in sorted(away)
     ]
+
+
+def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
+    """What this agent's ranks wrote in the cycle before, where that was this submission's: what it outlived is noise."""
+    before = failed.start.cycle - 1
+    if before < failed.start.first_cycle:
+        return []
+    now = [Path(path) for path in piece.log_paths]
+    paths = {path.parent.with_name(f"cycle_{before}") / path.name for path in now}
+    return list(find_logs(sorted(path for path in paths if path.exists())))
 
 
 def _is_here(piece: CycleEvidence, rank: int) -> bool:

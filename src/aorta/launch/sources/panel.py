@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aorta.attribution.http_client import JsonClient
+from aorta.attribution.tokens import token_for
 from aorta.launch.config import Aggregation, FaultTolerance
 from aorta.launch.records import Action, FailedCycle, SourceVerdict
 from aorta.launch.sources import DecisionSource, Everybody, SourceError
@@ -153,7 +154,7 @@ def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSourc
     token = os.environ.pop(TOKEN_VARIABLE, None)
     sources: list[DecisionSource] = []
     if wanted.attrsvc_url is not None:
-        client = JsonClient(wanted.attrsvc_url, token)
+        client = JsonClient(wanted.attrsvc_url, token, find_token=token_for)
         sources.append(HttpSource(client, "attrsvc", wanted.timeout_seconds))
     if wanted.mcp_server is not None:
         asked = McpAnalysis(wanted.mcp_server, log_dir, wanted.timeout_seconds)

@@ -1,10 +1,9 @@
 """The read-only server of a live page: `/` is the page, `/events` tells its changes as server-sent events.
 
-On the loopback by default. On any other address every request must carry a token. Names in the Host header are checked, so
-that a web page elsewhere cannot read this one through a name that it points at us.
+On the loopback by default. Every request must carry a token, which is part of the address: a loopback port is open to every user of
+the machine, and to web pages elsewhere through a name that they point at us.
 """
 
-import ipaddress
 import json
 import secrets
 import threading
@@ -32,7 +31,7 @@ class WatchServer:
     """Serves one run directory until it is closed."""
 
     def __init__(self, path: Path, host: str = LOOPBACK, port: int = 0) -> None:
-        self.token = "" if _is_loopback(host) else secrets.token_urlsafe(18)
+        self.token = secrets.token_urlsafe(18)
         self.following = Following(path)
         try:
             self._server = _Server((host, port), self)
@@ -47,7 +46,7 @@ class WatchServer:
     def address(self) -> str:
         """What to open; anyone who has it may look."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{shown}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+        return f"http://{shown}:{self.port}/?token={self.token}"
 
     def serve(self) -> None:
         self._server.serve_forever(poll_interval=0.2)
@@ -111,11 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
         return "aorta"
 
     def _may_read(self, query: str) -> bool:
-        watch = self.server.watch
-        if not watch.token:
-            return _is_loopback(_host_of(self.headers.get("Host", "")))
         given = parse_qs(query).get("token", [""])[0]
-        return secrets.compare_digest(given.encode(), watch.token.encode())
+        return secrets.compare_digest(given.encode(), self.server.watch.token.encode())
 
     def _refuse(self, status: HTTPStatus) -> None:
         self._answer(status, "text/plain; charset=utf-8", f"{status.phrase}\n".encode())
@@ -173,17 +169,3 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             else:
                 self.wfile.write(b": still here\n\n")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _host_of(header: str) -> str:
-    """Without the port: `[::1]:80` and `127.0.0.1:80` both."""
-    return urlsplit(f"//{header}").hostname or ""

@@ -1,0 +1,100 @@
+"""Confidence, fitted: how often findings were right at the first look, by dialect and by how sure the row was.
+
+    python -m benchmarks.attribution_confidence        prints the table
+    python -m benchmarks.attribution_confidence --write    and puts it where attribution reads it
+
+Only looks at failures that no rule had learned from count. Few fall on each dialect, so that each share is drawn towards that of all
+dialects by the weight of `PRIOR` looks, and one with fewer than `FEWEST` has that of all. A weak row never reaches what a STOP needs.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from aorta.attribution.finding import SURE
+from benchmarks.faults.corpus import cases
+from benchmarks.faults.field import fifth, last
+
+RESULTS = Path(__file__).parent / "results"
+TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
+# Looks: dialects differ by no more than chance where their rows are sure, and by much where they are weak.
+PRIOR = {"certain": 20, "likely": 20, "weak": 5, "nothing": 5}
+FEWEST = 3  # looks that give a dialect a figure of its own
+KINDS = ("certain", "likely", "weak", "nothing")
+_HEAD = "# How often findings were right at the first look: written by `python -m benchmarks.attribution_confidence --write`.\n"
+
+Shares = Mapping[str, Mapping[str, tuple[int, int]]]  # kind -> dialect -> (right, of)
+
+
+def main() -> None:
+    report()
+    if "--write" in sys.argv:
+        TABLE.write_text(_HEAD + _toml(fitted(counted(looks()))))
+
+
+def report() -> None:
+    shares = counted(looks())
+    show(shares, fitted(shares))
+
+
+def looks() -> Iterator[tuple[str, bool]]:
+    """What each held-back finding rested on, and whether it was right."""
+    for name, excerpts in (("last", last.EXCERPTS), ("fifth", fifth.EXCERPTS)):
+        truth = {excerpt.name: excerpt.failure_class for excerpt in excerpts}
+        for row in json.loads((RESULTS / f"field_{name}_look.json").read_text()):
+            yield row["basis"], row["class"] == truth[row["job"]]
+    real = {case.name: case.failure_class for case in cases() if case.half == "frameworks"}
+    for row in json.loads((RESULTS / "frameworks_look.json").read_text()):
+        yield row["basis"], row["class"] == real[row["job"]]
+
+
+def counted(rows: Iterator[tuple[str, bool]]) -> Shares:
+    found: dict[str, dict[str, list[bool]]] = {kind: defaultdict(list) for kind in KINDS}
+    for basis, right in rows:
+        dialect, kind = basis.split(".")
+        found[kind][dialect].append(right)
+    return {
+        kind: {name: (sum(told), len(told)) for name, told in sorted(by_dialect.items())}
+        for kind, by_dialect in found.items()
+    }
+
+
+def fitted(shares: Shares) -> dict[str, dict[str, float]]:
+    table: dict[str, dict[str, float]] = {}
+    for kind, by_dialect in shares.items():
+        right, of = (sum(column) for column in zip(*by_dialect.values(), strict=True))
+        overall = (right + 1) / (of + 2)
+        most = SURE - 0.05 if kind == "weak" else 0.97
+        table[kind] = {"overall": round(min(most, overall), 2)}
+        for dialect, (well, looked) in by_dialect.items():
+            if looked < FEWEST:
+                continue
+            share = (well + PRIOR[kind] * overall) / (looked + PRIOR[kind])
+            table[kind][dialect] = round(min(most, share), 2)
+    return table
+
+
+def show(shares: Shares, table: Mapping[str, Mapping[str, float]]) -> None:
+    print(
+        "\nreliability at first looks that nothing was learned from, and the confidence fitted to it"
+    )
+    print(f"{'row':8} {'dialect':12} {'right':>10} {'stated':>7}")
+    for kind, by_dialect in shares.items():
+        for dialect, (right, of) in by_dialect.items():
+            print(
+                f"{kind:8} {dialect:12} {f'{right} of {of}':>10} {table[kind].get(dialect, table[kind]['overall']):7.2f}"
+            )
+        print(f"{kind:8} {'any other':12} {'':10} {table[kind]['overall']:7.2f}")
+
+
+def _toml(table: Mapping[str, Mapping[str, float]]) -> str:
+    return "".join(
+        f"\n[{kind}]\n" + "".join(f"{name} = {value}\n" for name, value in row.items())
+        for kind, row in table.items()
+    )
+
+
+if __name__ == "__main__":
+    main()

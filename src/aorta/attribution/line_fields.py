@@ -1,0 +1,180 @@
+"""What one line tells besides its text: the time in the forms people write it, and the fields of lines that are JSON or logfmt."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+_MONTHS = {name: number for number, name in enumerate(
+    ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}  # fmt: skip
+MONTH = "|".join(_MONTHS)
+CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
+TIME = (
+    r"(?:(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]|(?P<us>\d\d/\d\d)/\d{2,4}[ ,]+|(?P<short>\d\d-\d\d) "
+    rf"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?P<named>(?:{MONTH}) {{1,2}}\d{{1,2}}),? (?:\d{{4}} )?"
+    rf"|(?P<dmy>\d\d-(?:{MONTH})-\d{{2,4}}) |(?=\d\d:\d\d:\d\d[.,\]\s])){CLOCK}(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?(?: \d{{4}}(?=\]))?"
+    r"|(?P<epoch>1[5-9]\d{8}\.\d{1,9})|(?P<uptime>\[ *\d+\.\d{3,6}\]))"
+)
+_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A line's own text, and what its prefix told: who wrote it, where and when, and how loudly."""
+
+    text: str
+    rank: int | None = None
+    node: str | None = None
+    who: str = ""  # whatever else tells the lines of one process from another's
+    time: float | None = None  # seconds since the year began, as loggers leave the year out
+    level: str = ""
+
+
+def moment_of(told: dict[str, str]) -> float | None:
+    """Seconds since the year began; None where the day is not told."""
+    if "epoch" in told:
+        at = time.gmtime(float(told["epoch"]))
+        return (at.tm_yday - 1) * _DAY + at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec
+    clock = told.get("clock")
+    if clock is None:
+        return None
+    try:
+        month, day = _month_and_day(told)
+        hour, minute, second = (int(part) for part in clock.split(":"))
+        days = time.strptime(f"2024-{month:02d}-{day:02d}", "%Y-%m-%d").tm_yday - 1
+    except ValueError:
+        return None
+    return days * _DAY + hour * 3600 + minute * 60 + second
+
+
+def _month_and_day(told: dict[str, str]) -> tuple[int, int]:
+    if "month" in told:
+        return int(told["month"]), int(told["day"])
+    if "mmdd" in told:
+        return int(told["mmdd"][:-2]), int(told["mmdd"][-2:])
+    for key in ("us", "short"):
+        if key in told:
+            month, day = re.split(r"[/-]", told[key])
+            return int(month), int(day)
+    if "named" in told:
+        name, day = told["named"].split()
+        return _MONTHS[name], int(day)
+    if "dmy" in told:
+        day, name, _ = told["dmy"].split("-")
+        return _MONTHS[name], int(day)
+    raise ValueError("no day")
+
+
+_TEXT_KEYS = ("message", "msg", "log", "textPayload", "event", "text", "body", "short_message", "MESSAGE", "@message", "line")  # fmt: skip
+_STACK_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack", "exc", "error", "err")  # fmt: skip
+_LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level", "level_name", "@l")
+_TIME_KEYS = (
+    "time",
+    "timestamp",
+    "ts",
+    "asctime",
+    "@timestamp",
+    "t",
+    "datetime",
+    "date",
+    "eventTime",
+)
+_RANK_KEYS = ("rank", "global_rank", "world_rank", "RANK", "process_index")
+_NODE_KEYS = ("host", "hostname", "node", "pod", "pod_name", "nodename", "_HOSTNAME", "instance")
+_PID_KEYS = ("pid", "process", "process_id", "_PID")
+_LOGFMT = re.compile(r'(?P<key>[\w.@]+)=(?P<value>"(?:[^"\\]|\\.)*"|\S*)')
+
+
+def document_in(text: str) -> dict[str, object] | None:
+    """The fields of a line that is a JSON object or logfmt, if it holds a message."""
+    if text.startswith("{") and text.rstrip().endswith("}"):
+        try:
+            found = json.loads(text, strict=False)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict):
+            return None
+        held = {str(key): value for key, value in found.items()}
+        for nested in ("jsonPayload", "record", "fields", "extra", "kubernetes"):
+            inner = held.get(nested)
+            if isinstance(inner, dict):
+                held = {**{str(k): v for k, v in inner.items() if not isinstance(v, dict)}, **held}
+        return held if _first(held, _TEXT_KEYS, str) is not None else None
+    if " msg=" in text and text.startswith(("time=", "ts=", "level=", "t=", "lvl=")):
+        return {found["key"]: _unquoted(found["value"]) for found in _LOGFMT.finditer(text)}
+    return None
+
+
+def _unquoted(value: str) -> str:
+    if not value.startswith('"'):
+        return value
+    try:
+        told = json.loads(value, strict=False)
+    except ValueError:
+        return value.strip('"')
+    return told if isinstance(told, str) else value
+
+
+def _first(held: dict[str, object], keys: Iterable[str], kind: type | tuple[type, ...]) -> object:
+    return next(
+        (held[key] for key in keys if isinstance(held.get(key), kind) and held[key] != ""), None
+    )
+
+
+def spoken_in(held: dict[str, object]) -> Spoken:
+    message = str(_first(held, _TEXT_KEYS, str))
+    text = message.rstrip("\n")
+    nested = document_in(text)
+    inner = spoken_in(nested) if nested is not None else Spoken(text)
+    stack = "\n".join(_stack_lines(held, message))
+    level = _first(held, _LEVEL_KEYS, str)
+    rank, node, pid = (_first(held, keys, kind) for keys, kind in (
+        (_RANK_KEYS, (int, str)), (_NODE_KEYS, str), (_PID_KEYS, (int, str))))  # fmt: skip
+    return Spoken(
+        f"{inner.text}\n{stack}" if stack else inner.text,
+        int(str(rank)) if inner.rank is None and str(rank).isdigit() else inner.rank,
+        inner.node or (str(node) if node else None),
+        inner.who or (f"pid={pid}" if pid else ""),
+        inner.time
+        if inner.time is not None
+        else _time_of(_first(held, _TIME_KEYS, (str, int, float))),
+        inner.level or (str(level).upper() if level else ""),
+    )
+
+
+def _stack_lines(held: dict[str, object], message: str) -> Iterator[str]:
+    for key in _STACK_KEYS:
+        value = held.get(key)
+        if isinstance(value, dict):
+            value = next(
+                (
+                    value[k]
+                    for k in ("stack", "stack_trace", "stacktrace", "traceback")
+                    if k in value
+                ),
+                None,
+            )
+        if isinstance(value, str) and "\n" in value and value.strip() != message.strip():
+            yield from value.rstrip("\n").split("\n")
+            return
+        if isinstance(value, list) and value and isinstance(value[0], str):
+            yield from (
+                "".join(str(part) if str(part).endswith("\n") else f"{part}\n" for part in value)
+                .rstrip("\n")
+                .split("\n")
+            )
+            return
+        if isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*(?:Error|Exception)\b", value):
+            yield value
+            return
+
+
+_WHOLE_TIME: Callable[[str], re.Match[str] | None] = re.compile(TIME).match
+
+
+def _time_of(told: object) -> float | None:
+    if isinstance(told, (int, float)):
+        told = f"{told / 1000 if told > 1e11 else told:.3f}"
+    found = _WHOLE_TIME(told) if isinstance(told, str) else None
+    return moment_of({k: v for k, v in found.groupdict().items() if v}) if found else None

@@ -1,0 +1,57 @@
+"""The options of the verbs that serve HTTP: which token callers must show."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from aorta.cli.printing import say
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def server_token_options(command: CommandT) -> CommandT:
+    for option in (
+        click.option(
+            "--no-token",
+            is_flag=True,
+            help="Let everybody ask who reaches the port: for callers that can send no token.",
+        ),
+        click.option(
+            "--token-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="File holding the bearer token every request must carry.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+class Access:
+    """Who may ask: whoever has the token that was given; without one, this user, and whoever has the token that is made."""
+
+    def __init__(self, token_file: Path | None, no_token: bool) -> None:
+        from aorta.attribution.tokens import new_token, read_token
+        from aorta.core.errors import UsageError
+
+        if no_token and token_file is not None:
+            raise UsageError("--no-token and --token-file exclude each other")
+        self.token = None if no_token else read_token(token_file) or new_token()
+        self.own_user_is_free = self._made = token_file is None and not no_token
+
+    @contextmanager
+    def told(self, host: str, port: int) -> Iterator[None]:
+        """While it is served: a token that was made lies where callers of this user find it."""
+        from aorta.attribution.tokens import LOOPBACK, made_token
+
+        if self.token is not None and self._made:
+            with made_token(self.token, port) as path:
+                say(f"aorta: other users and machines need the token in {path}")
+                yield
+            return
+        if self.token is None:
+            where = "on this machine" if host in LOOPBACK else "who reaches this port"
+            say(f"aorta: no token is asked for: anybody {where} can ask")
+        yield

@@ -1,0 +1,187 @@
+"""Who may ask the service, what it keeps, and for how long."""
+
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from benchmarks.faults.corpus import CORPUS
+
+from support.aorta_cli import aorta
+from support.attribution_service import Service, running_service
+from support.waiting import patience, wait_until
+
+NOBODY = 65534
+ASK = """
+import sys, urllib.error, urllib.request
+url, *token = sys.argv[1:]
+headers = {"Authorization": f"Bearer {token[0]}"} if token else {}
+try:
+    print(urllib.request.urlopen(urllib.request.Request(url, headers=headers)).status)
+except urllib.error.HTTPError as refused:
+    print(refused.code)
+"""
+
+
+def asked_by_another_user(url: str, *token: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ASK, f"{url}/v1/jobs", *token],
+        user=NOBODY, capture_output=True, text=True, timeout=patience(), check=True,
+    )  # fmt: skip
+    return int(done.stdout)
+
+
+def report(job: str, **more: object) -> dict[str, object]:
+    log = str(CORPUS / "import_error")
+    return {"job_id": job, "cycle_id": f"{job}:0", "agent": "a", "log_paths": [log], **more}
+
+
+def token_file(service: Service, state: Path) -> Path:
+    return state / "aorta" / "tokens" / f"{socket.gethostname().split('.')[0]}-{service.port}"
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def test_another_user_of_the_machine_needs_the_token_that_was_made(
+    tmp_path: Path, state: Path
+) -> None:
+    with running_service(CORPUS, tmp_path / "s.sqlite") as service:
+        kept = token_file(service, state)
+        wait_until(kept.exists, "a token")
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert asked_by_another_user(service.url) == 401
+        assert asked_by_another_user(service.url, "a-guess-of-a-token") == 401
+        assert asked_by_another_user(service.url, kept.read_text().strip()) == 200
+        with service.client() as mine:
+            assert mine.get("/v1/jobs").status_code == 200
+    assert not kept.exists()
+
+
+def test_a_web_page_in_a_browser_of_this_user_may_not_ask(tmp_path: Path, state: Path) -> None:
+    with running_service(CORPUS, tmp_path / "s.sqlite") as service, service.client() as client:
+        for headers in ({"Host": "evil.example.com"}, {"Origin": "http://evil.example.com"}):
+            assert client.get("/v1/jobs", headers=headers).status_code == 401
+        assert client.get("/v1/jobs", headers={"Host": "localhost"}).status_code == 200
+
+
+def test_a_token_that_is_given_is_asked_of_this_user_too_and_none_of_nobody(tmp_path: Path) -> None:
+    given = tmp_path / "token"
+    given.write_text("correct horse battery\n")
+    database = tmp_path / "s.sqlite"
+    with (
+        running_service(CORPUS, database, "--token-file", str(given)) as service,
+        service.client() as client,
+    ):
+        assert client.get("/v1/jobs").status_code == 401
+    with running_service(CORPUS, database, "--no-token") as service:
+        assert asked_by_another_user(service.url) == 200
+    both = ("--no-token", "--token-file", given, "--allowed-root", tmp_path)
+    assert aorta("attrsvc", *both).exit_code == 2
+
+
+def test_guesses_of_a_token_are_counted_like_any_request(tmp_path: Path) -> None:
+    given = tmp_path / "token"
+    given.write_text("correct horse battery\n")
+    options = ("--token-file", str(given), "--rate-limit", "2")
+    with (
+        running_service(CORPUS, tmp_path / "s.sqlite", *options) as service,
+        service.client("wrong") as guesser,
+    ):
+        answers = [guesser.get("/v1/jobs").status_code for _ in range(30)]
+    assert set(answers) == {401, 429}
+
+
+def test_the_database_is_this_users_alone(tmp_path: Path) -> None:
+    database = tmp_path / "s.sqlite"
+    database.touch(0o644)
+    with running_service(CORPUS, database) as service, service.client() as client:
+        client.post("/v1/cycles", json=report("private"))
+        modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("s.sqlite*")}
+    assert modes == {0o600}
+
+
+def test_jobs_are_forgotten_when_they_were_kept_long_enough(tmp_path: Path) -> None:
+    database = tmp_path / "s.sqlite"
+    with running_service(CORPUS, database) as service, service.client() as client:
+        for job in ("old", "young"):
+            client.post("/v1/cycles", json=report(job))
+            client.get(f"/v1/cycles/{job}/{job}:0/decision", params={"wait": 60})
+    with sqlite3.connect(database) as connection:
+        connection.execute(
+            "UPDATE aorta_cycles SET created = ? WHERE job_id = 'old'", [time.time() - 3 * 86400]
+        )
+    connection.close()
+
+    def jobs(client: httpx.Client) -> list[str]:
+        return [job["job_id"] for job in client.get("/v1/jobs").json()["jobs"]]
+
+    longer, shorter = (("--keep-days", days) for days in ("4", "2"))
+    with running_service(CORPUS, database, *longer) as service, service.client() as client:
+        assert jobs(client) == ["old", "young"]
+    with running_service(CORPUS, database, *shorter) as service, service.client() as client:
+        wait_until(lambda: jobs(client) == ["young"], "forgetting")
+        assert client.get("/v1/jobs/young").json()["cycles"][0]["status"] == "decided"
+    assert b'"job_id":"old"' not in database.read_bytes()
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "KILL", "9", 9, "Killed"])
+def test_a_signal_is_told_by_its_number_or_its_name(named: Service, signal: object) -> None:
+    job = f"signal-{signal}"
+    failures = [{"rank": 0, "signal": signal}]
+    with named.client() as client:
+        told = client.post("/v1/cycles", json=report(job, failures=failures, log_paths=[]))
+        assert told.status_code == 202, told.text
+        answer = client.get(f"/v1/cycles/{job}/{job}:0/decision", params={"wait": 60}).json()
+    assert answer["finding"]["class"] == "killed"
+    assert "SIGKILL" in answer["finding"]["summary"]
+
+
+@pytest.mark.parametrize("signal", ["SIGNONE", "", 65, 0, "0", 1.5, True])
+def test_a_signal_that_is_none_is_refused(named: Service, signal: object) -> None:
+    body = report("no-signal", failures=[{"rank": 0, "signal": signal}])
+    with named.client() as client:
+        refused = client.post("/v1/cycles", json=body)
+    assert (refused.status_code, refused.json()["detail"][0]["loc"][-1]) == (422, "signal")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running_service(CORPUS, tmp_path_factory.mktemp("named") / "s.sqlite") as service:
+        yield service
+
+
+def test_a_refused_report_is_looked_at_once(named: Service) -> None:
+    def triggers(client: httpx.Client) -> float:
+        rows = client.get("/metrics").text.splitlines()
+        return next(
+            float(row.split()[-1]) for row in rows if row.startswith("aorta_triggers_total")
+        )
+
+    body = report("refused", log_paths=[str(CORPUS / "import_error"), "/etc/passwd"])
+    with named.client() as client:
+        before = triggers(client)
+        assert client.post("/v1/cycles", json=body).status_code == 403
+        not_json = client.post("/v1/cycles", content=b"{}")
+        assert (not_json.status_code, not_json.json()["detail"][0]["type"]) == (422, "content_type")
+        assert triggers(client) == before
+
+
+def test_a_database_that_refuses_is_asked_once_for_each_report(tmp_path: Path) -> None:
+    database = tmp_path / "s.sqlite"
+    with running_service(CORPUS, database) as service, service.client() as client:
+        with sqlite3.connect(database) as connection:
+            connection.execute("DROP TABLE aorta_reports")
+        connection.close()
+        assert client.post("/v1/cycles", json=report("refused")).status_code == 503
+        metrics = client.get("/metrics").text
+    assert "aorta_triggers_total 1.0" in metrics
