@@ -146,7 +146,7 @@ class Solution:
         told = []
         if self.cure is not None:
             lines = state.known("triage")["optimize"].get("environment_lines", [])
-            told += [" ".join(lines)] if lines else []
+            told += ["; ".join(lines)] if lines else []
         if self.reproducer is not None:
             told.append(f"bash {self.reproducer['path']}/run_repro.sh")
         if state.known("bundle"):
