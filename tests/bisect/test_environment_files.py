@@ -8,7 +8,7 @@ import pytest
 
 from aorta.bisect.environment_files import read_side
 from aorta.bisect.installable import Installed, in_order, is_installable, must_move_with
-from aorta.bisect.package_index import PackageIndex, Sources
+from aorta.bisect.package_index import PackageIndex, Sources, sources_of
 from aorta.core.errors import UsageError
 from support.planted_index import PlantedIndex
 
@@ -248,3 +248,14 @@ def test_what_an_end_has_against_its_own_requirements_is_no_rule() -> None:
     bad = Installed({"app": "2.0", "library": "2.0"}, {"app": ["library>=2"]})
     needs = must_move_with(good, bad, ["app", "library"])
     assert all(len(those) == 1 for those in needs.values())
+
+
+@pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
+def test_no_index_is_asked_where_pip_or_uv_is_told_to_ask_none(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    sources = sources_of(None, (), (), no_index=False, pre=False, yanked=False)
+    assert sources.indexes == ()
+    assert str(tmp_path) in sources.find_links

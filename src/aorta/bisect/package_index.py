@@ -38,6 +38,7 @@ from aorta.core.errors import InfrastructureError, UsageError
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _PATIENCE = 60.0
 _DAY = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_TRUE = {"1", "true", "yes", "on"}
 _DEFAULT = re.compile(r"--index-url.*?default\s+(\S+?)\)", re.DOTALL)
 
 
@@ -86,6 +87,8 @@ def sources_of(
     if index_url is None:
         configured = _configured()
         links += tuple(configured.get("find-links", ()))
+        if _TRUE & {word.lower() for word in configured.get("no-index", ())}:
+            return Sources((), tuple(dict.fromkeys(links)), pre, yanked)
         extra = (*extra, *configured.get("extra-index-url", ()))
         first = configured.get("index-url", [])[:1] or _default_index()
     else:
@@ -99,6 +102,7 @@ def _configured() -> dict[str, list[str]]:
         "index-url": _variables("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
         "extra-index-url": _variables("UV_INDEX", "UV_EXTRA_INDEX_URL"),
         "find-links": _variables("UV_FIND_LINKS"),
+        "no-index": _variables("UV_NO_INDEX"),
     }
     theirs = (_uv_configured(), _pip_configured())
     return {
@@ -124,6 +128,7 @@ def _uv_configured() -> dict[str, list[str]]:
     listed = {key: [one] if isinstance(one, str) else list(one) for key, one in found.items()}
     listed["index-url"] += [one["url"] for one in indexes if one.get("default")]
     listed["extra-index-url"] += [one["url"] for one in indexes if not one.get("default")]
+    listed["no-index"] = [str(said.get("no-index", False))]
     return listed
 
 
@@ -140,11 +145,14 @@ def _pip(*arguments: str) -> str:
 
 
 def _pip_configured() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    """A variable counts before what a file says of `install`, and that before what it says of every command."""
+    sections: dict[str, dict[str, list[str]]] = {"global": {}, "install": {}, ":env:": {}}
     for line in _pip("config", "list").splitlines():
         key, _, value = line.partition("=")
-        found[key.rpartition(".")[2]] = value.strip().strip("'\"").replace("\\n", " ").split()
-    return found
+        section, _, name = key.rpartition(".")
+        words = value.strip().strip("'\"").replace("\\n", " ").split()
+        sections.setdefault(section, {})[name] = words
+    return {**sections["global"], **sections["install"], **sections[":env:"]}
 
 
 def _default_index() -> list[str]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.option("--spec", type=click.Path(path_type=Path), help="A reduction spec, if there is one.")
 @click.option(
     "--good",
-    metavar="REV|FILE|IMAGE",
-    help="What worked: a revision, a requirements file or env.json, a container or its date.",
+    metavar="REV|FILE",
+    help="What worked: a revision, a requirements or lock file, env.json, a virtual environment.",
 )
 @click.option("--index-url", metavar="URL", help="Of releases, where --good is an environment.")
 @click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
