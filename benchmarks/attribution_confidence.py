@@ -22,10 +22,8 @@ RESULTS = Path(__file__).parent / "results"
 TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
 # Looks: dialects differ by no more than chance where their rows are sure, and by much where they are weak.
 PRIOR = {"certain": 20, "likely": 20, "weak": 5, "nothing": 5}
-MOST = {
-    "likely": SURE_LATER - 0.04,
-    "weak": SURE - 0.05,
-}  # with what an exit code adds, too little to stop
+# A hundred looks cannot show more for certain; for the others, with what an exit code adds, too little to stop.
+MOST = {"certain": 0.95, "likely": SURE_LATER - 0.04, "weak": SURE - 0.05, "nothing": 0.5}
 FEWEST = 3  # looks that give a dialect a figure of its own
 KINDS = ("certain", "likely", "weak", "nothing")
 _HEAD = "# How often findings were right at the first look: written by `python -m benchmarks.attribution_confidence --write`.\n"
@@ -71,7 +69,7 @@ def fitted(shares: Shares) -> dict[str, dict[str, float]]:
     for kind, by_dialect in shares.items():
         right, of = (sum(column) for column in zip(*by_dialect.values(), strict=True))
         overall = (right + 1) / (of + 2)
-        most = MOST.get(kind, 0.97)
+        most = MOST[kind]
         table[kind] = {"overall": round(min(most, overall), 2)}
         for dialect, (well, looked) in by_dialect.items():
             if looked < FEWEST:

@@ -18,7 +18,8 @@ class Picture:
 
 def pictures(address: str) -> Iterator[Picture]:
     """Every picture from now on, until the server says that it was the last."""
-    with urllib.request.urlopen(f"{address}events", timeout=patience()) as stream:
+    page, _, token = address.partition("?")
+    with urllib.request.urlopen(f"{page}events?{token}", timeout=patience()) as stream:
         kind = ""
         for line in stream:
             name, _, value = line.decode().rstrip("\n").partition(": ")

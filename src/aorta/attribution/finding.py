@@ -80,8 +80,9 @@ def _is_before_first_step(cause: Cause, facts: Facts) -> bool:
     if facts.progress.at_zero or _FIRST_USE.search(event.text):
         return True
     demand = _DEMAND.search(event.text)
-    if demand is not None and _bytes(demand["wanted"]) > _bytes(demand["total"]):
-        return True
+    ended = any(failure.rank == cause.rank for failure in facts.failures)
+    if demand is not None and ended and _bytes(demand["wanted"]) > _bytes(demand["total"]):
+        return True  # where its end is not known, the log may be torn, and its steps with it
     return bool(_BUILDING.search(event.stack)) and not _STEPPING.search(event.stack)
 
 
