@@ -4,11 +4,9 @@ The names in `__all__` are the public interface (docs/api.md); everything else i
 nothing else of it: every room is loaded when it is used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from aorta.version import __version__
 
+TYPE_CHECKING = False  # as `typing` has it, which a user's process need not load for us
 if TYPE_CHECKING:
     from aorta._verbs import verb
     from aorta.attribution.nouns import Attribution
@@ -114,7 +112,9 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker would believe that every name is there
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
         if name in _TYPES:
             return getattr(import_module(_TYPES[name]), name)
         if name == "attribute":  # the one verb that is not called like the package of its room
