@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import schemathesis
 from benchmarks.faults.corpus import CORPUS
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CheckFunction
 from schemathesis.core.result import Ok
@@ -34,6 +34,8 @@ def test_every_operation_keeps_to_its_description(service: Service, mode: Genera
         @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def keeps_to_it(case: schemathesis.Case[Any]) -> None:
+            # a longer address is refused by the server below, in its own words
+            assume(len(f"{case.path_parameters}{case.query}") < 4_000)
             if "wait" in (case.query or {}) and mode is GenerationMode.POSITIVE:
                 case.query["wait"] = 0  # a long poll is right and slow
             peer: list[CheckFunction] = (
