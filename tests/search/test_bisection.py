@@ -264,7 +264,7 @@ def test_a_failure_that_nothing_shows_costs_few_builds_where_the_bad_end_cannot_
     untestable: int,
 ) -> None:
     done = simulate(one_package(1000), lambda v: None if v[0] >= 1000 - untestable else False)
-    assert done.search.states_tried <= 4 + untestable  # 22 and 12 with halving
+    assert done.search.states_tried <= 4 + untestable
     assert done.search.sides()[1] == (0, 0)
 
 
