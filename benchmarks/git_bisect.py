@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.bisect.git import Repository
 from aorta.bisect.histories import CommitChange, CommitSpan, span_between
 from aorta.core.outcome import Verdict
 from aorta.core.point import Purpose
+from aorta.runtimes.git import Repository
 from aorta.search.bisecting import Bisection
 from aorta.search.bisection import TimelineBisection
 from aorta.search.graph_bisection import GraphBisection

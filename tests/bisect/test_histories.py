@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta.bisect.git import Repository as Git
 from aorta.bisect.histories import span_between
+from aorta.runtimes.git import Repository as Git
 from support.aorta_cli import aorta
 from support.git_repositories import Repository, numbered
 

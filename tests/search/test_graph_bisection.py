@@ -6,9 +6,9 @@ from benchmarks.git_bisect import SHAPES, history
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.bisect.git import Commit
 from aorta.bisect.histories import CommitSpan, Graph
 from aorta.core.outcome import Verdict
+from aorta.runtimes.git import Commit
 from aorta.search.bisecting import BisectionSettings
 from aorta.search.graph_bisection import GraphBisection
 

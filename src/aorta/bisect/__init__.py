@@ -1,7 +1,7 @@
 """Which container, which package of an environment, and which commit of it, broke it?
 
 `entry` takes a request. `spec` says what may have changed; `histories` and `package` turn it into states and changes, with
-`git` for what repositories say. `run` is one run directory, `stages` its searches one after the other, `investigation` which
+`aorta.runtimes.git` for what repositories say. `run` is one run directory, `stages` its searches one after the other, `investigation` which
 searches an answer takes. States are made and tested on the `host` (`checkout` is the process that does it), or in
 environments (`environments`, between two ends read by `environment_files` and `environment_locks` and made by
 `environment_ends`; `environment_build` makes states, `environment_job` is that process; `installable` is what goes together,

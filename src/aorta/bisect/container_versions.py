@@ -19,7 +19,6 @@ from aorta.bisect.container import (
 from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
 from aorta.bisect.container_days import AXIS, STAGE, ContainerSides, between_days, family_in
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
-from aorta.bisect.git import Repository
 from aorta.bisect.investigation import SearchOutcome, investigate
 from aorta.bisect.package import Package, git_package, library
 from aorta.bisect.run import BisectRun, Request, Shown, shown_of
@@ -31,6 +30,7 @@ from aorta.engine.rundir import PRIVATE
 from aorta.engine.snapshots import is_captured, snapshot_of
 from aorta.probe.snapshot import differences
 from aorta.runtimes import sweep
+from aorta.runtimes.git import Repository
 from aorta.scrub.secrets import safe_value
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aorta.bisect.findings import Findings
-from aorta.bisect.git import no_repository_named
 from aorta.bisect.host import bisect_on_host, host_packages
 from aorta.bisect.metric import check_samples, is_measured
 from aorta.bisect.package import moving
 from aorta.bisect.run import Request
 from aorta.bisect.spec import BisectSpec
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.runtimes.git import no_repository_named
 from aorta.search.timeline import Timeline
 
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})

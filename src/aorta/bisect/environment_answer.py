@@ -9,12 +9,12 @@ from typing import Any
 from aorta.bisect.environment_build import EnvironmentRecipe, Environments
 from aorta.bisect.environment_job import find_uv, index_options, installer
 from aorta.bisect.findings import Findings, findings_of, skipped_states
-from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON
 from aorta.bisect.investigation import SearchOutcome
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import BisectRun, shown_of
 from aorta.engine.rundir import write_atomically
+from aorta.runtimes.git import without_secrets
 
 COMMITS = "commits"  # the stage between two releases
 _SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))

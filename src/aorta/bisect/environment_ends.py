@@ -29,7 +29,6 @@ from aorta.bisect.environment_files import (
 )
 from aorta.bisect.environment_job import EnvironmentJob, distributions, find_uv, resolved
 from aorta.bisect.environment_locks import EnvironmentSide, version_in
-from aorta.bisect.git import without_secrets
 from aorta.bisect.installable import PYTHON, Installed
 from aorta.bisect.package_index import PackageIndex, Sources, sources_of
 from aorta.bisect.spec import EnvironmentsSpec
@@ -37,6 +36,7 @@ from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
+from aorta.runtimes.git import without_secrets
 
 ABSENT = (
     "absent"  # the version of a package that is not installed, and of a variable that is not set

@@ -30,7 +30,6 @@ from aorta.bisect.environment_ends import (
     write_private,
 )
 from aorta.bisect.findings import Findings
-from aorta.bisect.git import Repository
 from aorta.bisect.installable import PYTHON, in_order, is_installable, must_move_with
 from aorta.bisect.investigation import (
     Found,
@@ -47,6 +46,7 @@ from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
+from aorta.runtimes.git import Repository
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from aorta.bisect.git import Commit, web_address
 from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import Found, SearchOutcome
 from aorta.bisect.metric import Metric
@@ -16,6 +15,7 @@ from aorta.core.point import Purpose
 from aorta.engine.events import Reason
 from aorta.engine.journal import TrialRecord, failed_differently
 from aorta.engine.question import Answer
+from aorta.runtimes.git import Commit, web_address
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 

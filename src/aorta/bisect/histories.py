@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aorta.bisect.git import Commit, Repository
 from aorta.core.errors import UsageError
+from aorta.runtimes.git import Commit, Repository
 from aorta.search.graph import GraphHistory
 from aorta.search.timeline import History
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from aorta.bisect.checkout import Job, TreeJob, forget_trees, with_commit
 from aorta.bisect.findings import Findings, findings_of
-from aorta.bisect.git import Repository
 from aorta.bisect.investigation import investigate
 from aorta.bisect.package import (
     Package,
@@ -34,6 +33,7 @@ from aorta.bisect.trials import BuildAndTest
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
+from aorta.runtimes.git import Repository
 
 
 def bisect_on_host(request: Request) -> Findings:

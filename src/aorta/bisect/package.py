@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from aorta.bisect.git import Repository
 from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
+from aorta.runtimes.git import Repository
 from aorta.search.timeline import History
 
 Versions = Mapping[str, str]

@@ -32,8 +32,8 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from aorta.bisect.git import without_secrets
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.runtimes.git import without_secrets
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _PATIENCE = 60.0

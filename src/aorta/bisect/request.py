@@ -12,7 +12,6 @@ from typing import Any
 from aorta.bisect import entry
 from aorta.bisect.cache import default_cache
 from aorta.bisect.findings import Findings
-from aorta.bisect.git import Repository
 from aorta.bisect.metric import metric_named
 from aorta.bisect.run import Request, kept_request
 from aorta.bisect.spec import (
@@ -32,6 +31,7 @@ from aorta.engine.question import Budget
 from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
+from aorta.runtimes.git import Repository
 from aorta.search.belief import Weights
 
 _FILE = "command line"

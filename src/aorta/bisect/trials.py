@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from aorta.bisect.checkout import GIT_FAULT
-from aorta.bisect.git import without_secrets
 from aorta.bisect.package import Package, Versions, whole
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
@@ -21,6 +20,7 @@ from aorta.core.outcome import Outcome, Tally, Verdict
 from aorta.core.point import Point
 from aorta.core.trial import Environment, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.executors import Executor
+from aorta.runtimes.git import without_secrets
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed

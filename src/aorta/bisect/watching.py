@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.bisect.git import without_secrets
 from aorta.bisect.trials import BUILD_LOG
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
@@ -24,6 +23,7 @@ from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.journal import TrialRecord
 from aorta.engine.rundir import write_json
+from aorta.runtimes.git import without_secrets
 from aorta.search.bisecting import Bisection
 
 if TYPE_CHECKING:

@@ -1,15 +1,13 @@
 """The two sides of a comparison: from options or a run directory to what is run on each."""
 
-import io
-import subprocess
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import UsageError
 from aorta.registry.documents import load_document
+from aorta.runtimes.git import laid_out
 from aorta.workloads.trial import WorkloadRequest
 
 BAD, GOOD = "bad", "good"
@@ -85,7 +83,7 @@ class GoodSide:
     def of(self, bad: Side, scratch: Path) -> Side:
         """`scratch`: where a revision is laid out, outside of the user's checkout."""
         env = {**bad.env, **self.mitigations, **self.env}
-        base = bad.base if self.revision is None else laid_out(self.revision, bad.base, scratch)
+        base = bad.base if self.revision is None else _at(self.revision, bad.base, scratch)
         return replace(bad, env=env, base=base, orders=self.orders, words=self.words)
 
 
@@ -94,33 +92,11 @@ def with_env(side: Side, env: Mapping[str, str]) -> Side:
     return replace(side, env={**side.env, **env}, words=words)
 
 
-def laid_out(revision: str, cwd: Path, scratch: Path) -> Path:
-    """The files of a revision in a directory of their own: the user's checkout is not moved, nothing is registered."""
-    top = Path(_git(cwd, "rev-parse", "--show-toplevel").decode().strip())
-    commit = (
-        _git(cwd, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode().strip()
-    )
-    tree = scratch / commit
-    if not tree.exists():
-        draft = scratch / f"{commit}.draft"
-        with tarfile.open(fileobj=io.BytesIO(_git(top, "archive", commit))) as archive:
-            archive.extractall(draft, filter="tar")
-        draft.rename(tree)
-    return tree / cwd.resolve().relative_to(top.resolve())
-
-
-def _git(cwd: Path, *words: str) -> bytes:
+def _at(revision: str, cwd: Path, scratch: Path) -> Path:
     try:
-        done = subprocess.run(("git", "-C", str(cwd), *words), capture_output=True, check=False)
-    except FileNotFoundError:
-        raise InfrastructureError("git is not installed; --good REV needs it") from None
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UsageError(
-            f"--good: git {words[0]} failed: {said[-1] if said else 'no such revision here'}",
-            where=str(cwd),
-        )
-    return done.stdout
+        return laid_out(revision, cwd, scratch)
+    except UsageError as wrong:
+        raise UsageError(f"--good {revision}: {wrong.message}", where=wrong.where) from None
 
 
 def parse_steps(text: str | None) -> tuple[int, int | None]:

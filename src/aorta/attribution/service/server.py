@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, NoReturn
 
 import uvicorn
@@ -58,8 +59,9 @@ def serve(app: Any, listener: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # what is loaded by now stays: looking through it again stops all answers for 50 ms
     server = _Server(config)
+    _stop_when_told(server)
     with listener, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_until_stopped(server, listener))
+        runner.run(server.serve([listener]))
     if not server.started:
         raise InfrastructureError("the server could not start; what is above says why")
 
@@ -113,20 +115,19 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _until_stopped(server: uvicorn.Server, listener: socket.socket) -> None:
+def _stop_when_told(server: uvicorn.Server) -> None:
     """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed.
 
+    Before the loop runs: a handler that raises would do so inside a task of the loop, which dies alone.
     Started in the background by a shell, with Ctrl-C ignored, it stays deaf to it.
     """
-    loop = asyncio.get_running_loop()
 
-    def stop() -> None:
-        server.should_exit = True
+    def stop(number: int, frame: FrameType | None) -> None:
+        server.should_exit = True  # the server looks ten times a second
 
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stop)
-    await server.serve([listener])
+            signal.signal(number, stop)
 
 
 def _allow_many_connections() -> None:

@@ -3,8 +3,8 @@
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from aorta.core.errors import UsageError
 from aorta.core.exits import Exit
 from aorta.core.names import slug
 from aorta.core.outcome import Tally
-from aorta.diverge.sides import laid_out
 from aorta.engine.judge import KOfN
 from aorta.engine.rundir import write_atomically
 from aorta.run.running import RunPlan, run_trials
+from aorta.runtimes.git import Repository, laid_out
 from aorta.solve.reproducer import original, reduced_command, smallest
-from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import subject_of, workload_request
 from aorta.workloads.trial import WorkloadRequest
 
@@ -42,14 +42,14 @@ class Bisect:
             return "there is no failure to look for"
         if good_environment(state) is not None:
             return ""
-        top, good = repository_of(original(state).cwd), state.request.good
-        if top is None:
+        repository, good = repository_of(original(state).cwd), state.request.good
+        if repository is None:
             return (
                 "no good end is known, and this is no git checkout: give what worked with --good"
                 if good is None
                 else f"--good {good}: this is no file, and there is no git checkout to find it in"
             )
-        if good is None and not _older(top, 1):
+        if good is None and len(repository.main_line()) < 2:
             return "the repository has no older revision"
         return ""
 
@@ -58,37 +58,39 @@ class Bisect:
         if environment is not None:
             findings = self._bisected(state, original(state).cwd, _environments(state, environment))
             return self._result(state, findings, str(environment))
-        top = repository_of(original(state).cwd)
-        assert top is not None
+        repository = repository_of(original(state).cwd)
+        assert repository is not None
+        top = Path(repository.where)
         if state.request.good is not None:
             good = state.request.good
             return self._result(state, self._bisected(state, top, _revisions(top, good)), good)
-        for good in self._good_revisions(state, top):
+        for good in self._good_revisions(state, repository):
             findings = self._bisected(state, top, _revisions(top, good))
             if findings.status != "inconsistent":
                 return self._result(state, findings, good)
             state.folder(self.name).rename(_refuted(state, good))
         if state.is_spent:
             return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
-        tried = ", ".join(revision[:12] for revision in _candidates(top))
+        tried = ", ".join(revision[:12] for revision in _candidates(repository))
         return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
 
-    def _good_revisions(self, state: State, top: Path) -> Iterator[str]:
+    def _good_revisions(self, state: State, repository: Repository) -> Iterator[str]:
         """Of older and older revisions those that never show the failure, on the reduced reproducer. One that a bisection
         then saw fail is not good after all, and an older one is next.
         """
         command, env = reduced_command(state)
         first = original(state)
         enough = smallest(state).enough_clean(_WRONGLY_GOOD)
-        for revision in _candidates(top):
+        for revision in _candidates(repository):
             if state.is_spent:
                 return
             if _refuted(state, revision).exists():
                 continue
-            tree = laid_out(revision, first.cwd, state.run.private / "trees")
-            request = workload_request(command, tree, state.request, env=env, oracle=first.oracle)
-            tally = self._tried(state, request, enough, f"good-{revision[:12]}")
-            shutil.rmtree(tree, ignore_errors=True)
+            with _checkout(state, revision) as cwd:
+                request = workload_request(
+                    command, cwd, state.request, env=env, oracle=first.oracle
+                )
+                tally = self._tried(state, request, enough, f"good-{revision[:12]}")
             if not tally.reproduced and tally.clean >= enough:
                 yield revision
 
@@ -164,34 +166,38 @@ class Bisect:
                 place,
                 answer=answer,
             )
-        checked = self._checked(state, findings)
-        return StageResult(
-            self.name, "done", checked.pop("why", ""), place, answer={**answer, "original": checked}
-        )
+        seen, why = self._checked(state, findings)
+        answer["original"] = seen
+        refuted = [side for side in seen if (seen[side]["reproduced"] > 0) is not (side == "bad")]
+        status: Status = "no_answer" if refuted else "done"
+        return StageResult(self.name, status, why, place, answer=answer)
 
-    def _checked(self, state: State, findings: Findings) -> dict[str, Any]:
-        """The original, and not its reduction, at both sides of the one change that was found."""
+    def _checked(self, state: State, findings: Findings) -> tuple[dict[str, Any], str]:
+        """The original, and not its reduction, at both sides of the one change that was found; and what to say of it."""
         first = original(state)
         if len(findings.culprits) != 1 or not state.is_done("reduce"):
-            return {}
+            return {}, ""
         if good_environment(state) is not None:
-            return {"why": "seen on the reduced reproducer, not on the original"}
+            return {}, "seen on the reduced reproducer, not on the original"
         if state.is_spent:
-            return {"why": f"not checked on the original: {state.is_spent}"}
+            return {}, f"not checked on the original: {state.is_spent}"
         (culprit,) = findings.culprits
         seen: dict[str, Any] = {}
+        why = ""
         for side, wanted in (("bad", True), ("good", False)):
-            tree = laid_out(str(culprit[side]), first.cwd, state.run.private / "trees")
-            request = workload_request(
-                first.command, tree, state.request, env=first.env, oracle=first.oracle
-            )
-            tally = self._tried(state, request, first.enough_clean(), f"original-{side}")
-            shutil.rmtree(tree, ignore_errors=True)
+            with _checkout(state, str(culprit[side])) as cwd:
+                request = workload_request(
+                    first.command, cwd, state.request, env=first.env, oracle=first.oracle
+                )
+                tally = self._tried(state, request, first.enough_clean(), f"original-{side}")
             seen[side] = {"reproduced": tally.reproduced, "of": tally.evidence}
             if (tally.reproduced > 0) is not wanted:
                 how = "does not fail" if wanted else "fails too"
-                seen["why"] = f"on the original it is otherwise: {culprit[side][:12]} {how} there"
-        return seen
+                why = (
+                    f"{str(culprit['bad'])[:12]} brings the failure of the reduced reproducer, and not that of "
+                    f"the original: {str(culprit[side])[:12]} {how} there"
+                )
+        return seen, why
 
 
 def _refuted(state: State, revision: str) -> Path:
@@ -209,25 +215,11 @@ def good_environment(state: State) -> Path | None:
 
 def _environments(state: State, good: Path) -> dict[str, Any]:
     """From the good one to the one that the command runs in now."""
-    words = shlex.split(reduced_command(state)[0])
-    named = [word for word in subject_of(state.request).words if "python" in Path(word).name]
-    python = Path(shutil.which((named or words or ["python"])[0]) or sys.executable)
-    here = python.absolute().parent.parent
-    bad: Path = here
-    if not (here / "pyvenv.cfg").is_file():
-        bad = state.run.private / "environment.txt"
-        listed = subprocess.run(
-            (str(python), "-m", "pip", "freeze", "--all"),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        write_atomically(bad, listed.stdout)
     asked = state.request
     return {
         "environments": EnvironmentsSpec(
             good=str(good),
-            bad=str(bad),
+            bad=str(_environment_here(state)),
             index_url=asked.index_url,
             find_links=asked.find_links,
             no_index=asked.no_index,
@@ -235,23 +227,58 @@ def _environments(state: State, good: Path) -> dict[str, Any]:
     }
 
 
+def _environment_here(state: State) -> Path:
+    """The virtual environment of the program that the command starts, or what its Python has installed."""
+    words = subject_of(state.request).words
+    named = next((word for word in words if "python" in Path(word).name), words[0])
+    program = Path(shutil.which(named) or named).absolute()
+    environment = program.parent.parent
+    if (environment / "pyvenv.cfg").is_file():
+        return environment
+    if "python" not in program.name or not program.is_file():
+        raise _unknown_environment(named)
+    freeze = (str(program), "-m", "pip", "freeze", "--all")
+    listed = subprocess.run(freeze, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        raise _unknown_environment(named)
+    place = state.run.private / "environment.txt"
+    write_atomically(place, listed.stdout)
+    return place
+
+
+def _unknown_environment(program: str) -> UsageError:
+    return UsageError(
+        "what this command has installed is not known; name both with: aorta bisect --good-env A --bad-env B",
+        where=program,
+    )
+
+
 def _revisions(top: Path, good: str) -> dict[str, Any]:
     name = slug(top.name) or "repository"
     return {"packages": (PackageSpec(name=name, path=".", good=good, bad="HEAD"),)}
 
 
-def repository_of(directory: Path) -> Path | None:
-    """The top of the checkout that this directory lies in."""
+def repository_of(directory: Path) -> Repository | None:
+    """The checkout that this directory lies in."""
     try:
-        return Path(_git(directory, "rev-parse", "--show-toplevel")).resolve()
+        return Repository.on_host(directory)
     except UsageError:
         return None
 
 
-def _candidates(top: Path) -> Iterator[str]:
+@contextmanager
+def _checkout(state: State, revision: str) -> Iterator[Path]:
+    """The original's directory as it is in a revision, for as long as it is needed."""
+    scratch = state.run.private / "trees"
+    try:
+        yield laid_out(revision, original(state).cwd, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _candidates(repository: Repository) -> Iterator[str]:
     """Older and older revisions, twice as far back each time; a tag where one lies about there."""
-    history = _git(top, "rev-list", "--first-parent", "HEAD").split()
-    tags = _tags(top)
+    history, tags = repository.main_line(), repository.tagged()
     distance, last = 1, len(history) - 1
     for _ in range(_MOST_ATTEMPTS):
         if distance >= last:
@@ -261,27 +288,6 @@ def _candidates(top: Path) -> Iterator[str]:
         distance = near[0] if near else distance
         yield history[distance]
         distance *= 2
-
-
-def _tags(top: Path) -> set[str]:
-    listed = _git(top, "for-each-ref", "--format=%(objectname) %(*objectname)", "refs/tags")
-    return {line.split()[-1] for line in listed.splitlines() if line.split()}
-
-
-def _older(top: Path, count: int) -> bool:
-    return int(_git(top, "rev-list", "--count", "HEAD") or 0) > count
-
-
-def _git(directory: Path, *words: str) -> str:
-    try:
-        done = subprocess.run(
-            ("git", "-C", str(directory), *words), capture_output=True, text=True, check=False
-        )
-    except OSError as wrong:
-        raise UsageError(f"git cannot be run: {wrong.strerror}") from None
-    if done.returncode:
-        raise UsageError(f"git {words[0]} failed: {done.stderr.strip()}", where=str(directory))
-    return done.stdout.strip()
 
 
 def _last(findings: Findings) -> str:

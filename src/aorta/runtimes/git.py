@@ -7,6 +7,7 @@ message.
 import os
 import re
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -186,6 +187,29 @@ class Repository:
         """The main line of `newer` down to `older`."""
         return frozenset(self._asked("rev-list", "--first-parent", f"{older}..{newer}").split())
 
+    def main_line(self) -> list[str]:
+        """What is checked out and its first parents, newest first."""
+        return self._asked("rev-list", "--first-parent", "HEAD").split()
+
+    def tagged(self) -> frozenset[str]:
+        """Every commit that a tag names."""
+        form = "--format=%(objectname) %(*objectname)"  # an annotated tag is an object of its own
+        lines = self._asked("for-each-ref", form, "refs/tags").splitlines()
+        return frozenset(line.split()[-1] for line in lines if line.split())
+
+    def lay_out(self, revision: str, scratch: Path) -> Path:
+        """The files of a revision in a directory of their own: the user's checkout is not moved, nothing is registered."""
+        commit = self.resolve(revision)
+        tree, draft, archive = (scratch / f"{commit}{end}" for end in ("", ".draft", ".tar"))
+        if not tree.exists():
+            scratch.mkdir(parents=True, exist_ok=True)
+            self._asked("archive", f"--output={archive}", commit)
+            with tarfile.open(archive) as packed:
+                packed.extractall(draft, filter="tar")
+            archive.unlink()
+            draft.rename(tree)
+        return tree
+
     def commits(self, shas: Sequence[str]) -> list[Commit]:
         """In the order given."""
         if not shas:
@@ -211,6 +235,13 @@ class Repository:
                 f"git {arguments[0]} failed: {without_secrets(_last(answer.err))}", where=self.where
             )
         return answer.out
+
+
+def laid_out(revision: str, cwd: Path, scratch: Path) -> Path:
+    """The directory that `cwd` is in a revision of its repository."""
+    repository = Repository.on_host(cwd)
+    inside = cwd.resolve().relative_to(Path(repository.where).resolve())
+    return repository.lay_out(revision, scratch) / inside
 
 
 def web_address(remote: str | None, sha: str) -> str | None:
