@@ -56,10 +56,10 @@ def serve(app: Any, listener: socket.socket) -> None:
         timeout_keep_alive=75,  # agents are silent between two cycles
         timeout_graceful_shutdown=5,
     )
-    gc.collect()
-    gc.freeze()  # what is loaded by now stays: looking through it again stops all answers for 50 ms
     server = _Server(config)
     _stop_when_told(server)
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: looking through it again stops all answers for 50 ms
     with listener, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve([listener]))
     if not server.started:
@@ -118,7 +118,7 @@ class _Server(uvicorn.Server):
 def _stop_when_told(server: uvicorn.Server) -> None:
     """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed.
 
-    Before the loop runs: a handler that raises would do so inside a task of the loop, which dies alone.
+    From here on no handler raises: in a task of the loop, or in what the garbage collector calls, that is lost.
     Started in the background by a shell, with Ctrl-C ignored, it stays deaf to it.
     """
 
