@@ -49,5 +49,8 @@ def running_service(
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(patience())
-        process.stderr.close()
+        try:
+            process.wait(patience())
+        finally:  # or what it leaves is held against another test
+            process.kill()
+            process.stderr.close()
