@@ -152,3 +152,14 @@ def test_a_file_that_is_missing_now_and_then_is_no_mistake(tmp_path: Path) -> No
     assert document["failure"]["class"] == "missing_file"
     rate = document["failure"]["rate"]
     assert 0 < rate["reproduced"] < rate["of"]
+
+
+def test_a_failure_of_which_nothing_can_shrink_ships_what_was_seen_of_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise RuntimeError('boom')\n")
+    done = solve(tmp_path, "--skip", "triage", "--", "python", "train.py")
+    document = done.json()
+    assert done.exit_code == 3
+    assert stage(document, "reduce")["status"] == "no_answer"
+    assert stage(document, "bundle")["status"] == "done"
+    (verify,) = [said for said in document["next"] if "bundle verify" in said]
+    assert aorta(*verify.split()[1:]).exit_code == 0

@@ -152,8 +152,9 @@ class Solution:
             told += ["; ".join(lines)] if lines else []
         if self.reproducer is not None:
             told.append(f"bash {self.reproducer['path']}/run_repro.sh")
-        if state.known("bundle"):
-            told.append(f"aorta bundle verify {state.known('bundle')['path']} --run")
+        if packed := state.known("bundle"):
+            run = " --run" if packed["elsewhere"] is not None else ""  # there may be nothing to run
+            told.append(f"aorta bundle verify {packed['path']}{run}")
         told.append(f"aorta report {state.path}")
         return told
 
