@@ -52,7 +52,7 @@ def stage(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def told_on_the_terminal(place: Path, document: dict[str, Any], head: str) -> str:
-    summary = (place / document["run_dir"] / "summary.md").read_text()
+    summary = Path(place, document["run_dir"], "summary.md").read_text()
     (line,) = [line for line in summary.splitlines() if line.startswith(f"- **{head}**")]
     return line.partition(": ")[2]
 
@@ -121,7 +121,7 @@ def test_a_good_end_that_is_nowhere_is_said_before_anything_runs(
     history(tmp_path / "repository", [1, 2], always=100)
     for place in (tmp_path / "repository", tmp_path):
         done = aorta(
-            *("solve", *dry, "--good", "v2.33", "--output", tmp_path / "solve"),
+            *("solve", *dry, "--good", "v2.33", "--output", str(tmp_path / "solve")),
             *("--", "python", "train.py", "--steps", "9"),
             cwd=place,
         )

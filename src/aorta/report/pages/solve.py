@@ -72,9 +72,9 @@ def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headlin
     if cure:
         parts.append(f"{' + '.join(map(str, items(cure, 'mitigations')))} makes it stop")
     if culprits:
-        said = [f"{words(c, 'package')} {words(c, 'bad')[:12]}" for c in culprits]
+        changes = [f"{words(c, 'package')} {words(c, 'bad')[:12]}" for c in culprits]
         is_range = words(result, "bisect_status") == "range"
-        which = f"one of {len(said)} changes" if is_range else " with ".join(said)
+        which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
         parts.append(f"{which} brought it")
     if not parts and section(result, "reproducer"):
         parts.append("it has a small reproducer")
