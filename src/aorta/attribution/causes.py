@@ -258,13 +258,7 @@ def _outranks(from_exit: Cause, told: Event) -> bool:
 def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     """The earliest; of those in the same moment the most certain. All ranks of its class share the blame."""
     first = _earliest(causes)
-    known = lambda cause: (
-        cause.certainty.weight,
-        not cause.unexplained,
-        cause.rank is not None,
-        -_order(cause),
-    )  # noqa: E731
-    chosen = max(first, key=known)
+    chosen = max(first, key=_says_most)
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
     ranks = tuple(cause.rank for cause in same if cause.rank is not None)
     rivals = [
@@ -284,6 +278,11 @@ def _earliest(causes: Sequence[Cause]) -> list[Cause]:
     said = [cause.said for cause in causes if cause.said is not None]
     latest = min(said, default=0.0) + _SAME_LINE
     return [cause for cause in causes if cause.said is None or cause.said <= latest]
+
+
+def _says_most(cause: Cause) -> tuple[int, bool, bool, float]:
+    who_is_known = cause.rank is not None
+    return cause.certainty.weight, not cause.unexplained, who_is_known, -_order(cause)
 
 
 def _order(cause: Cause) -> float:
