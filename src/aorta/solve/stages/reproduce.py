@@ -28,7 +28,7 @@ from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.opened_files import watch_opened
 from aorta.run.running import RunPlan, RunReport, run_trials
-from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import Subject, subject_of, workload_request
 
 LOOK = "look"
@@ -43,12 +43,14 @@ _MISTAKES = frozenset(
         FailureClass.SYNTAX_ERROR,
         FailureClass.BAD_ARGUMENTS,
         FailureClass.BAD_CONFIG,
-        FailureClass.MISSING_FILE,
-        FailureClass.PERMISSION_DENIED,
-        FailureClass.DISK_FULL,
     }
 )
 """Whoever started it mends these in a minute: nothing is worth a search."""
+
+_PERHAPS_MISTAKES = frozenset(
+    {FailureClass.MISSING_FILE, FailureClass.PERMISSION_DENIED, FailureClass.DISK_FULL}
+)
+"""So are these, unless they come and go: a second run tells."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,38 @@ class Reproduce:
         seen = _first_failure(state, subject)
         if seen is None:
             return _did_not_fail(state)
-        said, oracle, end = seen
-        failure = _failure(end, subject)
-        failure |= {"oracle": dict(oracle), "said": said, "opened": _opened(state)}
-        if failure["mistake"] and state.request.good is None:
-            rate = _rate(1, 1)
+        failure = _failure(seen.end, subject)
+        failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
+        failure["mistake"] = state.request.good is None and _is_mistake(state, subject, seen)
+        if failure["mistake"]:
+            rate = _rate(state.shared.counts[LOOK], state.shared.counts[LOOK])
             answer = {**failure, "rate": rate, "signature": failure["summary"]}
             return StageResult(
                 self.name, "done", "a mistake that a search cannot mend", answer=answer
             )
-        report = _measured(state, subject, oracle)
-        return _result(state, report, failure)
+        return _result(state, _measured(state, subject, seen.oracle), failure)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """How it ended when it failed first, and what to look for from then on."""
+
+    said: str
+    oracle: Mapping[str, Any]
+    end: TrialEnd
+    at_once: bool  # no run before it ended well
+
+
+def _is_mistake(state: State, subject: Subject, seen: _Seen) -> bool:
+    """Whether it failed in a way that its user can mend at once, and not by chance."""
+    failure = _failure(seen.end, subject)
+    if not failure["mistake"] or not seen.at_once:
+        return False
+    if failure["class"] not in _PERHAPS_MISTAKES:
+        return True
+    report = _look(state, subject, "again", KOfN(1, 1), subject.oracle)
+    end = _failing_end(state, report, nan=False)
+    return end is not None and _failure(end, subject)["class"] == failure["class"]
 
 
 def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
@@ -102,10 +125,8 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
     return StageResult("reproduce", "done", "", str(run_dir), answer=answer)
 
 
-def _first_failure(
-    state: State, subject: Subject
-) -> tuple[str, Mapping[str, Any], TrialEnd] | None:
-    """How it ended when it failed first, and what to look for from then on; None where it never failed."""
+def _first_failure(state: State, subject: Subject) -> _Seen | None:
+    """None where it never failed."""
     limit = min(MOST_LOOKS, state.request.max_trials or MOST_LOOKS)
     for name, judge in (("first", KOfN(1, 1)), ("more", KOfN(1, limit - 1))):
         if judge.n < 1:
@@ -113,13 +134,16 @@ def _first_failure(
         report = _look(state, subject, name, judge, subject.oracle)
         end = _failing_end(state, report, nan=subject.oracle is None)
         if end is not None:
-            if subject.oracle is not None:
-                return "showed the failure", subject.oracle, end
-            found = None if _has_failed(end) else _nan_in(end)
-            if found is not None:
-                return "printed a number that is none", found, end
-            return *oracle_from(end), end
+            return _Seen(*_drafted(subject, end), end, at_once=name == "first")
     return None
+
+
+def _drafted(subject: Subject, end: TrialEnd) -> tuple[str, Mapping[str, Any]]:
+    """What counts as the failure: what was said beforehand, else what this one shows."""
+    if subject.oracle is not None:
+        return "showed the failure", subject.oracle
+    found = None if _has_failed(end) else _nan_in(end)
+    return oracle_from(end) if found is None else ("printed a number that is none", found)
 
 
 def _keep_opened(state: State, opened: set[str]) -> None:
@@ -229,7 +253,7 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
         "confidence": round(confidence, 3),
         "summary": summary,
         "advice": list(advice),
-        "mistake": kind in _MISTAKES
+        "mistake": kind in _MISTAKES | _PERHAPS_MISTAKES
         and confidence >= _SURE_OF_A_MISTAKE
         and found.decision.action is Action.STOP,
     }
@@ -283,16 +307,13 @@ def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageRe
         "median_sec": round(statistics.median(seconds), 4) if seconds else None,
     }
     spent = report.ending.reason is not Reason.DONE
-    status, why = ("done", "") if tally.reproduced else ("no_answer", "it did not fail again")
-    if spent and not tally.reproduced:
-        status, why = "budget", report.ending.detail
-    return StageResult(
-        "reproduce",
-        status,  # type: ignore[arg-type]
-        why,
-        str(report.run_dir),
-        answer=answer,
-    )
+    status: Status = "done"
+    why = ""
+    if not tally.reproduced:
+        status, why = "no_answer", "it did not fail again"
+        if spent:
+            status, why = "budget", report.ending.detail
+    return StageResult("reproduce", status, why, str(report.run_dir), answer=answer)
 
 
 def _did_not_fail(state: State) -> StageResult:
