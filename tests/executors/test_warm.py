@@ -16,6 +16,7 @@ from aorta.executors.local import LocalExecutor
 from aorta.executors.process_tree import descendants
 from aorta.executors.warm import python_command
 from support.executor_contract import looking_for, pid_in
+from support.memory_groups import memory_group
 from support.processes import wait_until_gone
 from support.waiting import patience, wait_until
 from support.warm import IMPORT_SECONDS, WarmBench, facts, said, slow_environment
@@ -338,6 +339,31 @@ def test_the_memory_of_the_hosts_is_bounded(
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": source}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout.splitlines()[-1]) == expected
+
+
+GREEDY = "import slow, sys\nheld = bytearray(int(sys.argv[1]) << 20)\nheld[::4096] = b'x' * len(held[::4096])\n"
+
+
+def test_a_warm_trial_that_runs_out_of_memory_ends_as_a_cold_one_and_its_host_lives(
+    tmp_path: Path, slow_python: str
+) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    command = (slow_python, "greedy.py")
+    with memory_group(200 << 20) as group:
+        local = LocalExecutor(1, grace=0.5, warm=True)
+        try:
+            bench = WarmBench(local, tmp_path)
+            bench.run(*command, "1")
+            supervisor = local._slots[0].process.pid
+            (group / "cgroup.procs").write_text(str(supervisor))
+            bench.warm(*command, "1")
+            host = _host_of(local)
+            cold, warm = bench.cold(*command, "400"), bench.warm(*command, "400")
+            assert facts(warm) == facts(cold)
+            assert (warm.signal, warm.out_of_memory) == (signal.SIGKILL, True)
+            assert _host_of(local) == host
+        finally:
+            local.close()
 
 
 def test_a_warm_host_that_is_killed_costs_no_trial(
