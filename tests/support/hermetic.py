@@ -1,13 +1,16 @@
 """One run of the suite is the same wherever it is started: in the background, beside another, on a busy machine.
 
-A plugin of pytest: it gives the run a base folder of its own, children that hear Ctrl-C, time that grows with the load, and a
+A plugin of pytest: it gives the run a base folder of its own, children that hear Ctrl-C and start fast, time that grows with the load, and a
 last word about services that had to be started again.
 """
 
+import os
 import shutil
 import signal
+import sys
 import tempfile
 import warnings
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +39,19 @@ def pytest_configure(config: pytest.Config) -> None:
     ]
     for number in config.stash[_DEAF_TO]:
         _let_only_children_hear(number)
+    _spare_children(os.environ)
     if not _is_worker(config):
         if config.option.basetemp is None:
             config.stash[_KEPT] = Path(tempfile.mkdtemp(prefix="aorta-tests-"))
             config.option.basetemp = str(config.stash[_KEPT])
         if config.option.timeout is None:
             config.option.timeout = patience(_HANGS_AFTER)
+
+
+def _spare_children(environ: MutableMapping[str, str]) -> None:
+    """Of the thousands that are started none compiles us again, and their `python3` is this one, not a shim before it."""
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environ["PATH"]])
 
 
 def _let_only_children_hear(number: int) -> None:
