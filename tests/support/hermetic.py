@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from support.services import health
 from support.waiting import patience
 
+SHARED = "AORTA_TESTS_SHARED"  # the variable with the folder that all workers of a run see
 _HANGS_AFTER = 600.0  # seconds on an idle machine: no test takes a tenth of it
 _ABOUT_SPEED = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -42,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _let_only_children_hear(number)
     _spare_children(os.environ)
     if not _is_worker(config):
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="aorta-shared-")
         if config.option.basetemp is None:
             config.stash[_KEPT] = Path(tempfile.mkdtemp(prefix="aorta-tests-"))
             config.option.basetemp = str(config.stash[_KEPT])
@@ -90,7 +92,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config: Any = session.config
     if _is_worker(config):
         config.workeroutput["started_again"] = health.started_again()
-    elif exitstatus == pytest.ExitCode.OK and _KEPT in config.stash:
+        return
+    shutil.rmtree(os.environ[SHARED], ignore_errors=True)
+    if exitstatus == pytest.ExitCode.OK and _KEPT in config.stash:
         shutil.rmtree(config.stash[_KEPT], ignore_errors=True)
 
 
