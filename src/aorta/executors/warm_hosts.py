@@ -24,7 +24,7 @@ OWN_VARIABLES = ("AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES")
 _FEW = 4
 _MOST_HOSTS = 3
 _MOST_MEMORY = 0.25  # of the machine, for all hosts of this supervisor
-_MOST_UNFIT = 8  # modules left out one by one before the whole command is given up
+MOST_UNFIT = 8  # modules left out one by one before the whole command is given up
 _LEAST_PATIENCE = 60.0
 _ANSWER_SECONDS = 20.0
 
@@ -113,8 +113,8 @@ class WarmHosts:
         self, host: _Host, message: Mapping[str, Any], streams: tuple[int, int]
     ) -> WarmStart | None:
         try:
-            _send(host.line, message, streams)
-            answer = _answer(host.line, _ANSWER_SECONDS)
+            tell(host.line, message, streams)
+            answer = hear(host.line, _ANSWER_SECONDS)
         except (OSError, EOFError, ValueError):
             self._died(host)
             return None
@@ -137,7 +137,7 @@ class WarmHosts:
         """A host with everything imported that can be; the modules that cannot be are found on the way."""
         excluded = self._excluded.setdefault(command, [])
         self._make_room()
-        while len(excluded) <= _MOST_UNFIT:
+        while len(excluded) <= MOST_UNFIT:
             host = self._started(command, order)
             if host is None:
                 self.given_up[command] = "its warm host did not start"
@@ -151,9 +151,9 @@ class WarmHosts:
                     "excluded": excluded,
                     "own": list(OWN_VARIABLES),
                 }
-                _send(host.line, about)
+                tell(host.line, about)
                 patience = max(_LEAST_PATIENCE, 10 * warm["seconds"])
-                answer = _answer(host.line, patience, self.owner)
+                answer = hear(host.line, patience, self.owner)
             except _UnwantedError:
                 host.close()
                 return None
@@ -224,16 +224,14 @@ def hooked(env: Mapping[str, str], word: str) -> dict[str, str]:
     return {**env, **original, "PYTHONPATH": path, VARIABLE: word}
 
 
-def _send(line: socket.socket, content: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
+def tell(line: socket.socket, content: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
     data = marshal.dumps(dict(content), 2)
     data = len(data).to_bytes(4, "big") + data
     sent = socket.send_fds(line, [data], descriptors) if descriptors else line.send(data)
     line.sendall(data[sent:])
 
 
-def _answer(
-    line: socket.socket, seconds: float, owner: socket.socket | None = None
-) -> dict[str, Any]:
+def hear(line: socket.socket, seconds: float, owner: socket.socket | None = None) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
     data = bytearray()
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):

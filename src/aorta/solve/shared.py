@@ -218,7 +218,8 @@ def _plain_command(trial: TrialSpec) -> tuple[list[str], dict[str, str]]:
         if name not in env:
             return found[0]
         used.add(name)
-        return shlex.quote(env[name])
+        # Without quotes around it a value is as many words as it has.
+        return shlex.quote(env[name]) if found[0].startswith('"') else env[name]
 
     try:
         words = shlex.split(_VARIABLE.sub(filled, text))

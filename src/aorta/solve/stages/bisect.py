@@ -22,6 +22,7 @@ from aorta.engine.judge import KOfN
 from aorta.engine.rundir import write_atomically
 from aorta.run.running import RunPlan, run_trials
 from aorta.runtimes.git import Repository, laid_out
+from aorta.solve.good_end import good_environment, repository_of
 from aorta.solve.reproducer import original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import subject_of, workload_request
@@ -40,21 +41,15 @@ class Bisect:
     def why_not(self, state: State) -> str:
         if not state.is_done("reproduce"):
             return "there is no failure to look for"
-        if good_environment(state) is not None:
+        if state.request.good is not None:
             return ""
-        repository, good = repository_of(original(state).cwd), state.request.good
+        repository = repository_of(original(state).cwd)
         if repository is None:
-            return (
-                "no good end is known, and this is no git checkout: give what worked with --good"
-                if good is None
-                else f"--good {good}: this is no file, and there is no git checkout to find it in"
-            )
-        if good is None and len(repository.main_line()) < 2:
-            return "the repository has no older revision"
-        return ""
+            return "no good end is known, and this is no git checkout: give what worked with --good"
+        return "" if len(repository.main_line()) > 1 else "the repository has no older revision"
 
     def __call__(self, state: State) -> StageResult:
-        environment = good_environment(state)
+        environment = good_environment(state.request)
         if environment is not None:
             findings = self._bisected(state, original(state).cwd, _environments(state, environment))
             return self._result(state, findings, str(environment))
@@ -177,7 +172,7 @@ class Bisect:
         first = original(state)
         if len(findings.culprits) != 1 or not state.is_done("reduce"):
             return {}, ""
-        if good_environment(state) is not None:
+        if good_environment(state.request) is not None:
             return {}, "seen on the reduced reproducer, not on the original"
         if state.is_spent:
             return {}, f"not checked on the original: {state.is_spent}"
@@ -203,14 +198,6 @@ class Bisect:
 def _refuted(state: State, revision: str) -> Path:
     """Where the bisection lies that saw its good end fail."""
     return state.path / f"{state.folder('bisect').name}-not-good-{revision[:12]}"
-
-
-def good_environment(state: State) -> Path | None:
-    """`--good` as a requirements or lock file, an env.json or a virtual environment; None where it is a revision."""
-    if state.request.good is None:
-        return None
-    path = state.request.directory / state.request.good
-    return path if path.is_file() or (path / "pyvenv.cfg").is_file() else None
 
 
 def _environments(state: State, good: Path) -> dict[str, Any]:
@@ -256,14 +243,6 @@ def _unknown_environment(program: str) -> UsageError:
 def _revisions(top: Path, good: str) -> dict[str, Any]:
     name = slug(top.name) or "repository"
     return {"packages": (PackageSpec(name=name, path=".", good=good, bad="HEAD"),)}
-
-
-def repository_of(directory: Path) -> Repository | None:
-    """The checkout that this directory lies in."""
-    try:
-        return Repository.on_host(directory)
-    except UsageError:
-        return None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.running import Place, reduce_workload
 from aorta.reduce.spec import load_spec
 from aorta.solve.discovery import draft
-from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import subject_of
 
 
@@ -68,7 +68,7 @@ class Reduce:
         return StageResult(self.name, *_status(answer, reason), str(report.run_dir), answer=answer)
 
 
-def _status(answer: dict[str, Any], reason: Reason) -> tuple[Any, str]:
+def _status(answer: dict[str, Any], reason: Reason) -> tuple[Status, str]:
     if reason is Reason.INFRASTRUCTURE:
         return "failed", answer["why"]
     if reason is Reason.BUDGET:
