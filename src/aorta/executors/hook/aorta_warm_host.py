@@ -90,16 +90,15 @@ class _Host:
     def prepare(self) -> None:
         order, _ = receive(self.line)
         self.supervisor = os.getppid()
-        self.own = order["own"]
         self.told = order["env"]  # as its owner sees the variables; a shell may have added its own
         self.count = len(order["arguments"])
         imports = self.imports = Imports(order["excluded"])
-        refuse_hooks()
+        refuse_hooks(order.get("hooks", []))
         imports.run(order["candidates"])
         modules = imports.modules()
         for name in random_sources(modules):
             raise UnfitError(name, "it holds a source of random numbers")
-        self.variables = Variables(self.own)
+        self.variables = Variables(order["own"], order.get("given", []))
         self.changed = imports.changed_variables()
         self.top_level = {name.partition(".")[0] for name in modules}
         self.stamps = _stamps(modules)
@@ -154,8 +153,9 @@ class _Host:
         if os.getppid() != self.supervisor:
             os._exit(1)
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for target, number in enumerate((nothing, *descriptors)):
+        if len(descriptors) == 2:  # without a stdin
+            descriptors.insert(0, os.open(os.devnull, os.O_RDONLY))
+        for target, number in enumerate(descriptors):
             os.dup2(number, target)
             os.close(number)
         os.chdir(order["cwd"])

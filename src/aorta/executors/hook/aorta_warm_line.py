@@ -22,7 +22,7 @@ def send(line: _socket.socket, content: dict[str, Any], descriptors: list[int] =
 
 def receive(line: _socket.socket) -> tuple[dict[str, Any], list[int]]:
     """The next message and the descriptors that came with it. EOFError when nobody is there any more."""
-    data, ancillary, _, _ = line.recvmsg(4, _socket.CMSG_SPACE(2 * 4))
+    data, ancillary, _, _ = line.recvmsg(4, _socket.CMSG_SPACE(3 * 4))
     descriptors = [
         int.from_bytes(rights[at : at + 4], sys.byteorder)
         for _, _, rights in ancillary

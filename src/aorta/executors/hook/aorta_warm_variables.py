@@ -31,8 +31,9 @@ class Recording(os._Environ):  # type: ignore[type-arg]
 class Variables:
     """A variable that nothing imported so far can have read may have another value in a trial than it has here."""
 
-    def __init__(self, own: list[str]) -> None:
+    def __init__(self, own: list[str], given: list[str]) -> None:
         self._known = dict.fromkeys(own, True)  # aorta's own: read by nobody but the program
+        self._given = given  # a launcher's: binaries read them when ranks meet, whatever they hold
 
     def refuse(self, names: set[str]) -> str | None:
         new = [name for name in names if name not in self._known]
@@ -41,7 +42,9 @@ class Variables:
         binaries = _names_in_binaries(new) if new else set()
         for name in new:
             self._known[name] = not (
-                name in Recording.asked or name in binaries or name.startswith(_OF_THE_LOADER)
+                name in Recording.asked
+                or (name in binaries and name not in self._given)
+                or name.startswith(_OF_THE_LOADER)
             )
         return next((name for name in sorted(names) if not self._known[name]), None)
 
