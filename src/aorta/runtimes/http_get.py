@@ -8,7 +8,8 @@ import netrc
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage
+from email.message import Message
+from http.client import HTTPException
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 _PATIENCE = 60.0
@@ -17,13 +18,13 @@ _PATIENCE = 60.0
 @dataclass(frozen=True)
 class Answered:
     body: bytes
-    headers: HTTPMessage
+    headers: Message[str, str]
 
 
 class RefusedError(Exception):
     """The server answered, but not with what it was asked for."""
 
-    def __init__(self, code: int, reason: str, headers: HTTPMessage) -> None:
+    def __init__(self, code: int, reason: str, headers: Message[str, str]) -> None:
         super().__init__(f"{code} {reason}")
         self.code, self.headers = code, headers
 
