@@ -35,7 +35,6 @@ def bisect(repository: Repository, out: Path, *words: str | Path, jobs: int = 2)
         "--metric-name=step_ms",
         *words,
         cwd=repository.path,
-        env={"AORTA_CACHE_DIR": str(out.parent / "cache")},
     )
 
 
@@ -119,16 +118,16 @@ def test_killed_and_resumed_no_measurement_is_made_twice_and_the_next_run_makes_
     log = tmp_path / "ran"
     words = measuring("(n < 9 ? 10 : 14)", 0.1)
     words[-1] = f"echo >> {log}; test $(wc -l < {log}) -ne 10 || sleep 600; {words[-1]}"
+    words = ["--cache-dir", str(tmp_path / "kept"), *words]
     options: list[str | Path] = ["--good", shas[0], "--metric-name=step_ms", *words]
-    cache = {"AORTA_CACHE_DIR": str(tmp_path / "cache")}
     running = start_aorta(
-        "bisect", "--output-prefix", tmp_path / "out", *options, cwd=repository.path, env=cache
+        "bisect", "--output-prefix", tmp_path / "out", *options, cwd=repository.path
     )
     wait_until(lambda: log.exists() and len(log.read_text()) >= 10, "the tenth measurement")
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
     resumed = ["--resume", tmp_path / "out", "--json", *options]
-    result = aorta("bisect", *resumed, cwd=repository.path, env=cache).json()
+    result = aorta("bisect", *resumed, cwd=repository.path).json()
     assert result["culprits"][0]["bad"] == shas[9]
     assert result["resumed_trials"] == 9
     made = len(log.read_text())

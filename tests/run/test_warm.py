@@ -61,6 +61,34 @@ def test_a_matrix_is_the_same_warm_and_cold(place: Path, python: Path) -> None:
     assert rows[0] == rows[1]
 
 
+STACKED = """
+import os, sys
+early = "slow" in sys.modules
+import slow
+cured = os.environ.get("CURED_OF_MINE") and os.environ.get("OTHER_OF_MINE")
+sys.exit(0 if cured {how} else 3)
+"""
+
+
+@pytest.mark.parametrize(("how", "is_believed"), [("", True), ("or early", False)])
+def test_the_smallest_stack_is_the_same_warm_and_cold(
+    place: Path, python: Path, how: str, is_believed: bool
+) -> None:
+    """Where a warm start alone mends it, nothing that warm trials said is left in the answer."""
+    (place / "train.py").write_text(STACKED.format(how=how))
+    cures = "a: {CURED_OF_MINE: '1'}\n  b: {OTHER_OF_MINE: '1'}\n  c: {THIRD_OF_MINE: '1'}\n"
+    (place / "cures.yaml").write_text(f"version: 1\nmitigations:\n  {cures}")
+    done = aorta(
+        "triage", "run", "--mode", "optimize", "--json", "-q", "--mitigation-axis", "a,b,c",
+        "--mitigations-file", "cures.yaml", "--", python, "train.py", cwd=place,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    report = done.json()
+    assert report["recommended"]["mitigations"] == ["a", "b"]
+    assert (report["warm"]["dropped"] is None) == is_believed
+    assert bool(report["warm"]["trials"]) == is_believed
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_aorta_is_stopped_in_a_warm_trial(
     place: Path, python: Path, number: signal.Signals

@@ -17,13 +17,13 @@ _EVIDENCE = {Outcome.REPRODUCED.value: True, Outcome.CLEAN.value: False}
 
 
 def default_cache(*, knows_what_was_read: bool) -> Path | None:
-    """Where a directory is named, that; else none, unless everything that a test can read is part of the question: what
-    a test of the host sources or imports is not, so that an edited helper would be answered by old outcomes.
+    """None, unless everything that a test can read is part of the question: what a test of the host sources or imports
+    is not, so that an edited helper would be answered by old outcomes.
     """
-    if named := os.environ.get("AORTA_CACHE_DIR"):
-        return Path(named) / "aorta" / "bisect"
     if not knows_what_was_read:
         return None
+    if named := os.environ.get("AORTA_CACHE_DIR"):
+        return Path(named) / "aorta" / "bisect"
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "aorta" / "bisect"
 

@@ -31,6 +31,7 @@ class BundleRequest:
     policy: Path | None = None  # a file of the site's rules
     sign: Path | None = None  # an Ed25519 SSH key
     check: bool = True  # run the reproducer from where the bundle is unpacked
+    timeout: float | None = None  # of one such run, in seconds
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def bundle(
     with pack.prepared(run_dir, request.ticket, site, patterns, output) as prepared:
         if not agreed(prepared):
             return None
-        checked = _rehearsed(prepared) if request.check else None
+        checked = _rehearsed(prepared, request.timeout) if request.check else None
         path = pack.write(prepared, output, checked)
     signature = signing.sign(path, request.sign) if request.sign is not None else None
     packed = verify(path, max_bytes=_ANY_SIZE)
@@ -92,11 +93,12 @@ def summary(path: Path, sha256: str, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _rehearsed(prepared: Prepared) -> Checked | None:
+def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
     """Of a run that says of itself that it reproduces."""
     if not prepared.source.reproduces:
         return None
     about = RunDir(prepared.source.root).about()
     with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
         path = pack.write(prepared, Path(scratch))
-        return rehearse(path, programs=[str(place) for place in about.get("programs", [])])
+        programs = [str(place) for place in about.get("programs", [])]
+        return rehearse(path, programs=programs, timeout=timeout)

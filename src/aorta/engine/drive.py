@@ -76,6 +76,7 @@ class Engine:
         self._search, self._judges = question.search, question.judges
         self._warmth = Warmth(question.warm)
         self._forgotten = 0  # trials that do not count any more
+        self._began_again = False
         self._last_trial: TrialSpec | None = None
         self._executor = executor
         self._journal = journal
@@ -380,6 +381,7 @@ class Engine:
         if point == self._warmth.proof:
             self._warmth.told(verdict)
             if self._warmth.dropped:
+                self._forget_warm_trials()
                 self._emit(events.Note(f"{self._warmth.dropped}: every trial starts cold"))
             return
         self._warmth.settled(point, verdict)
@@ -401,18 +403,20 @@ class Engine:
             self._cancel_running(state)
         self._open.clear()
         self._dropped.clear()
-        records, self._records = self._records, []
+        self._forget_warm_trials()
+        self._began_again = True
         if self._question.restart is not None:
             self._search, self._judges = self._question.restart()
-        for record in records:
-            if record.spared:
-                self._forgotten += 1
-            else:
-                self._records.append(record)
+
+    def _forget_warm_trials(self) -> None:
+        """They are spent, and count for nothing."""
+        kept = [record for record in self._records if not record.spared]
+        self._forgotten += len(self._records) - len(kept)
+        self._records = kept
 
     def _remembered(self, point: Point) -> list[TrialRecord]:
         """Cold trials from before the search began again."""
-        return [r for r in self._records if r.point == point] if self._forgotten else []
+        return [r for r in self._records if r.point == point] if self._began_again else []
 
     # -- limits ------------------------------------------------------------------------------------
 

@@ -31,6 +31,9 @@ class SolveRequest:
     spec: Path | None = None
     directory: Path = Path()
     output: Path = Path("solve")
+    environment: str | None = (
+        None  # of every trial; None: what a spec or recipe says, else this machine
+    )
     good: str | None = None
     index_url: str | None = None  # where releases between two environments come from
     find_links: tuple[str, ...] = ()
@@ -79,15 +82,15 @@ class SolveRequest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            name: [str(v) for v in value]
-            if isinstance(value, tuple)
-            else str(value)
-            if isinstance(value, Path)
-            else value
-            for name, value in vars(self).items()
-            if name not in _NOT_KEPT
-        }
+        kept = (name for name in vars(self) if name not in _NOT_KEPT)
+        return {name: _plain(getattr(self, name)) for name in kept}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def solve(

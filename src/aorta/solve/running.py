@@ -9,6 +9,7 @@ from aorta.core.errors import AortaError, Terminated
 from aorta.core.exits import Exit
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors.local import LocalExecutor
+from aorta.solve.good_end import check_good
 from aorta.solve.plan import SolvePlan, plan_of
 from aorta.solve.request import STAGES, Means, SolveRequest, keep_request, kept_request
 from aorta.solve.solution import Solution
@@ -19,7 +20,6 @@ from aorta.solve.stages.reduce import Reduce
 from aorta.solve.stages.reproduce import LOOK, Reproduce
 from aorta.solve.stages.triage import VERIFY, Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
-from aorta.solve.subject import subject_of
 from aorta.solve.summary import write_summary
 
 VERB = "solve"
@@ -41,7 +41,7 @@ def all_stages() -> Sequence[Stage]:
 def begin(request: SolveRequest, means: Means) -> Solution:
     """In a new directory below the output."""
     request = request.checked()
-    subject_of(request)  # whatever is wrong with it is said before anything is written
+    _check(request)
     run = claim_run_dir(request.output, VERB, ticket=request.ticket)
     keep_request(run, request)
     return _solve(run, request, means)
@@ -50,10 +50,15 @@ def begin(request: SolveRequest, means: Means) -> Solution:
 def dry_run(request: SolveRequest) -> SolvePlan:
     """What would be done, and what it should cost as far as that can be told before anything has run."""
     request = request.checked()
-    subject_of(request)
+    _check(request)
     with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
         (Path(scratch) / ".aorta").mkdir()
         return plan_of(State(RunDir(Path(scratch)), request, Means(LocalExecutor)))
+
+
+def _check(request: SolveRequest) -> None:
+    """Whatever is wrong with what is to be solved is said before anything is written."""
+    check_good(request)
 
 
 def go_on(request: SolveRequest, means: Means) -> Solution:
@@ -86,7 +91,7 @@ def _stages(state: State) -> Exit | None:
                 break
             if name in state.results:
                 continue
-            if name not in stages or name not in state.request.stages:
+            if name not in state.request.stages:
                 state.add(StageResult(name, "skipped", "left out by --stages or --skip"))
                 continue
             state.add(_one(stages[name], state))

@@ -28,9 +28,8 @@ class Solution:
             return "partial"
         if first.answer.get("mistake") and state.request.good is None:
             return "user_error"
-        if self.cure is not None or self.culprits:
-            return "solved"
-        return "partly"
+        named = self.culprits and state.known("bisect").get("status") != "range"
+        return "solved" if self.cure is not None or named else "partly"
 
     @property
     def exit_code(self) -> Exit:
@@ -89,6 +88,9 @@ class Solution:
 
     @property
     def culprits(self) -> list[Any]:
+        """What the bisection named; nothing where it did not come to its end, or the original contradicts it."""
+        if not self.state.is_done("bisect"):
+            return []
         return list(self.state.known("bisect").get("culprits") or [])
 
     @property
@@ -123,6 +125,7 @@ class Solution:
             "reproducer": self.reproducer,
             "cure": self.cure,
             "culprits": self.culprits,
+            "bisect_status": state.known("bisect").get("status") if self.culprits else None,
             "confidence": state.known("bisect").get("confidence") if self.culprits else None,
             "divergence": self.divergence,
             "bundle": {"path": bundle["path"], "sha256": bundle["sha256"]} if bundle else None,
@@ -149,8 +152,9 @@ class Solution:
             told += ["; ".join(lines)] if lines else []
         if self.reproducer is not None:
             told.append(f"bash {self.reproducer['path']}/run_repro.sh")
-        if state.known("bundle"):
-            told.append(f"aorta bundle verify {state.known('bundle')['path']} --run")
+        if packed := state.known("bundle"):
+            run = " --run" if packed["elsewhere"] is not None else ""  # there may be nothing to run
+            told.append(f"aorta bundle verify {packed['path']}{run}")
         told.append(f"aorta report {state.path}")
         return told
 

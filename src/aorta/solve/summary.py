@@ -55,11 +55,9 @@ def _failure(document: dict[str, Any]) -> str:
         return f"it did not fail: {often}"
     if document["status"] == "user_error":
         return str(failure["summary"])
-    low, high = rate["low"], rate["high"]
-    return (
-        f"{failure['class']} ({100 * failure['confidence']:.0f} % sure), {often} "
-        f"({percent_range(low, high)}): {failure['summary']}"
-    )
+    often += f" ({percent_range(rate['low'], rate['high'])})"
+    sure = f" ({100 * failure['confidence']:.0f} % sure)" if failure["confidence"] else ""
+    return f"{failure['class']}{sure}, {often}: {failure['summary']}"
 
 
 def _reproducer(document: dict[str, Any]) -> str:
@@ -81,7 +79,8 @@ def _reproducer(document: dict[str, Any]) -> str:
 def _cure(document: dict[str, Any]) -> str:
     cure = document["cure"]
     if cure is None:
-        return "nothing that was tried"
+        tried = any(row["name"] == "triage" and row["trials"] for row in document["stages"])
+        return "nothing that was tried" if tried else "not looked for"
     return (
         f"{' + '.join(cure['mitigations'])} (seen on the {cure['verified_on']} workload; "
         f"chance of luck {cure['p']:.1g})"
@@ -89,14 +88,21 @@ def _cure(document: dict[str, Any]) -> str:
 
 
 def _culprit(document: dict[str, Any]) -> str:
-    if not document["culprits"]:
+    """One change; two that must come together; or the candidates among which it could not be told."""
+    culprits, status = document["culprits"], document["bisect_status"]
+    if not culprits:
         return "not known"
     said = []
-    for culprit in document["culprits"][:3]:
+    for culprit in culprits[:3]:
         title = f" {culprit['title']}" if culprit.get("title") else ""
         said.append(f"{culprit['package']} {str(culprit['bad'])[:12]}{title}")
     sure = document["confidence"]
-    return "; ".join(said) + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
+    if status == "range":
+        more = "; ..." if len(culprits) > len(said) else ""
+        told = f"one of {len(culprits)} changes: {'; '.join(said)}{more}"
+    else:
+        told = " and ".join(said)
+    return told + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
 
 
 def _divergence(found: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from aorta.engine.events import Ending, Event, Listener, Reason
 from aorta.engine.journal import TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
+from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.search.cure import AXIS, Cure, CureSearch
 from aorta.triage.cells import CellStats, aggregate_cell
@@ -95,6 +96,9 @@ def optimize(
             fingerprint=plan.fingerprint,
             budget=settings.budget,
             keep=_keeper(run, snapshots),
+            learn=run.learn,
+            warm=WarmRules(proof=True),
+            restart=run.begin_again,
         )
         words = [_in_words(listener, plan) for listener in listeners]
         answer = session.answer(question, executor, words)
@@ -114,8 +118,24 @@ class _StackRun:
     def __init__(self, plan: StackPlan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
+        self._warm_documents: list[Path] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        plan = self.plan
         self.search = CureSearch([entry.name for entry in plan.candidates], plan.goal.sets)
         self.judges = GoneJudges(plan.original.trials, plan.goal.max_rate)
+
+    def learn(self, record: TrialRecord) -> None:
+        if record.spared:
+            self._warm_documents.append(self.trial_file(record.point, record.index))
+
+    def begin_again(self) -> tuple[CureSearch, GoneJudges]:
+        """Without anything that warm trials said."""
+        while self._warm_documents:
+            (self.files.path / self._warm_documents.pop()).unlink(missing_ok=True)
+        self._begin()
+        return self.search, self.judges
 
     @property
     def oracle(self) -> Deciding:
@@ -281,6 +301,7 @@ class Optimized:
             "unconfirmed": [list(names) for names in self.unconfirmed],
             "trials": self.ending.trials,
             "resumed_trials": self.ending.resumed_trials,
+            "warm": self.ending.warm_to_json(),
             "stacks_judged": self.stacks_judged,
             "warnings": list(self.warnings),
             "failed_differently": list(self.failed_differently),

@@ -72,7 +72,10 @@ def _answer(run: OpenedRun, result: Document, stages: list[Document]) -> Headlin
     if cure:
         parts.append(f"{' + '.join(map(str, items(cure, 'mitigations')))} makes it stop")
     if culprits:
-        parts.append(f"{words(culprits[0], 'package')} {words(culprits[0], 'bad')[:12]} brought it")
+        changes = [f"{words(c, 'package')} {words(c, 'bad')[:12]}" for c in culprits]
+        is_range = words(result, "bisect_status") == "range"
+        which = f"one of {len(changes)} changes" if is_range else " with ".join(changes)
+        parts.append(f"{which} brought it")
     if not parts and section(result, "reproducer"):
         parts.append("it has a small reproducer")
     said = f"{words(failure, 'class')}: {' and '.join(parts) or 'no cause was found'}"
@@ -169,7 +172,9 @@ def _culprits(result: Document) -> list[Section]:
         for c in rows(result, "culprits")
     ]
     sure = number(result, "confidence")
-    title = "What brought it" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
+    is_range = words(result, "bisect_status") == "range"
+    one = f": one of {len(listed)} changes" if is_range else ""
+    title = f"What brought it{one}" + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
     return table_section(title, ["package", "change", "title", "author", "date"], listed)
 
 

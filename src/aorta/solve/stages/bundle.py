@@ -3,12 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.bundle.pack import prepared, write
-from aorta.bundle.policy import Policy
-from aorta.bundle.reading import DEFAULT_MAX_BYTES, verify
-from aorta.bundle.rehearsal import rehearse
+from aorta.bundle.request import BundleRequest, bundle
 from aorta.core.errors import AortaError
-from aorta.engine.rundir import RunDir
 from aorta.solve.state import StageResult, State
 
 _TICKET = "solve"
@@ -22,27 +18,20 @@ class Bundle:
         return "" if state.is_done("reproduce") else "there is nothing to ship"
 
     def __call__(self, state: State) -> StageResult:
-        source = _source(state)
-        ticket = state.request.ticket or _TICKET
+        request = BundleRequest(
+            run_dir=_source(state),
+            output=state.path,
+            ticket=state.request.ticket or _TICKET,
+            timeout=state.request.timeout,
+        )
         try:
-            with prepared(source, ticket, Policy(), (), state.path) as packing:
-                draft = write(packing, state.run.private / "draft")
-                checked = None
-                if packing.source.reproduces:
-                    programs = [str(place) for place in RunDir(source).about().get("programs", [])]
-                    timeout = state.request.timeout
-                    checked = rehearse(draft, programs=programs, timeout=timeout)
-                path = write(packing, state.path, checked)
-                draft.unlink()
+            packed = bundle(request)
         except AortaError as wrong:
             return StageResult(self.name, "failed", str(wrong))
-        answer = {
-            "path": str(path),
-            "sha256": verify(path, DEFAULT_MAX_BYTES).sha256,
-            "elsewhere": None
-            if checked is None
-            else {"reproduced": checked.reproduced, "of": checked.of},
-        }
+        assert packed is not None  # nobody was asked
+        checked = packed.checked
+        ran = None if checked is None else {"reproduced": checked.reproduced, "of": checked.of}
+        answer = {"path": str(packed.path), "sha256": packed.sha256, "elsewhere": ran}
         if checked is None:
             why = "packed; what is in it was not run elsewhere, because it needs the original's directory"
             return StageResult(self.name, "done", why, answer=answer)

@@ -1,7 +1,6 @@
 """Does it fail, how, and how often? The first failure that is seen says what counts as the failure from then on."""
 
 import json
-import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,14 +27,14 @@ from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.opened_files import watch_opened
 from aorta.run.running import RunPlan, RunReport, run_trials
-from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import Subject, subject_of, workload_request
+from aorta.solve.symptoms import NOT_A_NUMBER, nan_words, symptom_of
 
 LOOK = "look"
 MOST_LOOKS = 20
 _OPENED = "opened.json"
 _TAIL = 32_768
-_NAN = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
 _SURE_OF_A_MISTAKE = 0.7
 _MISTAKES = frozenset(
     {
@@ -43,12 +42,14 @@ _MISTAKES = frozenset(
         FailureClass.SYNTAX_ERROR,
         FailureClass.BAD_ARGUMENTS,
         FailureClass.BAD_CONFIG,
-        FailureClass.MISSING_FILE,
-        FailureClass.PERMISSION_DENIED,
-        FailureClass.DISK_FULL,
     }
 )
 """Whoever started it mends these in a minute: nothing is worth a search."""
+
+_PERHAPS_MISTAKES = frozenset(
+    {FailureClass.MISSING_FILE, FailureClass.PERMISSION_DENIED, FailureClass.DISK_FULL}
+)
+"""So are these, unless they come and go: a second run tells."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,38 @@ class Reproduce:
         seen = _first_failure(state, subject)
         if seen is None:
             return _did_not_fail(state)
-        said, oracle, end = seen
-        failure = _failure(end, subject)
-        failure |= {"oracle": dict(oracle), "said": said, "opened": _opened(state)}
-        if failure["mistake"] and state.request.good is None:
-            rate = _rate(1, 1)
+        failure = _failure(seen.end, subject)
+        failure |= {"oracle": dict(seen.oracle), "said": seen.said, "opened": _opened(state)}
+        failure["mistake"] = state.request.good is None and _is_mistake(state, subject, seen)
+        if failure["mistake"]:
+            rate = _rate(state.shared.counts[LOOK], state.shared.counts[LOOK])
             answer = {**failure, "rate": rate, "signature": failure["summary"]}
             return StageResult(
                 self.name, "done", "a mistake that a search cannot mend", answer=answer
             )
-        report = _measured(state, subject, oracle)
-        return _result(state, report, failure)
+        return _result(state, _measured(state, subject, seen.oracle), failure)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """How it ended when it failed first, and what to look for from then on."""
+
+    said: str
+    oracle: Mapping[str, Any]
+    end: TrialEnd
+    at_once: bool  # no run before it ended well
+
+
+def _is_mistake(state: State, subject: Subject, seen: _Seen) -> bool:
+    """Whether it failed in a way that its user can mend at once, and not by chance."""
+    failure = _failure(seen.end, subject)
+    if not failure["mistake"] or not seen.at_once:
+        return False
+    if failure["class"] not in _PERHAPS_MISTAKES:
+        return True
+    report = _look(state, subject, "again", KOfN(1, 1), subject.oracle)
+    end = _failing_end(state, report, symptoms=False)
+    return end is not None and _failure(end, subject)["class"] == failure["class"]
 
 
 def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
@@ -86,7 +108,7 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
     found = attribute(Evidence(logs=tuple(LogSource(path, rank=0) for path in logs))).finding
     kind, confidence = found.failure_class, found.confidence
     said = "".join(path.read_text("utf-8", "replace")[-_TAIL:] for path in logs)
-    if kind is FailureClass.UNKNOWN and _NAN.search(said):
+    if kind is FailureClass.UNKNOWN and NOT_A_NUMBER.search(said):
         kind, confidence = FailureClass.NAN, 0.6
     answer = {
         "class": kind.value,
@@ -102,24 +124,25 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
     return StageResult("reproduce", "done", "", str(run_dir), answer=answer)
 
 
-def _first_failure(
-    state: State, subject: Subject
-) -> tuple[str, Mapping[str, Any], TrialEnd] | None:
-    """How it ended when it failed first, and what to look for from then on; None where it never failed."""
+def _first_failure(state: State, subject: Subject) -> _Seen | None:
+    """None where it never failed."""
     limit = min(MOST_LOOKS, state.request.max_trials or MOST_LOOKS)
     for name, judge in (("first", KOfN(1, 1)), ("more", KOfN(1, limit - 1))):
         if judge.n < 1:
             return None
         report = _look(state, subject, name, judge, subject.oracle)
-        end = _failing_end(state, report, nan=subject.oracle is None)
+        end = _failing_end(state, report, symptoms=subject.oracle is None)
         if end is not None:
-            if subject.oracle is not None:
-                return "showed the failure", subject.oracle, end
-            found = None if _has_failed(end) else _nan_in(end)
-            if found is not None:
-                return "printed a number that is none", found, end
-            return *oracle_from(end), end
+            return _Seen(*_drafted(subject, end), end, at_once=name == "first")
     return None
+
+
+def _drafted(subject: Subject, end: TrialEnd) -> tuple[str, Mapping[str, Any]]:
+    """What counts as the failure: what was said beforehand, else what this one shows."""
+    if subject.oracle is not None:
+        return "showed the failure", subject.oracle
+    shown = None if _has_failed(end) else symptom_of(end)
+    return oracle_from(end) if shown is None else (shown.said, shown.oracle)
 
 
 def _keep_opened(state: State, opened: set[str]) -> None:
@@ -137,14 +160,14 @@ def _opened(state: State) -> list[str]:
     return list(json.loads(place.read_bytes())) if place.is_file() else []
 
 
-def _failing_end(state: State, report: RunReport, *, nan: bool) -> TrialEnd | None:
-    """Of the first trial that failed, ran out of time, or ended well with a number that is none."""
+def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd | None:
+    """Of the first trial that failed, ran out of time, or ended well and shows a symptom all the same."""
     for record in report.records:
         end = state.shared.end_in(report.run_dir / record.path)
         if end is None:
             continue
-        is_nan = nan and _nan_in(end) is not None
-        if record.outcome is Outcome.REPRODUCED or end.timed_out or is_nan:
+        ails = symptoms and symptom_of(end) is not None
+        if record.outcome is Outcome.REPRODUCED or end.timed_out or ails:
             return end
     return None
 
@@ -190,18 +213,6 @@ def _has_failed(end: TrialEnd) -> bool:
     return end.failed or end.timed_out
 
 
-def _nan_in(end: TrialEnd) -> Mapping[str, Any] | None:
-    """A program that ends well, and prints a loss that is no number."""
-    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
-        if _NAN.search(stream.tail):
-            return {
-                "kind": "regex",
-                "pattern": r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])",
-                "stream": name,
-            }
-    return None
-
-
 def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     """The class of the failure, from its logs or from what a launch already found."""
     if subject.finding is not None:
@@ -216,20 +227,23 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     found = _attributed(end, subject)
     finding = found.finding
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
-    line = _NAN.search(end.stdout.tail) or _NAN.search(end.stderr.tail)
+    line = NOT_A_NUMBER.search(end.stdout.tail) or NOT_A_NUMBER.search(end.stderr.tail)
+    shown = None if _has_failed(end) or subject.oracle is not None else symptom_of(end)
     if end.out_of_memory:
         kind, confidence = FailureClass.HOST_OOM, 0.99
         summary = "killed by the kernel for want of memory"
+    elif shown is not None:
+        kind, confidence, summary = shown.kind, shown.confidence, shown.summary
     elif line and (not _has_failed(end) or kind is FailureClass.UNKNOWN):
         kind, confidence = FailureClass.NAN, max(0.6 if _has_failed(end) else 0.9, confidence)
-        summary = f"a number that is none: {line[0].strip()[:160]}"
+        summary = nan_words(line)
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
     return {
         "class": kind.value,
         "confidence": round(confidence, 3),
         "summary": summary,
         "advice": list(advice),
-        "mistake": kind in _MISTAKES
+        "mistake": kind in _MISTAKES | _PERHAPS_MISTAKES
         and confidence >= _SURE_OF_A_MISTAKE
         and found.decision.action is Action.STOP,
     }
@@ -283,16 +297,13 @@ def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageRe
         "median_sec": round(statistics.median(seconds), 4) if seconds else None,
     }
     spent = report.ending.reason is not Reason.DONE
-    status, why = ("done", "") if tally.reproduced else ("no_answer", "it did not fail again")
-    if spent and not tally.reproduced:
-        status, why = "budget", report.ending.detail
-    return StageResult(
-        "reproduce",
-        status,  # type: ignore[arg-type]
-        why,
-        str(report.run_dir),
-        answer=answer,
-    )
+    status: Status = "done"
+    why = ""
+    if not tally.reproduced:
+        status, why = "no_answer", "it did not fail again"
+        if spent:
+            status, why = "budget", report.ending.detail
+    return StageResult("reproduce", status, why, str(report.run_dir), answer=answer)
 
 
 def _did_not_fail(state: State) -> StageResult:

@@ -10,11 +10,12 @@ from aorta.core.outcome import Outcome
 from aorta.engine.events import Reason
 from aorta.engine.judge import KOfN
 from aorta.probe.platform import platform_here
+from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.run.running import RunPlan, run_trials
 from aorta.solve.reproducer import ReproducerFound, original, smallest
-from aorta.solve.state import StageResult, State, Stopped
-from aorta.solve.subject import workload_request
+from aorta.solve.state import StageResult, State, Status, Stopped
+from aorta.solve.subject import environment_of, workload_request
 from aorta.triage.optimize import optimize
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.running import RunSettings
@@ -63,13 +64,15 @@ class Triage:
         answer: dict[str, Any] = {"optimize": found.to_json(), "on": _where(subject)}
         status, why = _status(found.status, found.ending.reason, found.ending.detail)
         if found.recommended is not None:
-            answer["cure"], why = self._verified(state, subject, found.recommended.to_json())
+            seen, works, why = self._verified(state, subject, found.recommended.to_json())
+            answer["cure" if works else "refuted"] = seen
+            status = "done" if works else "no_answer"
         return StageResult(self.name, status, why, str(finished.run_dir), answer=answer)
 
     def _verified(
         self, state: State, subject: ReproducerFound, stack: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], str]:
-        """The cure, and on which workload it was seen to work. What works on the small one need not on the large one."""
+    ) -> tuple[dict[str, Any], bool, str]:
+        """The cure, whether it is one, and what to say of it. What works on the small workload need not on the large one."""
         names = tuple(stack["mitigations"])
         cure = {
             "mitigations": list(names),
@@ -79,10 +82,10 @@ class Triage:
             "environment_lines": [],
         }
         if not subject.is_reduced:
-            return cure, ""
+            return cure, True, ""
         first = original(state)
         if state.is_spent:
-            return cure, f"tried on the reduced reproducer only: {state.is_spent}"
+            return cure, True, f"tried on the reduced reproducer only: {state.is_spent}"
         folder = state.path / f"{state.folder(self.name).name}-original"
         report = run_trials(
             RunPlan(
@@ -108,17 +111,23 @@ class Triage:
             raise Stopped(report.ending.exit_code)
         tally = report.tally
         cure["original"] = {"failed": tally.reproduced + tally.other, "of": tally.evidence}
-        if tally.reproduced:
-            return cure, (
-                f"{' + '.join(names)} mends the reduced reproducer, and not the original: it failed "
-                f"{tally.reproduced} of {tally.evidence} times with it"
+        last = next((r.why for r in report.records if r.outcome is not Outcome.CLEAN), "")
+        if tally.reproduced or tally.other:
+            how = "it failed" if tally.reproduced else f"it failed otherwise ({last})"
+            return (
+                cure,
+                False,
+                (
+                    f"{' + '.join(names)} mends the reduced reproducer, and not the original: {how} "
+                    f"{tally.reproduced or tally.other} of {tally.evidence} times with it"
+                ),
             )
         if tally.clean < first.enough_clean():
-            last = next((r.why for r in report.records if r.outcome is not Outcome.CLEAN), "")
             said = f": {last}" if last else ""
-            return cure, f"too few trials of the original could tell whether it works there{said}"
+            why = f"too few trials of the original could tell whether it works there{said}"
+            return cure, True, why
         chance = (1 - first.seen.low(0.2)) ** tally.clean
-        return {**cure, "verified_on": "original", "p": float(f"{chance:.3g}")}, ""
+        return {**cure, "verified_on": "original", "p": float(f"{chance:.3g}")}, True, ""
 
 
 def candidates(state: State) -> list[str]:
@@ -129,6 +138,9 @@ def candidates(state: State) -> list[str]:
 
 
 def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Recipe:
+    environment = environment_of(state.request)
+    inline = environment.name.startswith(INLINE_IMAGE)
+    place = {"docker": environment.image} if inline else environment.name
     document = {
         "schema_version": SCHEMA_VERSION,
         "ticket": state.request.ticket,
@@ -141,8 +153,7 @@ def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Rec
         },
         "extra_env": dict(subject.env),
         "cells": [
-            {"name": name, "mitigations": [name], "environment": "local"}
-            for name in ("none", *names)
+            {"name": name, "mitigations": [name], "environment": place} for name in ("none", *names)
         ],
     }
     content = validated(RecipeFile, document, file="solve")
@@ -153,7 +164,7 @@ def _where(subject: ReproducerFound) -> str:
     return "reduced" if subject.is_reduced else "original"
 
 
-def _status(found: str, reason: Reason, detail: str) -> tuple[Any, str]:
+def _status(found: str, reason: Reason, detail: str) -> tuple[Status, str]:
     if reason is Reason.INFRASTRUCTURE:
         return "failed", detail
     if reason is Reason.BUDGET:
