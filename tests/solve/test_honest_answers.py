@@ -154,6 +154,23 @@ def test_a_file_that_is_missing_now_and_then_is_no_mistake(tmp_path: Path) -> No
     assert 0 < rate["reproduced"] < rate["of"]
 
 
+def test_a_run_that_ends_well_and_got_slow_on_the_way_is_reduced_to_where_it_does(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--steps', type=int)\n"
+        "for step in range(parser.parse_args().steps):\n"
+        "    print(f'step {step} step_time {0.1 if step < 30 else 0.5}')\n"
+    )
+    words = ("--stages", "reproduce,reduce", "--", "python", "train.py", "--steps", "64")
+    document = solve(tmp_path, *words).json()
+    assert document["failure"]["class"] == "unknown"
+    assert "it got slower: 0.1 at first, 0.5 at its end" in document["failure"]["summary"]
+    assert [axis["final"] for axis in document["reproducer"]["axes"]] == [31]
+
+
 def test_a_failure_of_which_nothing_can_shrink_ships_what_was_seen_of_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise RuntimeError('boom')\n")
     done = solve(tmp_path, "--skip", "triage", "--", "python", "train.py")

@@ -135,7 +135,7 @@ def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
     if failure is not None and not failure.fits_an_exception:
         return lines
     fatal = [event for event in roots if event.is_exception and is_fatal(event)]
-    last = max(fatal, key=lambda event: event.offset, default=None)
+    last = max(fatal, key=lambda event: (not event.is_torn, event.offset), default=None)
     if last is None:
         return lines
     return [*(event for event in lines if _says_more(event, last)), last]
@@ -215,6 +215,8 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
     on_their_own = [f for f in others if not f.was_asked_to_stop and not f.hung]
     if failure.hung:
         return False
+    if failure.ended_by_launcher:
+        return True
     if failure.was_asked_to_stop:
         earlier = [f for f in others if _before(f, failure)]
         return bool(on_their_own) and (failure.time is None or bool(earlier))
@@ -256,8 +258,7 @@ def _outranks(from_exit: Cause, told: Event) -> bool:
 def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
     """The earliest; of those in the same moment the most certain. All ranks of its class share the blame."""
     first = _earliest(causes)
-    known = lambda cause: (cause.certainty.weight, cause.rank is not None, -_order(cause))  # noqa: E731
-    chosen = max(first, key=known)
+    chosen = max(first, key=_says_most)
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
     ranks = tuple(cause.rank for cause in same if cause.rank is not None)
     rivals = [
@@ -279,6 +280,11 @@ def _earliest(causes: Sequence[Cause]) -> list[Cause]:
     return [cause for cause in causes if cause.said is None or cause.said <= latest]
 
 
+def _says_most(cause: Cause) -> tuple[int, bool, bool, float]:
+    who_is_known = cause.rank is not None
+    return cause.certainty.weight, not cause.unexplained, who_is_known, -_order(cause)
+
+
 def _order(cause: Cause) -> float:
     """Where the rank stands among causes that nothing else orders."""
     offset = cause.events[0].offset if cause.events and cause.events[0].source.rank is None else 0
@@ -294,7 +300,7 @@ def _silent(facts: Facts) -> Cause:
     if not ended:
         words = "nothing in the evidence says why it ended"
         return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
-    first = min(ended, key=lambda f: (f.time if f.time is not None else 0.0, f.rank))
+    first = min(ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank))  # fmt: skip
     failure_class, certainty = first.meaning
     words = first.words
     return Cause(failure_class, certainty, "ended from outside", words, first.rank)

@@ -52,6 +52,8 @@ class Event:
     is_end: bool = False  # it says how some process ended, and not which
     blamed: int | None = None  # the rank that it says it waited for, or lost
     ended: tuple[RankEnd, ...] = ()  # the ranks of whose end it tells
+    ends_the_rest: bool = False  # a launcher says that it ends who is left
+    is_torn: bool = False  # a traceback that shows no frame before its exception
 
     @property
     def who(self) -> tuple[int | None, str]:
@@ -65,7 +67,15 @@ class Reading:
 
     @property
     def ends(self) -> tuple[RankEnd, ...]:
-        return tuple(end for event in self.events for end in event.ended)
+        """In the order they were told, log by log. Who ends after a launcher began to end the rest was ended by it."""
+        told: list[RankEnd] = []
+        ending: set[ReadableLog] = set()
+        for event in sorted(self.events, key=lambda event: event.offset):
+            if event.ends_the_rest:
+                ending.add(event.source)
+            late = event.source in ending
+            told += [replace(end, ended_by_launcher=late and end.by_force) for end in event.ended]
+        return tuple(told)
 
     def __add__(self, more: "Reading") -> "Reading":
         return Reading(self.events + more.events, self.complete and more.complete)
@@ -114,6 +124,7 @@ def event_of(
         stream=line.stream,
         level=line.level,
         blamed=int(blamed) if blamed else None,
+        ends_the_rest=row.ends_the_rest,
     )
     return event if row.on != "end" else _end(event, groups)
 

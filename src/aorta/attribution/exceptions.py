@@ -54,8 +54,12 @@ class ExceptionsFound:
 
     events: tuple[Event, ...]
     extents: tuple[tuple[int, int, tuple[int | None, str]], ...]
+    headlines: frozenset[int] = frozenset()  # where their first lines stand
 
-    def covers(self, line: LogLine) -> bool:
+    def covers(self, line: LogLine, by_launcher: bool = False) -> bool:
+        """Whether a line is part of an exception's text; a launcher's own may stand under its first line."""
+        if by_launcher and line.offset not in self.headlines:
+            return False
         return any(b <= line.offset <= e and line.who == who for b, e, who in self.extents)
 
 
@@ -82,16 +86,18 @@ def exceptions(
 def _with_tracebacks(piece: Piece, source: ReadableLog, registry: Registry) -> ExceptionsFound:
     events: list[Event] = []
     extents: list[tuple[int, int, tuple[int | None, str]]] = []
+    headlines: set[int] = set()
     for position in occurrences(piece, HEADER):
         traceback = _traceback_at(piece, position, source)
         if traceback is None:
             continue
         who = _line_of(traceback).who
         extents.append((traceback.begins, traceback.until, who))
+        headlines.add(traceback.offset)
         event = None if traceback.ignored else _exception_event(traceback, source, registry)
         if event is not None:
             events.append(event)
-    return ExceptionsFound(tuple(events), tuple(extents))
+    return ExceptionsFound(tuple(events), tuple(extents), frozenset(headlines))
 
 
 def _headless(
@@ -235,6 +241,7 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         stack=stack,
         survived=traceback.survived,
         leads_on=traceback.link is not None,
+        is_torn=not traceback.frames and traceback.begins != traceback.offset,
     )
 
 

@@ -8,6 +8,7 @@ from importlib import resources
 
 from aorta.attribution.causes import find_cause, with_told_ends
 from aorta.attribution.events import Event
+from aorta.attribution.external import is_outside
 from aorta.attribution.facts import Cause, Facts
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.rank_end import RankEnd
@@ -43,12 +44,12 @@ def conclude(facts: Facts) -> Finding:
     cause, rivals = find_cause(facts)
     confidence = _confidence(cause, rivals, facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
-    node = cause.node or (facts.nodes.get(cause.rank) if cause.rank is not None else None)
+    root = _root(cause, facts)
     return Finding(
         failure_class=cause.failure_class,
         confidence=round(confidence, 2),
-        root=Root(cause.rank, node, cause.device or _device(facts, cause.rank)),
-        suspect_ranks=tuple(sorted(suspects)),
+        root=root,
+        suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
         fingerprint=Signature(f"{cause.failure_class} | {cause.signature}").digest,
         summary=_summary(cause),
         first_step=facts.progress.first,
@@ -62,6 +63,34 @@ def conclude(facts: Facts) -> Finding:
         made_steps=facts.progress.made,
         basis=".".join(_basis(cause)),
     )
+
+
+def _root(cause: Cause, facts: Facts) -> Root:
+    """Who began it. Where its lines do not say who wrote them, the first of whom the launcher says that he failed by himself."""
+    end = next((end for end in facts.failures if end.rank == cause.rank), None)
+    if cause.rank is None:
+        end = _first_to_fail(cause, facts)
+    rank = cause.rank if end is None else end.rank
+    node = cause.node or (facts.nodes.get(rank) if rank is not None else None)
+    if end is None:
+        return Root(rank, node, cause.device)
+    return Root(rank, node or end.node, cause.device or end.device)
+
+
+def _first_to_fail(cause: Cause, facts: Facts) -> RankEnd | None:
+    if not cause.events or is_outside(cause.events[0]):
+        return None
+    line = cause.events[0]
+    if line.source.rank is not None or line.stream:
+        return None
+    fits = [
+        end
+        for end in facts.reading.ends
+        if end.failed
+        and not end.ended_by_launcher
+        and (end.fits_an_exception if line.is_exception else end.fits(line.failure_class))
+    ]
+    return fits[0] if fits else None
 
 
 def _basis(cause: Cause) -> tuple[str, str]:
@@ -220,7 +249,3 @@ def _outlived(guilty: set[int], facts: Facts) -> set[int]:
     if died is None:
         return set()
     return {rank for rank, moment in times.items() if moment - died > OUTLIVED}
-
-
-def _device(facts: Facts, rank: int | None) -> str | None:
-    return next((f.device for f in facts.failures if f.rank == rank), None)

@@ -48,6 +48,7 @@ class RankEnd:
     node: str | None = None
     device: str | None = None
     hung: bool = False  # the launcher stopped it because it was silent too long
+    ended_by_launcher: bool = False  # after another rank had failed
 
     @property
     def died_of(self) -> int | None:
@@ -67,6 +68,11 @@ class RankEnd:
     def was_asked_to_stop(self) -> bool:
         """Ended the way a launcher ends a rank that did nothing wrong."""
         return self.died_of in _POLITE
+
+    @property
+    def by_force(self) -> bool:
+        """Ended the way a launcher ends a rank, politely or not; who leaves with a code of its own may have failed by itself."""
+        return self.was_asked_to_stop or self.died_of == signal.SIGKILL
 
     @property
     def meaning(self) -> tuple[FailureClass, Certainty]:
@@ -123,4 +129,5 @@ class RankEnd:
             node=self.node or other.node,
             device=self.device or other.device,
             error_file=self.error_file or other.error_file,
+            ended_by_launcher=self.ended_by_launcher or other.ended_by_launcher,
         )

@@ -13,6 +13,7 @@ certainty  certain: says this class and nothing else    likely: nearly always   
 frame, stack, source   what the innermost frame, all frames, and the program's own source line must match: whose fault it is is told
            by who reads
 before     what one of the lines just before must match
+ends_the_rest  true: from this line on a launcher ends the ranks that are left
 whole_message  true: later lines of an exception's message count too; without it only the first, as hints may name other failures
 regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over where they match
 origin     "injected": seen in a failure that was really made; otherwise the public page that shows the line
@@ -71,6 +72,7 @@ class Pattern(StrictModel):
     stack: str | None = None  # must match somewhere in the frames, outermost first
     source: str | None = None  # must match the program's own source line in the traceback
     before: str | None = None  # must match one of the lines just before; for rows on `line`
+    ends_the_rest: bool = False  # whether a launcher says here that it now ends who is left
     whole_message: bool = False  # whether more than an exception's first line is its own word
     hits: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = Field(min_length=1)
     misses: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = Field(min_length=1)

@@ -157,7 +157,8 @@ def _events(
             line = line_at(piece.data, position, source, piece.offset, literal.decode())
             for row in rows:
                 text = whole_text(piece, line, source) if row.whole_message else line.text
-                match = None if told.covers(line) else row.match(text)
+                covered = told.covers(line, by_launcher=row.on == "end" or row.ends_the_rest)
+                match = None if covered else row.match(text)
                 if match is not None and row.fits_after(_lines_before(row, line, piece, source)):
                     event = event_of(row, match, line, source)
                     if event is not None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 
 from aorta.attribution.reading import LogLine
 
@@ -13,6 +13,12 @@ _HEADER = "Traceback (most recent call last)"
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
 _BOXED_FRAME = re.compile(r"(?P<file>[^\s│]+\.py):(?P<line>\d+) in (?P<function>\S+)")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
+_USUAL_NAME = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Timeout|Fault)\w{0,3}(?::\s|:?$)"
+)
+_OTHER_WRITER = re.compile(  # a program's name, a logger's level, a shell's word
+    r"^(?:[a-z]\w*|DEBUG|TRACE|INFO|NOTICE|NOTE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL|Killed|Terminated|Aborted|Hangup|Quit)(?::(?:\s|$)|$)"
+)
 _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{3,4} ")
@@ -26,6 +32,7 @@ _MOST_LINES = 400
 _MOST_CRASH_LINES = 40
 _CRASH_FRAMES = 3
 _CONTINUATION = 6
+_TORN_BY = 12  # lines of other writers between two of one traceback
 
 
 class Link(Enum):
@@ -103,7 +110,9 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
     if header is None:
         return None
     margin = len(header.text) - len(header.text.lstrip(" "))
-    own = (_without(margin, line) for line in _spoken_by(header, islice(reader, _MOST_LINES)))
+    own: Iterator[LogLine] = (
+        _without(margin, line) for line in _spoken_by(header, islice(reader, _MOST_LINES))
+    )
     frames: list[Frame] = []
     for line in own:
         text = _GROUP_MARGIN.sub("", line.text)
@@ -114,6 +123,13 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
         elif _HEADER in text:
             return None  # cut off: another traceback begins before this one has ended
         elif text and not _BOX.match(text) and _EXCEPTION.match(text):
+            if _OTHER_WRITER.match(text):
+                continue
+            if not _USUAL_NAME.match(text):
+                ahead = list(islice(own, _TORN_BY))
+                own = chain(ahead, own)
+                if _goes_on(ahead):
+                    continue
             rest, until, link = _after(own, line.offset)
             return Traceback(
                 exception="\n".join([text, *rest]),
@@ -132,6 +148,16 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
         elif frames:
             frames[-1] = _with_source(frames[-1], text)
     return None
+
+
+def _goes_on(ahead: list[LogLine]) -> bool:
+    """Whether a traceback has its frames or a plainer exception yet to come: then the line before was another writer's."""
+    for line in ahead:
+        if not line.text.strip() or _HEADER in line.text:
+            return False
+        if _FRAME.match(line.text) or _USUAL_NAME.match(line.text):
+            return True
+    return False
 
 
 def _spoken_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
