@@ -236,6 +236,11 @@ def _mode(torch: Any, places: _Places) -> Any:
     base: Any = TorchDispatchMode
 
     class Recording(base):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Nothing is compiled here; torch would load its compiler, 1.7 s, to say so."""
+            return False
+
         def __torch_dispatch__(
             self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
