@@ -14,7 +14,7 @@ from aorta.attribution.reading import (
     line_start,
     lines_after,
 )
-from aorta.attribution.registry import Raised, Registry
+from aorta.attribution.registry import Pattern, Raised, Registry
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import HEADER, Traceback, frames_above, read_traceback, unfolded
 
@@ -24,6 +24,10 @@ _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
 _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
 LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
+ANY_EXCEPTION = "python.exception"
+_ADVICE = re.compile(
+    r"(?i)(?:hints?|notes?|tips?|solution|possible|potential|if|you|consider|try|set|please|for|see|to|in addition|or|and|make sure|this (?:may|might|could|can)|there are|\(\d)\b"
+)
 _FRAMES_IN_SIGNATURE = 3
 _TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
@@ -226,9 +230,12 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
     known = registry.exception(traceback.exception, raised)
     if known is None:
         return None
-    event = event_of(*known, _line_of(traceback), source)
+    more = _said_below(traceback, registry) if known[0].id == ANY_EXCEPTION else None
+    event = event_of(*(more or known), _line_of(traceback), source)
     if event is None:
         return None
+    if more is not None:
+        event = replace(event, certainty=Certainty.WEAK)
     innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
     frames = RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
     kind, _, message = traceback.headline.partition(":")
@@ -243,6 +250,20 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         leads_on=traceback.link is not None,
         is_torn=not traceback.frames and traceback.begins != traceback.offset,
     )
+
+
+def _said_below(traceback: Traceback, registry: Registry) -> tuple[Pattern, re.Match[str]] | None:
+    """What the later lines of a message name where its first names nothing. Never more than a hint, and no advice counts."""
+    for line in (*traceback.exception.split("\n")[1:], *traceback.beyond):
+        text = line.strip()
+        if not text or _ADVICE.match(text) or not text[0].isalnum():
+            continue
+        known = registry.exception(f"RuntimeError: {text}")
+        if known is None or known[0].role is not Role.ROOT:
+            continue
+        if known[0].failure_class not in {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}:
+            return known
+    return None
 
 
 def _line_of(traceback: Traceback) -> LogLine:
