@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aorta.attribution import Action, FailureClass, Finding, PastCycle, Root
 from aorta.attribution.decision import RULES, RestartPolicy, decide
-from aorta.attribution.finding import SURE
+from aorta.attribution.decision import SURE
 
 CLASSES = st.sampled_from(list(FailureClass))
 STEPS = st.one_of(st.none(), st.integers(0, 100))
