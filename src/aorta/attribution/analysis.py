@@ -22,7 +22,7 @@ from aorta.attribution.sources import (
     readable_sources,
 )
 
-TOLD_ENOUGH = 0.7  # confidence at which the ends of long logs need not be followed by all that stands before them
+TOLD_ENOUGH = 0.6  # confidence at which the ends of long logs need not be followed by all that stands before them
 
 
 def attribute(

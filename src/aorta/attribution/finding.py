@@ -29,7 +29,7 @@ _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
     r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|_wrap_model|prepare_model|"
     r"_move_model_to_device|to_empty|_load_pretrained_model|initialize_model|load_model|_configure_distributed_model|"
-    r"profile_run|determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
+    r"init_\w+|profile_run|determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
 )
 _STEPPING = re.compile(
     r":(?:train_step|training_step|_training_step|train_one_epoch|backward|forward_backward_func|_inner_training_loop|optimizer_step|"
