@@ -9,15 +9,23 @@ import benchmarks
 
 def topics() -> list[str]:
     """The modules of this package that have a `main`."""
-    names = sorted(
-        m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name != "__main__"
-    )
-    return [n for n in names if hasattr(importlib.import_module(f"benchmarks.{n}"), "main")]
+    return [name for name in _modules() if _is_topic(name)]
+
+
+def _modules() -> list[str]:
+    found = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    return sorted(name for name in found if name != "__main__")
+
+
+def _is_topic(name: str) -> bool:
+    return hasattr(importlib.import_module(f"benchmarks.{name}"), "main")
 
 
 def main(wanted: list[str]) -> int:
-    known = topics()
-    unknown = [name for name in wanted if name not in known]
+    """Of those named only what they need is imported: elsewhere the packages of the others may be missing."""
+    modules = _modules()
+    unknown = [name for name in wanted if name not in modules or not _is_topic(name)]
+    known = topics() if unknown or not wanted else wanted
     if unknown:
         print(
             f"no such topic: {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr

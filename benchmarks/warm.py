@@ -4,6 +4,7 @@
 [PAIRS]`. Uses a GPU where torch sees one.
 """
 
+import importlib.util
 import json
 import os
 import statistics
@@ -18,7 +19,8 @@ from aorta.core.trial import Start, TrialEnd, TrialSpec
 from aorta.executors.local import LocalExecutor
 
 PAIRS = 1000
-STARTS = 15
+STARTS = 7
+OPTIONS: dict[str, list[str]] = {"cold": ["--cold"], "warm": []}
 _SLOW_IMPORT = 0.35
 
 JOB = """
@@ -60,6 +62,22 @@ random.seed(int(os.environ["PAIR_SEED"]))
 sys.exit(sum(random.random() for _ in range(40)) > 20)
 """
 
+RANKS = """
+import os, time
+import torch, torch.distributed
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+def mark(name):
+    with open(name + ".new", "w") as file:
+        file.write(str(time.time()))
+    os.rename(name + ".new", name)
+mark(f"began_{attempt}_{rank}")
+while attempt == "0":
+    time.sleep(0.02)
+    if rank == "0" and os.path.exists("die"):
+        mark("died")
+        os._exit(3)
+"""
+
 SPEC = """
 workload: {{command: "{python} job.py", cwd: ./}}
 oracle: {{kind: regex, pattern: "NaN detected", stream: stderr}}
@@ -77,13 +95,20 @@ mitigations:
 
 
 def main(pairs: int = PAIRS) -> None:
+    """Each figure is said as soon as it is known, and the slow cold ones come late: a limit of time costs the last alone."""
     with tempfile.TemporaryDirectory(prefix="aorta-warm-") as folder:
         scratch = Path(folder)
         (scratch / "job.py").write_text(JOB)
         _starts(scratch)
-        _reduction(scratch)
-        _matrix(scratch)
+        _restart(scratch)
+        reduced, cells = _reduction(scratch, "warm"), _matrix(scratch, "warm")
+        assert _matrix(scratch, "cold") == cells, "another answer"
+        assert _reduction(scratch, "cold") == reduced, "another answer"
         _pairs(scratch, pairs)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 class _Trials:
@@ -126,11 +151,11 @@ def _starts(scratch: Path) -> None:
         for start in (Start.COLD, Start.WARM)
     )
     over = 1000 * (warm[0] - bare)
-    print(f"bare fork with torch imported   {1000 * bare:7.1f} ms to the first instruction")
-    print(f"warm start                      {1000 * warm[0]:7.1f} ms to the program's first line")
-    print(f"warm start over bare fork       {over:7.1f} ms   (target: at most 30)")
-    print(f"imports hidden                  {spared:7.2f} s")
-    print(f"one trial of a small torch job  {cold[1]:7.2f} s cold, {warm[1]:.2f} s warm")
+    _say(f"bare fork with torch imported   {1000 * bare:7.1f} ms to the first instruction")
+    _say(f"warm start                      {1000 * warm[0]:7.1f} ms to the program's first line")
+    _say(f"warm start over bare fork       {over:7.1f} ms   (target: at most 30)")
+    _say(f"imports hidden                  {spared:7.2f} s")
+    _say(f"one trial of a small torch job  {cold[1]:7.2f} s cold, {warm[1]:.2f} s warm")
 
 
 def _bare_fork() -> float:
@@ -140,55 +165,95 @@ def _bare_fork() -> float:
     return statistics.median(map(float, done.stdout.split()))
 
 
-def _reduction(scratch: Path) -> None:
+def _restart(scratch: Path) -> None:
+    """From the death of a rank to the first line behind its imports in all new ones, as `aorta launch` restarts them."""
+    if importlib.util.find_spec("torch.distributed.elastic") is None or not _launcher_knows_torch():
+        _say("restart                         not measured: the launcher does not know this torch")
+        return
+    (scratch / "ranks.py").write_text(RANKS)
+    for name, options in OPTIONS.items():
+        place = scratch / f"restart-{name}"
+        place.mkdir()
+        with (place / "log").open("w") as log:
+            job = subprocess.Popen(
+                [sys.executable, "-m", "aorta", "launch", *options, "--nproc-per-node", "2",
+                 "--max-restarts", "1", "--ft-max-no-progress-cycles", "0", "--log-dir", place / "logs",
+                 "../ranks.py"],
+                cwd=place, env=_environment(), stdout=log, stderr=log,
+            )  # fmt: skip
+        wanted = "are kept warm" if name == "warm" else ""
+        while job.poll() is None and not (
+            len(list(place.glob("began_0_*"))) == 2 and wanted in (place / "log").read_text()
+        ):
+            time.sleep(0.2)
+        (place / "die").touch()
+        if job.wait():
+            raise SystemExit((place / "log").read_text())
+        died = float((place / "died").read_text())
+        again = max(float(file.read_text()) for file in place.glob("began_1_*"))
+        _say(
+            f"restart of two ranks, {name:4}      {again - died:7.2f} s from a death to both past their imports"
+        )
+
+
+def _launcher_knows_torch() -> bool:
+    from aorta.core.errors import InfrastructureError
+    from aorta.launch.versions import demand_known_torch
+
+    try:
+        demand_known_torch()
+    except InfrastructureError:
+        return False
+    return True
+
+
+def _reduction(scratch: Path, name: str) -> dict[str, Any]:
     (scratch / "aorta.yaml").write_text(SPEC.format(python=sys.executable))
-    told = {}
-    for name, options in (("cold", ["--cold"]), ("warm", [])):
-        output = scratch / f"reduce-{name}"
-        seconds, report = _aorta(
-            scratch, "reduce", "--spec", "aorta.yaml", "--output", output, *options
-        )
-        finals = {axis["name"]: axis["final"] for axis in report["axes"]}
-        told[name] = seconds, report, finals
-        print(
-            f"reduction, {name:4}  {seconds:7.1f} s   {report['trials']} trials, "
-            f"{report['warm']['trials']} of them warm; {finals}"
-        )
-    assert told["cold"][2] == told["warm"][2], "another answer"
+    output = scratch / f"reduce-{name}"
+    seconds, report = _aorta(
+        scratch, "reduce", "--spec", "aorta.yaml", "--output", output, *OPTIONS[name]
+    )
+    finals = {axis["name"]: axis["final"] for axis in report["axes"]}
+    warm = report["warm"]["trials"]
+    _say(
+        f"reduction, {name:4}  {seconds:7.1f} s   {report['trials']} trials, {warm} of them warm; {finals}"
+    )
+    return finals
 
 
-def _matrix(scratch: Path) -> None:
+def _matrix(scratch: Path, name: str) -> dict[str, int]:
     (scratch / "cures.yaml").write_text(SIDECAR)
-    rows = []
-    for name, options in (("cold", ["--cold"]), ("warm", [])):
-        seconds, report = _aorta(
-            scratch, "triage", "run", "--mitigation-axis", "none,job_cure,job_nothing",
-            "--environment-axis", "local", "--mitigations-file", "cures.yaml", "--trials", "6",
-            "--output-dir", scratch / f"triage-{name}", *options, "--", "env", "JOB_STEPS=40", sys.executable, "job.py",
-        )  # fmt: skip
-        rates = {cell["name"]: cell["failed_count"] for cell in report["cells"]}
-        rows.append(rates)
-        print(
-            f"matrix, {name:4}     {seconds:7.1f} s   {report['warm']['trials']} trials warm; {rates}"
-        )
-    assert rows[0] == rows[1], "another answer"
+    seconds, report = _aorta(
+        scratch, "triage", "run", "--mitigation-axis", "none,job_cure,job_nothing",
+        "--environment-axis", "local", "--mitigations-file", "cures.yaml", "--trials", "6",
+        "--output-dir", scratch / f"triage-{name}", *OPTIONS[name], "--", "env", "JOB_STEPS=40", sys.executable, "job.py",
+    )  # fmt: skip
+    rates = {cell["name"]: cell["failed_count"] for cell in report["cells"]}
+    trials = sum(cell["trials"] for cell in report["cells"])
+    warm = report["warm"]["trials"]
+    _say(f"matrix, {name:4}     {seconds:7.1f} s   {trials} trials, {warm} of them warm; {rates}")
+    return rates
 
 
 def _aorta(cwd: Path, *words: str | Path) -> tuple[float, dict[str, Any]]:
     split = words.index("--") if "--" in words else len(words)
     line = [*words[:split], "--json", "-q", *words[split:]]
-    source = str(Path(__file__).resolve().parents[1] / "src")
-    path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     before = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "aorta", *map(str, line)],
-        cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path},
+        cwd=cwd, capture_output=True, text=True, check=False, env=_environment(),
     )  # fmt: skip
     seconds = time.monotonic() - before
     if not done.stdout:
         raise SystemExit(done.stderr)
     content: dict[str, Any] = json.loads(done.stdout)
     return seconds, content
+
+
+def _environment() -> dict[str, str]:
+    source = str(Path(__file__).resolve().parents[1] / "src")
+    path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def _pairs(scratch: Path, pairs: int) -> None:
@@ -213,12 +278,14 @@ def _pairs(scratch: Path, pairs: int) -> None:
             differ += ends[0].exit_code != ends[1].exit_code
             failed += ends[0].exit_code == 1
             memory.append(_resident_kib())
+            if (seed + 1) % 200 == 0:
+                _say(f"  {seed + 1} pairs so far, {differ} end differently")
     finally:
         executor.close()
-    print(
+    _say(
         f"{pairs} pairs with the same seed    {differ} end differently ({failed} of the cold ones failed)"
     )
-    print(f"growth over {pairs} warm trials      {memory[-1] - memory[len(memory) // 10]} KiB")
+    _say(f"growth over {pairs} warm trials      {memory[-1] - memory[len(memory) // 10]} KiB")
 
 
 def _resident_kib() -> int:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -69,9 +70,14 @@ def unknown_words(line: str) -> list[str]:
 
 def unknown_to_torchrun(words: list[str]) -> list[str]:
     """`launch` takes torchrun's options and its own; behind the script stand the script's."""
-    known = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", aorta("launch", "--help").stdout))
+    known = options_of_launch()
     script = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))
     return [word for word in words[:script] if word.startswith("-") and word not in known]
+
+
+@cache
+def options_of_launch() -> set[str]:
+    return set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", aorta("launch", "--help").stdout))
 
 
 def options_of(command: click.Command) -> set[str]:

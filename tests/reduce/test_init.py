@@ -108,6 +108,15 @@ def test_numbers_in_a_line_are_left_open(line: str, pattern: str | None) -> None
         (["./fmt", "input.py"], './fmt "$INPUT_FILE"', {"INPUT_FILE": "file_subset"}),
         (["python3", "main.py", "input.py"], 'python3 main.py "$INPUT_FILE"', {"INPUT_FILE": "file_subset"}),
         (["python3", "main.py"], "python3 main.py", {}),
+        (["./fmt", "--layers", "4,8,15"], './fmt --layers "$LAYERS"', {"LAYERS": "list"}),
+        (["./fmt", "--layers=a,b"], './fmt --layers="$LAYERS"', {"LAYERS": "list"}),
+        (["env", "LAYERS=4,8", "./fmt"], 'env LAYERS="$LAYERS" ./fmt', {"LAYERS": "list"}),
+        (["./fmt", "--text", "one, two"], "./fmt --text 'one, two'", {}),
+        (["./fmt", "--devices", "0,1"], "./fmt --devices 0,1", {}),
+        (["./fmt", "--sizes", "5", "6"], './fmt --sizes "$SIZES" 6', {"SIZES": "env"}),
+        (["python3", "many.py", "--sizes", "5", "x.y", "7", "--one"], "python3 many.py --sizes $SIZES --one", {"SIZES": "list"}),
+        (["python3", "many.py", "--sizes", "5", "a b"], "python3 many.py --sizes \"$SIZES\" 'a b'", {"SIZES": "env"}),
+        (["python3", "reads.py"], "python3 reads.py", {"LAYERS": "list"}),
     ],
 )  # fmt: skip
 def test_what_may_shrink_is_seen_and_put_in_its_place(
@@ -115,6 +124,8 @@ def test_what_may_shrink_is_seen_and_put_in_its_place(
 ) -> None:
     for name in ("lines.txt", "ids.txt", "input.py", "main.py"):
         (tmp_path / name).write_text("a = 1\nb = 2\n")
+    (tmp_path / "many.py").write_text("p.add_argument('--sizes', '-s', nargs='+', type=int)\n")
+    (tmp_path / "reads.py").write_text("import os\nos.environ.get('LAYERS', '4,8,15')\n")
     for folder in ("shards", "data/in"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "1").write_text("x")

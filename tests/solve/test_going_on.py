@@ -108,6 +108,23 @@ def test_data_and_configurations_that_a_run_opens_shrink_where_they_lie(tmp_path
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
 
 
+def test_lists_on_the_command_line_shrink_to_the_items_that_matter(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--layers')\n"
+        "parser.add_argument('--sizes', nargs='+', type=int)\n"
+        "given = parser.parse_args()\n"
+        "if {'8', '23'} <= set(given.layers.split(',')) and 5 in given.sizes:\n"
+        "    raise RuntimeError('a bad mix of layers')\n"
+    )
+    words = ("--layers", "4,8,15,16,23,42", "--sizes", "3", "5", "7")
+    document = solve(tmp_path, "--stages", "reproduce,reduce", *COMMAND, *words)
+    kept = {axis["name"]: axis["final_items"] for axis in document["reproducer"]["axes"]}
+    assert kept == {"LAYERS": ["8", "23"], "SIZES": ["5"]}
+    assert document["shared_trials"] == 5 + 1  # the look at it, and the reduction's calibration
+
+
 def test_a_dry_run_says_the_plan_and_runs_nothing(tmp_path: Path) -> None:
     program(tmp_path)
     done = aorta("solve", "--dry-run", "--json", *COMMAND, cwd=tmp_path)

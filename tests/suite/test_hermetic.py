@@ -111,6 +111,19 @@ def test_a_complaint_of_other_peoples_code_after_the_last_test_fails_nothing(
     assert said.endswith("exit code 0"), said
 
 
+def test_what_a_test_leaves_open_fails_that_test_and_no_other(tmp_path: Path) -> None:
+    tests = (
+        "def test_leaves():\n"
+        "    ring = [open('/dev/null')]\n"
+        "    ring.append(ring)\n"
+        "def test_innocent():\n"
+        "    pass\n"
+    )
+    said = run_of(tmp_path, tests)
+    assert "ERROR at teardown of test_leaves" in said, said
+    assert "2 passed, 1 error" in said
+
+
 def test_a_service_that_died_is_there_again_for_the_next_test_and_that_is_said_once(
     tmp_path: Path,
 ) -> None:

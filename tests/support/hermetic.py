@@ -1,13 +1,17 @@
 """One run of the suite is the same wherever it is started: in the background, beside another, on a busy machine.
 
-A plugin of pytest: it gives the run a base folder of its own, children that hear Ctrl-C, time that grows with the load, and a
-last word about services that had to be started again.
+A plugin of pytest: it gives the run a base folder of its own, children that hear Ctrl-C and start fast, time that grows with the load,
+leftovers that are laid at the right door, and a last word about services that had to be started again.
 """
 
+import gc
+import os
 import shutil
 import signal
+import sys
 import tempfile
 import warnings
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from support.services import health
 from support.waiting import patience
 
+SHARED = "AORTA_TESTS_SHARED"  # the variable with the folder that all workers of a run see
 _HANGS_AFTER = 600.0  # seconds on an idle machine: no test takes a tenth of it
 _ABOUT_SPEED = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -36,12 +41,20 @@ def pytest_configure(config: pytest.Config) -> None:
     ]
     for number in config.stash[_DEAF_TO]:
         _let_only_children_hear(number)
+    _spare_children(os.environ)
     if not _is_worker(config):
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="aorta-shared-")
         if config.option.basetemp is None:
             config.stash[_KEPT] = Path(tempfile.mkdtemp(prefix="aorta-tests-"))
             config.option.basetemp = str(config.stash[_KEPT])
         if config.option.timeout is None:
             config.option.timeout = patience(_HANGS_AFTER)
+
+
+def _spare_children(environ: MutableMapping[str, str]) -> None:
+    """Of the thousands that are started none compiles us again, and their `python3` is this one, not a shim before it."""
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environ["PATH"]])
 
 
 def _let_only_children_hear(number: int) -> None:
@@ -57,6 +70,19 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["deaf_to"] = [int(number) for number in node.config.stash[_DEAF_TO]]
 
 
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: with it set aside, looking for what one test left takes a millisecond."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _leftovers_are_the_tests_own() -> Iterator[None]:
+    """A file or process that a test forgot complains here, not in whichever test happens to run when it is found."""
+    yield
+    gc.collect()
+
+
 def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
@@ -66,7 +92,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config: Any = session.config
     if _is_worker(config):
         config.workeroutput["started_again"] = health.started_again()
-    elif exitstatus == pytest.ExitCode.OK and _KEPT in config.stash:
+        return
+    shutil.rmtree(os.environ[SHARED], ignore_errors=True)
+    if exitstatus == pytest.ExitCode.OK and _KEPT in config.stash:
         shutil.rmtree(config.stash[_KEPT], ignore_errors=True)
 
 

@@ -1,10 +1,12 @@
 """Run directories that the verbs themselves wrote, of workloads that say private things wherever they can.
 
-Each is made once a process. Packing never changes one, so it is packed where it lies; a test that must change one takes a copy.
+Each is made once for all workers of a run. Packing never changes one, so it is packed where it lies; a test that must change one
+takes a copy.
 """
 
-import atexit
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from support.aorta_cli import aorta
+from support.hermetic import SHARED
 from support.planted import CORPUS
 from support.reductions import numeric, write_spec
 
@@ -48,9 +51,24 @@ pathlib.Path(os.environ["S"], "one.txt").read_text()
 """
 
 
+def _once(make: Callable[[], Path]) -> Callable[[], Path]:
+    """By the worker that asks first; the others wait for it."""
+
+    @cache
+    def made() -> Path:
+        with Path(os.environ[SHARED], make.__name__).open("a+") as note:
+            fcntl.flock(note, fcntl.LOCK_EX)
+            note.seek(0)
+            if not (where := note.read()):
+                where = str(make())
+                note.write(where)
+        return Path(where)
+
+    return made
+
+
 def _made(verb: str) -> Path:
-    root = Path(tempfile.mkdtemp(prefix=f"aorta-{verb}-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    root = Path(tempfile.mkdtemp(prefix=f"aorta-{verb}-", dir=os.environ[SHARED]))
     (root / "work").mkdir()
     (root / "work" / "train.py").write_text(TRAIN)
     return root
@@ -61,7 +79,7 @@ def _finished(*arguments: str | Path, cwd: Path, codes: tuple[int, ...] = (0,)) 
     assert done.exit_code in codes, done.stderr
 
 
-@cache
+@_once
 def run_dir() -> Path:
     root = _made("run")
     command = ("--", "python3", "train.py")
@@ -69,7 +87,7 @@ def run_dir() -> Path:
     return root / "out" / "command"
 
 
-@cache
+@_once
 def reduce_dir() -> Path:
     root = _made("reduce")
     (root / "work" / "shards").mkdir()
@@ -85,7 +103,7 @@ def reduce_dir() -> Path:
     return next((root / "out").glob("2*"))
 
 
-@cache
+@_once
 def triage_dir() -> Path:
     root = _made("triage")
     _finished(
@@ -96,7 +114,7 @@ def triage_dir() -> Path:
     return next((root / "out" / TICKET / "command").glob("2*"))
 
 
-@cache
+@_once
 def optimize_dir() -> Path:
     root = _made("optimize")
     mitigations = {"fewer": {"N": "3"}, "quiet": {"QUIET": f"/home/{USER}/quiet"}}
@@ -109,7 +127,7 @@ def optimize_dir() -> Path:
     return next((root / "out" / TICKET / "command").glob("2*"))
 
 
-@cache
+@_once
 def diverge_dir() -> Path:
     root = _made("diverge")
     (root / "work" / "parts.py").write_text(
@@ -122,7 +140,7 @@ def diverge_dir() -> Path:
     return next((root / "out").glob("2*"))
 
 
-@cache
+@_once
 def bisect_dir() -> Path:
     root = _made("bisect")
     repository = root / "jax"
@@ -140,7 +158,7 @@ def bisect_dir() -> Path:
     return root / "out"
 
 
-@cache
+@_once
 def launch_dir() -> Path:
     root = _made("launch")
     _finished(

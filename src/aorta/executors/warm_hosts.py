@@ -24,7 +24,10 @@ OWN_VARIABLES = ("AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES")
 _FEW = 4
 _MOST_HOSTS = 3
 _MOST_MEMORY = 0.25  # of the machine, for all hosts of this supervisor
-_MOST_UNFIT = 8  # modules left out one by one before the whole command is given up
+_LEAST_FREE = (
+    0.1  # of the machine: with less available no further host is started, in whatever slot
+)
+MOST_UNFIT = 8  # modules left out one by one before the whole command is given up
 _LEAST_PATIENCE = 60.0
 _ANSWER_SECONDS = 20.0
 
@@ -67,6 +70,7 @@ class _UnwantedError(Exception):
 @dataclass
 class WarmHosts:
     owner: socket.socket
+    most_memory: float = field(default_factory=lambda: _MOST_MEMORY * _memory_of_machine())
     hosts: list[_Host] = field(default_factory=list)
     given_up: dict[tuple[str, ...], str] = field(default_factory=dict)  # command: why
     _excluded: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -113,8 +117,8 @@ class WarmHosts:
         self, host: _Host, message: Mapping[str, Any], streams: tuple[int, int]
     ) -> WarmStart | None:
         try:
-            _send(host.line, message, streams)
-            answer = _answer(host.line, _ANSWER_SECONDS)
+            tell(host.line, message, streams)
+            answer = hear(host.line, _ANSWER_SECONDS)
         except (OSError, EOFError, ValueError):
             self._died(host)
             return None
@@ -137,7 +141,9 @@ class WarmHosts:
         """A host with everything imported that can be; the modules that cannot be are found on the way."""
         excluded = self._excluded.setdefault(command, [])
         self._make_room()
-        while len(excluded) <= _MOST_UNFIT:
+        if _memory_available() < _LEAST_FREE * _memory_of_machine():
+            return None
+        while len(excluded) <= MOST_UNFIT:
             host = self._started(command, order)
             if host is None:
                 self.given_up[command] = "its warm host did not start"
@@ -151,9 +157,9 @@ class WarmHosts:
                     "excluded": excluded,
                     "own": list(OWN_VARIABLES),
                 }
-                _send(host.line, about)
+                tell(host.line, about)
                 patience = max(_LEAST_PATIENCE, 10 * warm["seconds"])
-                answer = _answer(host.line, patience, self.owner)
+                answer = hear(host.line, patience, self.owner)
             except _UnwantedError:
                 host.close()
                 return None
@@ -164,7 +170,12 @@ class WarmHosts:
             if "ready" in answer and answer["seconds"] >= worth_seconds(warm["seconds"]):
                 host.spared = answer["seconds"]
                 self.hosts.append(host)
-                return host
+                self._make_room(host)
+                if _memory_of(host.pid) <= self.most_memory:
+                    return host
+                self._end(host)
+                self.given_up[command] = "its imports take too much memory"
+                return None
             host.close()
             if "ready" in answer or not answer["unfit"]:
                 self.given_up[command] = answer.get("why", "its imports take no time")
@@ -198,13 +209,14 @@ class WarmHosts:
         process_tree.spare(pid)
         return _Host(pid, ours, command, (pipes[0][0], pipes[1][0]), used_at=time.monotonic())
 
-    def _make_room(self) -> None:
-        """The least used goes first."""
-        allowed = _MOST_MEMORY * _memory_of_machine()
-        while self.hosts and (
-            len(self.hosts) >= _MOST_HOSTS or sum(_memory_of(h.pid) for h in self.hosts) > allowed
-        ):
-            self._end(min(self.hosts, key=lambda one: one.used_at))
+    def _make_room(self, fresh: _Host | None = None) -> None:
+        """For one that is about to be started, or that has just imported everything. The least used goes first."""
+        most = _MOST_HOSTS if fresh else _MOST_HOSTS - 1
+        while others := [host for host in self.hosts if host is not fresh]:
+            held = sum(_memory_of(host.pid) for host in self.hosts)
+            if len(self.hosts) <= most and held <= self.most_memory:
+                return
+            self._end(min(others, key=lambda one: one.used_at))
 
 
 def read_rows(file: Path) -> list[list[str]]:
@@ -224,16 +236,14 @@ def hooked(env: Mapping[str, str], word: str) -> dict[str, str]:
     return {**env, **original, "PYTHONPATH": path, VARIABLE: word}
 
 
-def _send(line: socket.socket, content: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
+def tell(line: socket.socket, content: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
     data = marshal.dumps(dict(content), 2)
     data = len(data).to_bytes(4, "big") + data
     sent = socket.send_fds(line, [data], descriptors) if descriptors else line.send(data)
     line.sendall(data[sent:])
 
 
-def _answer(
-    line: socket.socket, seconds: float, owner: socket.socket | None = None
-) -> dict[str, Any]:
+def hear(line: socket.socket, seconds: float, owner: socket.socket | None = None) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
     data = bytearray()
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
@@ -253,6 +263,15 @@ def _answer(
 
 def _memory_of_machine() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _memory_available() -> int:
+    """What could be used now without swapping; everything where the kernel does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    return _memory_of_machine()
 
 
 def _memory_of(pid: int) -> int:

@@ -44,6 +44,7 @@ class Options:
     )  # the address workers must find each other at, where the user chose it
     command: tuple[str, ...]  # the user's own command, as torchrun would run it
     users_logs: LogsSpecs | None = None  # what `--logs-specs` names
+    cold: bool = False  # every worker imports for itself
 
 
 class _Parser(ArgumentParser):
@@ -64,6 +65,11 @@ def parser() -> ArgumentParser:
         "--watch",
         action="store_true",
         help="Serve this job's page live to this machine; says where. Of several nodes, one is enough.",
+    )
+    combined.add_argument(
+        "--cold",
+        action="store_true",
+        help="Let restarted workers import everything again, also where this agent could keep it imported.",
     )
     add_flags(combined)
     return combined
@@ -88,6 +94,7 @@ def parse(arguments: Sequence[str]) -> Options:
         master=_master(torch_config) if static else None,
         command=_user_command(given),
         users_logs=torch_config.logs_specs if given.logs_specs is not None else None,
+        cold=given.cold,
     )
 
 

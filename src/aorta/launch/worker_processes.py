@@ -25,6 +25,7 @@ class WorkerFamilies:
     def __init__(self) -> None:
         adopt_orphans()
         self._seen: set[tuple[int, bytes]] = set()
+        self.spared: int | None = None  # a process of the agent's own, which no rank started
 
     def remember(self, ranks: Iterable[int]) -> None:
         """Look who belongs to these ranks, before they are stopped."""
@@ -51,7 +52,7 @@ class WorkerFamilies:
         self._seen.clear()
 
     def _left(self, mark: bytes) -> set[int]:
-        here = descendants(os.getpid())
+        here = descendants(os.getpid(), () if self.spared is None else (self.spared,))
         return {pid for pid in here if (pid, _born(pid)) in self._seen or _is_marked(pid, mark)}
 
 

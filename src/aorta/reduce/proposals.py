@@ -1,6 +1,7 @@
 """What a command line and its scripts offer to shrink: numbers, data files and ranks that can be set from outside."""
 
 import ast
+import itertools
 import os
 import re
 import shlex
@@ -14,12 +15,12 @@ from aorta.reduce.launcher import ranks_of
 from aorta.reduce.proposed_files import in_a_place, propose_files
 
 _READS = re.compile(
-    r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*["']?(?P<default>[^"')\s,]+))?"""
+    r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*(?:["'](?P<quoted>[^"']*)["']|(?P<default>[^"')\s,]+)))?"""
     r"""|\$\{(?P<shell>[A-Za-z_]\w*):?[-=](?P<fallback>[^}\s]+)\}"""
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _NEVER = re.compile(
-    r"(?:^|_)(?:seed|port|rank|node|nnodes|nproc|per_node|device|gpu|gpus|id|version|verbose|restarts)(?:_|$)"
+    r"(?:^|_)(?:seed|port|rank|node|nnodes|nproc|per_node|devices?|gpus?|id|version|verbose|restarts)(?:_|$)"
     r"|^(?:OMP|MKL|CUDA|HIP|NCCL|RCCL|TORCH|PET|MASTER|AORTA|WORLD|LOCAL|PYTHON)_",
     re.IGNORECASE,
 )
@@ -57,6 +58,8 @@ _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _INTERPRETERS = re.compile(
     r"(?:.*/)?(?:python[\d.]*|bash|sh|node|perl|ruby|torchrun|pytest|accelerate|deepspeed)"
 )
+_ITEM = re.compile(r"[\w.+:/=@%-]+")
+_ITEMS = re.compile(rf"{_ITEM.pattern}(?:,{_ITEM.pattern})+")
 _SCRIPTS = (".py", ".sh", ".bash")
 _READ_BY_OTHERS = frozenset(
     {"PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL", "PWD", "TERM", "IFS"}
@@ -106,38 +109,55 @@ def _with_defaults(
     words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
 ) -> Iterator[str]:
     """Options of an argument parser in the script that were left to their defaults."""
-    program = _program(words, cwd)
-    script = cwd / words[program] if program < len(words) else cwd
-    if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
-        return
-    given = {word.partition("=")[0] for word in words[program + 1 :]}
-    for names, default in _parser_options(script.read_text("utf-8", "replace")):
+    given = {word.partition("=")[0] for word in words[_program(words, cwd) + 1 :]}
+    for names, keywords in _parser_options(words, cwd):
         option = next((name for name in names if name.startswith("--")), "")
-        if not option or given & set(names):
+        default = keywords.get("default")
+        plain = isinstance(default, ast.Constant) and type(default.value) in {int, str}
+        takes_one = not {"nargs", "action"} & keywords.keys()
+        if not option or given & set(names) or not plain or not takes_one:
             continue
+        assert isinstance(default, ast.Constant)
         name = _variable_name(option)
-        axis = _axis(name, default, cwd)
+        axis = _axis(name, str(default.value), cwd)
         if axis is not None and name not in axes:
             axes[name] = axis
             yield f'{option} "${name}"'
 
 
-def _parser_options(text: str) -> Iterator[tuple[list[str], str]]:
-    """`add_argument("--steps", type=int, default=500)`: its names, and the default where it is written down."""
+def _parser_options(
+    words: Sequence[str], cwd: Path
+) -> Iterator[tuple[list[str], dict[str | None, ast.expr]]]:
+    """`add_argument("--steps", type=int, default=500)` in the script that is run: its names, and what else it is told."""
+    program = _program(words, cwd)
+    script = cwd / words[program] if program < len(words) else cwd
+    if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
+        return
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(script.read_text("utf-8", "replace"))
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
-            continue
-        names = [a.value for a in node.args if isinstance(a, ast.Constant)]
-        keywords = {k.arg: k.value for k in node.keywords}
-        default = keywords.get("default")
-        plain = isinstance(default, ast.Constant) and type(default.value) in {int, str}
-        takes_one = not {"nargs", "action"} & keywords.keys()
-        if plain and takes_one and isinstance(default, ast.Constant):
-            yield [name for name in names if isinstance(name, str)], str(default.value)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            names = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            keywords = {k.arg: k.value for k in node.keywords}
+            yield [name for name in names if isinstance(name, str)], keywords
+
+
+def _options_of_many(words: Sequence[str], cwd: Path) -> frozenset[str]:
+    """Options of the script that take as many words as they are given: `nargs="+"`."""
+    found: set[str] = set()
+    for names, keywords in _parser_options(words, cwd):
+        many = keywords.get("nargs")
+        if isinstance(many, ast.Constant) and many.value in {"+", "*"}:
+            found.update(name for name in names if name.startswith("-"))
+    return frozenset(found)
+
+
+def _items_behind(words: Sequence[str]) -> list[str]:
+    """The words up to the next option, where there are some and each is a plain one; else none."""
+    behind = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    return behind if len(behind) > 1 and all(map(_ITEM.fullmatch, behind)) else []
 
 
 def _with_variables(
@@ -146,7 +166,21 @@ def _with_variables(
     """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`, and a data file by its own name."""
     option = ""
     program = _program(words, cwd)
+    of_many, behind_list = _options_of_many(words, cwd), 0
     for number, word in enumerate(words):
+        if number < behind_list:
+            continue
+        name, items = _variable_name(word), _items_behind(words[number + 1 :])
+        if word in of_many and items and name not in axes:
+            axes[name] = {
+                "name": name,
+                "kind": "list",
+                "initial": " ".join(items),
+                "separator": " ",
+            }
+            yield f"{word} ${name}"  # without quotes: each item is a word of its own
+            behind_list = number + 1 + len(items)
+            continue
         assigned = _ASSIGNED.fullmatch(word)
         if assigned and number < program:
             yield _assigned(assigned, cwd, axes)
@@ -216,6 +250,8 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
         return None
     if value.isdecimal() and int(value) > 1:
         return {"name": name, "kind": "env", "type": "int", "initial": int(value), "floor": 1}
+    if _ITEMS.fullmatch(value):
+        return {"name": name, "kind": "list", "initial": value}
     place = cwd / value
     if (any_ending or value.endswith(_DATA)) and _is_text_of_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
@@ -248,7 +284,8 @@ def _variables_read(words: Sequence[str], cwd: Path) -> Iterator[tuple[str, str]
     for text in (" ".join(words), *_scripts(words, cwd)):
         for match in _READS.finditer(text):
             name = match["python"] or match["shell"]
-            yield name, (match["default"] or match["fallback"] or "").strip("'\"")
+            default = match["quoted"] or match["default"] or match["fallback"] or ""
+            yield name, default.strip("'\"")
 
 
 def _scripts(words: Sequence[str], cwd: Path) -> Iterator[str]:

@@ -55,11 +55,9 @@ def _failure(document: dict[str, Any]) -> str:
         return f"it did not fail: {often}"
     if document["status"] == "user_error":
         return str(failure["summary"])
-    low, high = rate["low"], rate["high"]
-    return (
-        f"{failure['class']} ({100 * failure['confidence']:.0f} % sure), {often} "
-        f"({percent_range(low, high)}): {failure['summary']}"
-    )
+    often += f" ({percent_range(rate['low'], rate['high'])})"
+    sure = f" ({100 * failure['confidence']:.0f} % sure)" if failure["confidence"] else ""
+    return f"{failure['class']}{sure}, {often}: {failure['summary']}"
 
 
 def _reproducer(document: dict[str, Any]) -> str:
@@ -81,7 +79,8 @@ def _reproducer(document: dict[str, Any]) -> str:
 def _cure(document: dict[str, Any]) -> str:
     cure = document["cure"]
     if cure is None:
-        return "nothing that was tried"
+        tried = any(row["name"] == "triage" and row["trials"] for row in document["stages"])
+        return "nothing that was tried" if tried else "not looked for"
     return (
         f"{' + '.join(cure['mitigations'])} (seen on the {cure['verified_on']} workload; "
         f"chance of luck {cure['p']:.1g})"

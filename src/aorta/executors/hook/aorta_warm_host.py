@@ -13,329 +13,27 @@ imports, a trial finds imported. Python 3.8 or later.
 
 from __future__ import annotations
 
-import _ctypes
 import _signal  # type: ignore[import-not-found]
 import _socket
-import marshal
 import os
 import sys
-import time
-from _frozen_importlib_external import PathFinder
+from _frozen_importlib_external import FileFinder, _get_supported_file_loaders  # type: ignore[attr-defined]
+
+from aorta_warm_imports import Imports, UnfitError, random_sources, refuse_hooks
+from aorta_warm_line import receive, rest, send
+from aorta_warm_process import (
+    PR_SET_PDEATHSIG,
+    begin_anew,
+    of_this_process,
+    prctl,
+    process_map,
+    show_process,
+)
+from aorta_warm_variables import Variables
 
 TYPE_CHECKING = False  # without `typing`, which the program may not import
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
-
-_PR_SET_PDEATHSIG, _PR_SET_MM, _PR_SET_MM_MAP = 1, 35, 14
-_LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-_PRCTL = _ctypes.dlsym(_LIBC, "prctl")
-_FIONREAD = 0x541B
-_CHUNK = 1 << 22
-_HARMLESS = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
-_OF_THE_LOADER = ("PYTHON", "LD_", "GLIBC_", "MALLOC_")
-
-
-class UnfitError(Exception):
-    """Why this module, or this program, cannot be kept warm."""
-
-
-# -- messages: a length, then marshal's second format, which every Python 3 reads -------------------------------------------
-
-
-def _send(line: _socket.socket, content: dict[str, Any], descriptors: list[int] = []) -> None:  # noqa: B006
-    data = marshal.dumps(content, 2)
-    data = len(data).to_bytes(4, "big") + data
-    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in descriptors)
-    ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if descriptors else []
-    sent = line.sendmsg([data], ancillary)
-    line.sendall(data[sent:])
-
-
-def _receive(line: _socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """The next message and the descriptors that came with it. EOFError when nobody is there any more."""
-    data, ancillary, _, _ = line.recvmsg(4, _socket.CMSG_SPACE(2 * 4))
-    descriptors = [
-        int.from_bytes(rights[at : at + 4], sys.byteorder)
-        for _, _, rights in ancillary
-        for at in range(0, len(rights), 4)
-    ]
-    data = _rest(line, data, 4)
-    return marshal.loads(_rest(line, b"", int.from_bytes(data, "big"))), descriptors
-
-
-def _rest(line: _socket.socket, data: bytes, size: int) -> bytes:
-    parts = [data]
-    while size > sum(map(len, parts)):
-        more = line.recv(min(1 << 16, size - sum(map(len, parts))))
-        if not more:
-            raise EOFError
-        parts.append(more)
-    return b"".join(parts)
-
-
-# -- importing, and looking at what that left ------------------------------------------------------------------------------
-
-
-class _Recording(os._Environ):  # type: ignore[type-arg]
-    """Remembers which variables were asked for. `os.environ` is of this class while the host imports, and then not."""
-
-    asked: set[str] = set()
-
-    def __getitem__(self, name: str) -> str:
-        _Recording.asked.add(name)
-        value: str = os._Environ.__getitem__(self, name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        _Recording.asked.add("*")
-        return os._Environ.__iter__(self)
-
-
-class _Imports:
-    """Imports the candidates one after the other, and knows afterwards what came of it."""
-
-    def __init__(self, excluded: list[str]) -> None:
-        self.excluded = excluded
-        self.places = _site_packages()
-        self.standard = os.path.realpath(os.path.dirname(os.__file__))
-        self.before = frozenset(sys.modules)
-        self.first_variables = dict(os.environ)
-        self.descriptors = _descriptors()
-        self.began = time.time()
-
-    def run(self, candidates: list[list[str]]) -> None:
-        plain = type(os.environ)
-        os.environ.__class__ = _Recording
-        try:
-            for name, origin, changed in candidates:
-                if changed and not set(changed.split(",")) <= self.changed_variables().keys():
-                    break  # the program had set variables by then, and this import may read them
-                if name not in sys.modules and not self._is_excluded(name):
-                    self._import(name, origin)
-        finally:
-            os.environ.__class__ = plain
-        self.ended = time.time()
-
-    def _is_excluded(self, name: str) -> bool:
-        return any(name == one or name.startswith(one + ".") for one in self.excluded)
-
-    def _import(self, name: str, origin: str) -> None:
-        if not self._found_at(name, origin):
-            return
-        try:
-            __import__(name)
-        except BaseException as wrong:
-            raise UnfitError(
-                name, "its import fails before the program: " + repr(wrong)[:200]
-            ) from None
-        for reason in self._looks():
-            raise UnfitError(name, reason)
-
-    def _found_at(self, name: str, origin: str) -> bool:
-        """Whether it would be imported from the place where the program found it, and that place is a site-packages."""
-        parent = name.rpartition(".")[0]
-        if not os.path.realpath(origin).startswith(self.places):
-            return False
-        if parent and parent not in sys.modules:
-            return False  # it is left to the trials with its package
-        path = getattr(sys.modules[parent], "__path__", None) if parent else sys.path
-        spec = PathFinder.find_spec(name, path)
-        return spec is not None and spec.origin == origin
-
-    def changed_variables(self) -> dict[str, str | None]:
-        """What the imports did to the variables: a value, or None for one that is gone."""
-        inside: Any = os.environ
-        now, first = dict(inside._data), self.first_variables
-        decoded = {os.environ.decodekey(n): os.environ.decodevalue(v) for n, v in now.items()}
-        names = decoded.keys() | first.keys()
-        return {n: decoded.get(n) for n in names if decoded.get(n) != first.get(n)}
-
-    def _looks(self) -> Iterator[str]:
-        """Everything that a fork would not carry over, or would share between trials."""
-        if _written():
-            yield "its import writes to stdout or stderr"
-        if _threads() > 1:
-            _try_a_fork()  # some libraries end their threads for a fork and start them again when needed
-            if _threads() > 1:
-                yield "it leaves a thread running"
-        for number, place in _descriptors().items():
-            if self.descriptors.get(number) != place and place not in _HARMLESS:
-                yield "it leaves " + place + " open"
-        if _has_children():
-            yield "it leaves a process running"
-        if any(_signal.getitimer(_signal.ITIMER_REAL)):
-            yield "it leaves a timer running"
-        for name in set(sys.modules) - self.before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if isinstance(file, str) and os.path.isabs(file) and not self._is_a_library(file):
-                yield "it imports " + file
-
-    def _is_a_library(self, file: str) -> bool:
-        real = os.path.realpath(file)
-        return real.startswith((*self.places, self.standard))
-
-    def modules(self) -> list[str]:
-        """What a trial finds imported and a cold start does not."""
-        return [name for name in list(sys.modules) if name not in self.before]
-
-
-def _site_packages() -> tuple[str, ...]:
-    import site
-
-    found = site.getsitepackages()
-    if site.ENABLE_USER_SITE:
-        found.append(site.getusersitepackages())
-    return tuple(os.path.realpath(place) + os.sep for place in found if os.path.isdir(place))
-
-
-def _written() -> bool:
-    import fcntl
-
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    waiting = bytearray(4)
-    for number in (1, 2):
-        fcntl.ioctl(number, _FIONREAD, waiting)
-        if any(waiting):
-            return True
-    return False
-
-
-def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-def _try_a_fork() -> None:
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-
-
-def _descriptors() -> dict[str, str]:
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            found[number] = os.readlink("/proc/self/fd/" + number)
-        except OSError:
-            pass  # the one that listed them
-    return found
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def _random_sources(modules: list[str]) -> Iterator[str]:
-    """Modules that hold generators of their own: whether those were seeded by chance or by hand cannot be told."""
-    kinds = []
-    if "random" in sys.modules:
-        kinds.append(sys.modules["random"].Random)
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        kinds += [numpy_random.RandomState, numpy_random.Generator]
-    harmless = getattr(sys.modules.get("random"), "SystemRandom", ())
-    for name in modules:
-        if name == "random" or name.startswith("numpy.random"):
-            continue
-        for value in list(vars(sys.modules[name]).values()):
-            if isinstance(value, tuple(kinds)) and not isinstance(value, harmless):
-                yield name
-                break
-
-
-# -- variables: which of them may differ between the trials of one host --------------------------------------------------
-
-
-class _Variables:
-    """A variable that nothing imported so far can have read may have another value in a trial than it has here."""
-
-    def __init__(self, own: list[str]) -> None:
-        self._known = dict.fromkeys(own, True)  # aorta's own: read by nobody but the program
-
-    def refuse(self, names: set[str]) -> str | None:
-        new = [name for name in names if name not in self._known]
-        if "*" in _Recording.asked and new:
-            return new[0]
-        binaries = _names_in_binaries(new) if new else set()
-        for name in new:
-            self._known[name] = not (
-                name in _Recording.asked or name in binaries or name.startswith(_OF_THE_LOADER)
-            )
-        return next((name for name in sorted(names) if not self._known[name]), None)
-
-
-def _names_in_binaries(names: list[str]) -> set[str]:
-    """Which of these names stand as text in a program or library that is mapped here: `getenv` is asked with such texts."""
-    wanted = {name: os.fsencode(name) + b"\0" for name in names}
-    found: set[str] = set()
-    with open("/proc/self/maps", "rb") as maps:
-        files = {line.split(None, 5)[5].rstrip(b"\n") for line in maps if b" /" in line}
-    for file in files:
-        try:
-            for text in _constants(file):
-                found.update(name for name, word in wanted.items() if _stands_in(word, text))
-        except (OSError, ValueError, IndexError):
-            continue
-    return found
-
-
-def _stands_in(word: bytes, text: bytes) -> bool:
-    """As a text of its own, not as the end of a longer name."""
-    at = text.find(word)
-    while at >= 0:
-        before = text[at - 1 : at]
-        if not (before.isalnum() or before == b"_"):
-            return True
-        at = text.find(word, at + 1)
-    return False
-
-
-def _constants(file: bytes) -> Iterator[bytes]:
-    """The sections of a 64-bit ELF file that hold constants; nothing of any other file."""
-    with open(file, "rb", buffering=0) as binary:
-        head = binary.read(64)
-        if head[:5] != b"\x7fELF\x02":
-            return
-        table, size, count, names = (
-            int.from_bytes(head[a:b], "little") for a, b in ((40, 48), (58, 60), (60, 62), (62, 64))
-        )
-        binary.seek(table)
-        raw = binary.read(size * count)
-        headers = [raw[i * size : (i + 1) * size] for i in range(count)]
-
-        def place(header: bytes) -> tuple[int, int]:
-            return int.from_bytes(header[24:32], "little"), int.from_bytes(header[32:40], "little")
-
-        start, length = place(headers[names])
-        binary.seek(start)
-        texts = binary.read(length)
-        for header in headers:
-            name = texts[int.from_bytes(header[:4], "little") :].split(b"\0", 1)[0]
-            if name.startswith((b".rodata", b".data")) and header[4] == 1:
-                yield from _chunks(binary, *place(header))
-
-
-def _chunks(binary: Any, start: int, length: int) -> Iterator[bytes]:
-    """A chunk begins with the end of the one before: a name may lie across the cut."""
-    binary.seek(start)
-    before = b""
-    while length > 0:
-        data = binary.read(min(_CHUNK, length))
-        if not data:
-            return
-        length -= len(data)
-        yield before + data
-        before = data[-256:]
-
-
-# -- a trial ---------------------------------------------------------------------------------------------------------------
 
 
 class _Stem:
@@ -353,7 +51,7 @@ class _Stem:
         """Comes back, as the trial, or not at all."""
         host.line.close()
         try:
-            order, descriptors = _receive(line)
+            order, descriptors = receive(line)
         except (EOFError, OSError):
             os._exit(0)
         pid = os.fork()
@@ -372,11 +70,11 @@ class _Stem:
 
     def start(self, order: dict[str, Any], descriptors: list[int]) -> int:
         """The pid of the trial, which is a child of the supervisor by then."""
-        _send(self.line, order, descriptors)
-        pid = int.from_bytes(_rest(self.line, b"", 4), "big")
+        send(self.line, order, descriptors)
+        pid = int.from_bytes(rest(self.line, b"", 4), "big")
         os.waitpid(self.pid, 0)
         self.line.send(b"!")
-        _rest(self.line, b"", 1)
+        rest(self.line, b"", 1)
         self.line.close()
         return pid
 
@@ -391,31 +89,31 @@ class _Host:
         self.stem: _Stem | None = None
 
     def prepare(self) -> None:
-        order, _ = _receive(self.line)
+        order, _ = receive(self.line)
         self.supervisor = os.getppid()
-        self.own = order["own"]
         self.told = order["env"]  # as its owner sees the variables; a shell may have added its own
         self.count = len(order["arguments"])
-        imports = self.imports = _Imports(order["excluded"])
-        _refuse_hooks()
+        imports = self.imports = Imports(order["excluded"])
+        refuse_hooks(order.get("hooks", []))
         imports.run(order["candidates"])
         modules = imports.modules()
-        for name in _random_sources(modules):
+        for name in random_sources(modules):
             raise UnfitError(name, "it holds a source of random numbers")
-        self.variables = _Variables(self.own)
+        self.variables = Variables(order["own"], order.get("given", []))
         self.changed = imports.changed_variables()
         self.top_level = {name.partition(".")[0] for name in modules}
-        self.stamps = _stamps(modules)
-        self.pids, self.clocks = _of_this_process(modules, imports.began, imports.ended)
+        self.stamps = _stamps(modules, imports.places)
+        self.ahead = _ahead_of(imports.places, imports.standard)
+        self.pids, self.clocks = of_this_process(modules, imports.began, imports.ended)
         with open("/proc/self/cmdline", "rb") as words:
             self.words = [os.fsdecode(word) for word in words.read().split(b"\0")[:-1]]
-        self._map = _process_map()  # may not be possible here: better known now
+        self._map = process_map()  # may not be possible here: better known now
         ready = {
             "ready": True,
             "seconds": imports.ended - imports.began,
             "modules": len(modules),
         }
-        _send(self.line, ready)
+        send(self.line, ready)
 
     def serve(self) -> None:
         """Until the supervisor is gone; in a trial, until it has its order."""
@@ -423,15 +121,15 @@ class _Host:
             if self.stem is None:
                 self.stem = _Stem(self)
             try:
-                order, descriptors = _receive(self.line)
+                order, descriptors = receive(self.line)
             except (EOFError, OSError):
                 os._exit(0)
             refusal = self._refusal(order)
             if refusal:
-                _send(self.line, {"refused": refusal[0], "stale": refusal[1]})
+                send(self.line, {"refused": refusal[0], "stale": refusal[1]})
             else:
                 stem, self.stem = self.stem, None
-                _send(self.line, {"pid": stem.start(order, descriptors)})
+                send(self.line, {"pid": stem.start(order, descriptors)})
             for number in descriptors:
                 os.close(number)
 
@@ -439,9 +137,10 @@ class _Host:
         """Why this trial cannot come from here, and whether none can any more."""
         if _stamps_changed(self.stamps):
             return "a library was changed since it was imported", True
-        hidden = self.top_level & _names_in(order["front"])
-        if hidden:
-            return "the program's own " + min(hidden) + " hides a library", True
+        for place in [*order["front"], *self.ahead]:
+            hidden = _hidden_by(place, self.top_level)
+            if hidden:
+                return "the program's own " + hidden + " hides a library", True
         read = self.variables.refuse(set(self._differing(order["env"])))
         return (read + " is read by a library when it is imported", False) if read else None
 
@@ -453,12 +152,13 @@ class _Host:
 
     def become(self, order: dict[str, Any], descriptors: list[int]) -> None:
         """In the process of a trial: what a cold start would have."""
-        _prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
         if os.getppid() != self.supervisor:
             os._exit(1)
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for target, number in enumerate((nothing, *descriptors)):
+        if len(descriptors) == 2:  # without a stdin
+            descriptors.insert(0, os.open(os.devnull, os.O_RDONLY))
+        for target, number in enumerate(descriptors):
             os.dup2(number, target)
             os.close(number)
         os.chdir(order["cwd"])
@@ -474,21 +174,14 @@ class _Host:
             kept = len(sys.orig_argv) - self.count
             sys.orig_argv[kept:] = order["arguments"]
         words = self.words[: len(self.words) - self.count] + order["arguments"]
-        _show_process(self._map, words, first)
-        _begin_anew(self.pids, self.clocks)
+        show_process(self._map, words, first)
+        begin_anew(self.pids, self.clocks)
 
 
-def _refuse_hooks() -> None:
-    """A start-up file on PYTHONPATH is there to see the imports happen."""
-    for place in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-        for name in ("sitecustomize", "usercustomize"):
-            if place and PathFinder.find_spec(name, [place]) is not None:
-                raise UnfitError("", name + " on PYTHONPATH must see the imports")
-
-
-def _stamps(modules: list[str]) -> list[tuple[str, tuple[int, ...]]]:
+def _stamps(modules: list[str], places: tuple[str, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    """Of the files that were imported, and of the places where something may be installed or removed."""
     files = {getattr(sys.modules[name], "__file__", None) for name in modules}
-    return [(file, _stamp(file)) for file in files if isinstance(file, str)]
+    return [(file, _stamp(file)) for file in (*files, *places) if isinstance(file, str)]
 
 
 def _stamp(file: str) -> tuple[int, ...]:
@@ -503,96 +196,30 @@ def _stamps_changed(stamps: list[tuple[str, tuple[int, ...]]]) -> bool:
     return any(_stamp(file) != stamp for file, stamp in stamps)
 
 
-def _names_in(places: list[str]) -> set[str]:
-    """Top-level modules that these directories offer."""
-    found: set[str] = set()
-    for place in places:
-        try:
-            found.update(name.partition(".")[0] for name in os.listdir(place))
-        except OSError:
-            continue
+def _ahead_of(places: tuple[str, ...], standard: str) -> list[str]:
+    """What is searched before the libraries: the directories of PYTHONPATH."""
+    found = []
+    for entry in sys.path:
+        real = os.path.realpath(entry) + os.sep
+        if real.startswith(places):
+            break
+        if entry and not real.startswith(standard + os.sep):
+            found.append(entry)
     return found
 
 
-def _of_this_process(
-    modules: list[str], began: float, ended: float
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Where modules wrote down this process's number, or the time when they were imported."""
-    pid = os.getpid()
-    pids: list[tuple[str, str]] = []
-    clocks: list[tuple[str, str]] = []
-    for name in [*modules, "logging"]:
-        for key, value in list(vars(sys.modules.get(name, object)).items()):
-            if type(value) is int and value == pid and "pid" in key.lower():
-                pids.append((name, key))
-            elif type(value) is float and began <= value <= ended:
-                clocks.append((name, key))
-    return pids, clocks
-
-
-def _begin_anew(pids: list[tuple[str, str]], clocks: list[tuple[str, str]]) -> None:
-    """What a cold start draws, counts or writes down for itself. `random` draws anew in every fork by itself."""
-    for name, key in pids:
-        setattr(sys.modules[name], key, os.getpid())
-    for name, key in clocks:
-        setattr(sys.modules[name], key, time.time())
-    drawing = sys.modules.get("numpy.random")
-    if drawing is not None:
-        drawing.seed()
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.default_generator.seed()  # drawn when torch is imported; those of GPUs come later
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None:
-        process._current_process._config["authkey"] = process.AuthenticationString(os.urandom(32))
-
-
-# -- how the process looks from outside ----------------------------------------------------------------------------------
-
-
-def _prctl(*arguments: object) -> int:
-    answer: int = _ctypes.call_function(_PRCTL, (*arguments, *[0] * (5 - len(arguments))))
-    return answer
-
-
-def _process_map() -> list[int]:
-    """Where the kernel finds this process's parts, in its own order. Unfit where it would not let us say so again."""
-    with open("/proc/self/stat", "rb") as file:
-        fields = [b"", b""] + file.read().rpartition(b")")[2].split()
-    number = {key: int(fields[key - 1]) for key in (26, 27, 28, 45, 46, 47, 48, 49, 50, 51)}
-    with open("/proc/self/maps", "rb") as maps:
-        heaps = [line for line in maps if line.rstrip().endswith(b"[heap]")]
-    end = int(heaps[-1].split()[0].split(b"-")[1], 16) if heaps else number[47]
-    parts = [number[key] for key in (26, 27, 45, 46, 47)] + [end]
-    parts += [number[key] for key in (28, 48, 49, 50, 51)]
-    if _say(parts):
-        raise UnfitError("", "the kernel does not let a process say its own command line")
-    return parts
-
-
-def _say(parts: list[int]) -> int:
-    whole = b"".join(part.to_bytes(8, sys.byteorder) for part in parts)
-    whole += bytes(8) + bytes(4) + b"\xff\xff\xff\xff"
-    return _prctl(_PR_SET_MM, _PR_SET_MM_MAP, whole, len(whole))
-
-
-def _show_process(parts: list[int], words: list[str], variables: dict[str, str]) -> None:
-    """The trial's own command line and variables in /proc, where monitors, and its owner in need, find it by them."""
-    assignments = [name + "=" + value for name, value in variables.items()]
-    first, second = (
-        b"".join(os.fsencode(text) + b"\0" for text in texts) for texts in (words, assignments)
-    )
-    block = first + second
-    _ctypes.Py_INCREF(block)  # for as long as the process lives
-    start = id(block) + bytes.__basicsize__ - 1
-    with open("/proc/self/maps", "rb") as maps:
-        heaps = [line for line in maps if line.rstrip().endswith(b"[heap]")]
-    now = list(parts)
-    if heaps:
-        now[5] = int(heaps[-1].split()[0].split(b"-")[1], 16)
-    middle = start + len(first)
-    now[7:] = [start, middle, middle, start + len(block)]
-    _say(now)
+def _hidden_by(place: str, libraries: set[str]) -> str:
+    """A library of which this directory offers another; asked without a trace in the caches of the import system."""
+    try:
+        names = sorted(libraries.intersection(n.partition(".")[0] for n in os.listdir(place)))
+    except OSError:
+        return ""
+    finder = FileFinder(place, *_get_supported_file_loaders())
+    for name in names:
+        spec = finder.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            return name
+    return ""
 
 
 def serve(descriptor: int) -> None:
@@ -607,7 +234,7 @@ def serve(descriptor: int) -> None:
         return
     except UnfitError as wrong:
         name, why = wrong.args
-        _send(line, {"unfit": name, "why": why})
+        send(line, {"unfit": name, "why": why})
     except BaseException:  # noqa: BLE001 - whatever it is, the program itself must not run here
         os._exit(1)
     os._exit(0)

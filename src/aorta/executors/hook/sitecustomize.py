@@ -142,7 +142,8 @@ def _begin() -> None:
             os._exit(1)  # nobody asked for the program itself
         sys.path.insert(0, HERE)
         host = __import__("aorta_warm_host")
-        del sys.modules["aorta_warm_host"]
+        for name in [name for name in sys.modules if name.startswith("aorta_warm_")]:
+            del sys.modules[name]
         sys.path.remove(HERE)
         sys.path_importer_cache.pop(HERE, None)
         host.serve(int(where))  # comes back in the process of a trial alone

@@ -1,7 +1,6 @@
 """Does it fail, how, and how often? The first failure that is seen says what counts as the failure from then on."""
 
 import json
-import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,12 +29,12 @@ from aorta.reduce.opened_files import watch_opened
 from aorta.run.running import RunPlan, RunReport, run_trials
 from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import Subject, subject_of, workload_request
+from aorta.solve.symptoms import NOT_A_NUMBER, nan_words, symptom_of
 
 LOOK = "look"
 MOST_LOOKS = 20
 _OPENED = "opened.json"
 _TAIL = 32_768
-_NAN = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
 _SURE_OF_A_MISTAKE = 0.7
 _MISTAKES = frozenset(
     {
@@ -97,7 +96,7 @@ def _is_mistake(state: State, subject: Subject, seen: _Seen) -> bool:
     if failure["class"] not in _PERHAPS_MISTAKES:
         return True
     report = _look(state, subject, "again", KOfN(1, 1), subject.oracle)
-    end = _failing_end(state, report, nan=False)
+    end = _failing_end(state, report, symptoms=False)
     return end is not None and _failure(end, subject)["class"] == failure["class"]
 
 
@@ -109,7 +108,7 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
     found = attribute(Evidence(logs=tuple(LogSource(path, rank=0) for path in logs))).finding
     kind, confidence = found.failure_class, found.confidence
     said = "".join(path.read_text("utf-8", "replace")[-_TAIL:] for path in logs)
-    if kind is FailureClass.UNKNOWN and _NAN.search(said):
+    if kind is FailureClass.UNKNOWN and NOT_A_NUMBER.search(said):
         kind, confidence = FailureClass.NAN, 0.6
     answer = {
         "class": kind.value,
@@ -132,7 +131,7 @@ def _first_failure(state: State, subject: Subject) -> _Seen | None:
         if judge.n < 1:
             return None
         report = _look(state, subject, name, judge, subject.oracle)
-        end = _failing_end(state, report, nan=subject.oracle is None)
+        end = _failing_end(state, report, symptoms=subject.oracle is None)
         if end is not None:
             return _Seen(*_drafted(subject, end), end, at_once=name == "first")
     return None
@@ -142,8 +141,8 @@ def _drafted(subject: Subject, end: TrialEnd) -> tuple[str, Mapping[str, Any]]:
     """What counts as the failure: what was said beforehand, else what this one shows."""
     if subject.oracle is not None:
         return "showed the failure", subject.oracle
-    found = None if _has_failed(end) else _nan_in(end)
-    return oracle_from(end) if found is None else ("printed a number that is none", found)
+    shown = None if _has_failed(end) else symptom_of(end)
+    return oracle_from(end) if shown is None else (shown.said, shown.oracle)
 
 
 def _keep_opened(state: State, opened: set[str]) -> None:
@@ -161,14 +160,14 @@ def _opened(state: State) -> list[str]:
     return list(json.loads(place.read_bytes())) if place.is_file() else []
 
 
-def _failing_end(state: State, report: RunReport, *, nan: bool) -> TrialEnd | None:
-    """Of the first trial that failed, ran out of time, or ended well with a number that is none."""
+def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd | None:
+    """Of the first trial that failed, ran out of time, or ended well and shows a symptom all the same."""
     for record in report.records:
         end = state.shared.end_in(report.run_dir / record.path)
         if end is None:
             continue
-        is_nan = nan and _nan_in(end) is not None
-        if record.outcome is Outcome.REPRODUCED or end.timed_out or is_nan:
+        ails = symptoms and symptom_of(end) is not None
+        if record.outcome is Outcome.REPRODUCED or end.timed_out or ails:
             return end
     return None
 
@@ -214,18 +213,6 @@ def _has_failed(end: TrialEnd) -> bool:
     return end.failed or end.timed_out
 
 
-def _nan_in(end: TrialEnd) -> Mapping[str, Any] | None:
-    """A program that ends well, and prints a loss that is no number."""
-    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
-        if _NAN.search(stream.tail):
-            return {
-                "kind": "regex",
-                "pattern": r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])",
-                "stream": name,
-            }
-    return None
-
-
 def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     """The class of the failure, from its logs or from what a launch already found."""
     if subject.finding is not None:
@@ -240,13 +227,16 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     found = _attributed(end, subject)
     finding = found.finding
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
-    line = _NAN.search(end.stdout.tail) or _NAN.search(end.stderr.tail)
+    line = NOT_A_NUMBER.search(end.stdout.tail) or NOT_A_NUMBER.search(end.stderr.tail)
+    shown = None if _has_failed(end) or subject.oracle is not None else symptom_of(end)
     if end.out_of_memory:
         kind, confidence = FailureClass.HOST_OOM, 0.99
         summary = "killed by the kernel for want of memory"
+    elif shown is not None:
+        kind, confidence, summary = shown.kind, shown.confidence, shown.summary
     elif line and (not _has_failed(end) or kind is FailureClass.UNKNOWN):
         kind, confidence = FailureClass.NAN, max(0.6 if _has_failed(end) else 0.9, confidence)
-        summary = f"a number that is none: {line[0].strip()[:160]}"
+        summary = nan_words(line)
     advice = dict.fromkeys(a.text for a in (*finding.advice, *found.decision.advice))
     return {
         "class": kind.value,

@@ -1,0 +1,87 @@
+"""What a run that ends well may show all the same: a number that is none, or steps that got slow on the way."""
+
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aorta.attribution import FailureClass
+from aorta.core.trial import StreamEnd, TrialEnd
+
+NOT_A_NUMBER = re.compile(r"(?im)^.*(?<![\w.])(?:nan|[-+]?inf)(?![\w.]).*$")
+_SLOWER = 2.0
+_FEWEST = 8  # numbers that tell a trend
+_MOST_READ = 1 << 22
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+_TIMES = (  # of one step: more is slower
+    rf"(?i)(?:step|iter(?:ation)?|batch)[_ -]?time\b[^\w\n.-]{{0,3}}{_NUMBER}",
+    rf"(?i)\b(?:ms|s|sec|secs|seconds)(?:/|_per_)(?:it|iter|step|batch)\b[^\w\n.-]{{0,3}}{_NUMBER}",
+    rf"(?i)(?<![\w.]){_NUMBER} ?(?:ms|s|sec|secs|seconds)/(?:it|iter|step|batch)\b",
+)
+_RATES = (  # less is slower
+    rf"(?i)\bthroughput\b[^\w\n.-]{{0,3}}{_NUMBER}",
+    rf"(?i)(?<![\w.]){_NUMBER} ?(?:it|iter|steps|samples|tokens|images|examples)/s(?:ec)?\b",
+)
+
+
+@dataclass(frozen=True)
+class Symptom:
+    said: str  # of the run
+    oracle: Mapping[str, Any]
+    kind: FailureClass
+    confidence: float
+    summary: str
+
+
+def symptom_of(end: TrialEnd) -> Symptom | None:
+    """Of a run that did not fail; None where it looks healthy."""
+    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
+        line = NOT_A_NUMBER.search(stream.tail)
+        if line is not None:
+            pattern = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
+            oracle = {"kind": "regex", "pattern": pattern, "stream": name}
+            return Symptom(
+                "printed a number that is none", oracle, FailureClass.NAN, 0.9, nan_words(line)
+            )
+    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
+        slow = next(_slow(stream, name), None)
+        if slow is not None:
+            return slow
+    return None
+
+
+def nan_words(line: re.Match[str]) -> str:
+    return f"a number that is none: {line[0].strip()[:160]}"
+
+
+def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:
+    """Its last quarter is slower than its first half by so much that no line of it is as fast as that."""
+    text = _text(stream)
+    for pattern, is_time in (*((p, True) for p in _TIMES), *((p, False) for p in _RATES)):
+        values = [float(found[1]) for found in re.finditer(pattern, text)][1:]  # the first warms up
+        if len(values) < _FEWEST or min(values) <= 0:
+            continue
+        early = statistics.median(values[: len(values) // 2])
+        late = values[-(len(values) // 4) :]
+        if (is_time and min(late) < _SLOWER * early) or (
+            not is_time and max(late) > early / _SLOWER
+        ):
+            continue
+        limit = float(f"{(early * statistics.median(late)) ** 0.5:.3g}")
+        oracle = {
+            "kind": "metric",
+            "pattern": pattern,
+            "stream": name,
+            "above" if is_time else "below": limit,
+        }
+        words = f"it got slower: {early:g} at first, {statistics.median(late):g} at its end"
+        yield Symptom("got slower on the way", oracle, FailureClass.UNKNOWN, 0.0, words)
+
+
+def _text(stream: StreamEnd) -> str:
+    """From its beginning: the tail alone holds no early step."""
+    if not stream.path.is_file():
+        return stream.tail
+    with stream.path.open("rb") as file:
+        return file.read(_MOST_READ).decode("utf-8", "replace")

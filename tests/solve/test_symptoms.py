@@ -1,0 +1,61 @@
+"""What is a symptom in the output of a run that ended well, and what is none."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from aorta.core.trial import StreamEnd, TrialEnd
+from aorta.solve.symptoms import symptom_of
+
+SLOW_FROM_20 = [0.1 if step < 20 else 0.4 for step in range(32)]
+
+
+def ended(place: Path, lines: Sequence[str]) -> TrialEnd:
+    text = "\n".join(lines)
+    out, err = place / "stdout.log", place / "stderr.log"
+    out.write_text(text)
+    err.touch()
+    stdout = StreamEnd(out, len(text), len(text), tail=text[-200:])
+    return TrialEnd("t", stdout, StreamEnd(err), exit_code=0)
+
+
+@pytest.mark.parametrize(
+    ("line", "limit"),
+    [
+        (lambda value: f"step 3 | step_time: {value} | loss 0.5", ("above", 0.2)),
+        (lambda value: f"[12/99] {value} s/it", ("above", 0.2)),
+        (lambda value: f"iter time {value}s", ("above", 0.2)),
+        (lambda value: f"loss 0.1 {20 / value:g} tokens/s", ("below", 100.0)),
+        (lambda value: f"throughput={20 / value:g}", ("below", 100.0)),
+    ],
+)
+def test_steps_that_got_slow_are_a_symptom_with_a_limit_in_between(
+    line: Callable[[float], str], limit: tuple[str, float], tmp_path: Path
+) -> None:
+    found = symptom_of(ended(tmp_path, [line(value) for value in SLOW_FROM_20]))
+    assert found is not None
+    assert found.oracle["kind"] == "metric"
+    side, value = limit
+    assert found.oracle[side] == value
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.1] * 40,
+        [0.4] * 20 + [0.1] * 20,  # it got faster
+        [0.1, 0.1, 0.5, 0.1] * 10,  # now and then a slow one, such as with a checkpoint
+        [2.0] + [0.1] * 39,  # the first one warms up
+        [0.1, 0.1, 0.4, 0.4],  # too few to tell
+    ],
+)
+def test_steps_of_a_healthy_run_are_no_symptom(values: Sequence[float], tmp_path: Path) -> None:
+    assert symptom_of(ended(tmp_path, [f"step_time {value}" for value in values])) is None
+
+
+def test_a_number_that_is_none_is_a_symptom_and_a_word_with_it_is_none(tmp_path: Path) -> None:
+    found = symptom_of(ended(tmp_path, ["step 1 loss 0.5", "step 2 loss nan"]))
+    assert found is not None
+    assert found.kind == "nan"
+    assert symptom_of(ended(tmp_path, ["saved to banana.inf.txt", "info: done"])) is None
