@@ -468,6 +468,32 @@ def test_a_file_of_the_program_that_hides_a_library_is_found_as_in_a_cold_start(
     assert said(bench.run(*command)) == f"{bench.scratch / 'slow.py'}\n"
 
 
+def test_a_file_on_the_path_that_hides_a_library_is_found_as_in_a_cold_start(
+    bench: WarmBench, slow_python: str
+) -> None:
+    """One that only has its name hides nothing."""
+    ahead = bench.scratch / "ahead"
+    (ahead / "slow").mkdir(parents=True)
+    env = {"PYTHONPATH": str(ahead)}
+    command = (slow_python, "-c", "import slow; print(slow.__file__)")
+    assert "site-packages" in said(bench.warm(*command, env=env))
+    (ahead / "slow" / "__init__.py").touch()
+    assert said(bench.run(*command, env=env)) == f"{ahead}/slow/__init__.py\n"
+
+
+def test_a_library_that_is_installed_meanwhile_is_found(
+    tmp_path: Path, executor: LocalExecutor
+) -> None:
+    asks = "import slow\ntry:\n    import extra\nexcept ImportError:\n    extra = None\n"
+    python = slow_environment(tmp_path / "venv", asks=asks)
+    bench = WarmBench(executor, tmp_path)
+    command = (str(python), "-c", "import asks; print(asks.extra is not None)")
+    assert said(bench.warm(*command)) == "False\n"
+    next(tmp_path.glob("venv/lib/python*/site-packages")).joinpath("extra.py").touch()
+    assert said(bench.run(*command)) == "True\n"
+    assert said(bench.warm(*command)) == "True\n"
+
+
 def test_a_library_that_changed_is_imported_anew(tmp_path: Path, executor: LocalExecutor) -> None:
     python = slow_environment(tmp_path / "venv", told="import slow\nvalue = 1\n")
     bench = WarmBench(executor, tmp_path)
