@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.environment_job import EnvironmentJob, find_uv, make
+from aorta.bisect.environments.job import EnvironmentJob, find_uv, make
 from aorta.core.outcome import Tally, Verdict
 from aorta.core.point import Point
 from aorta.search import Search

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from aorta.bisect.container import environment_of
+from aorta.bisect.containers.image import environment_of
 from aorta.bisect.spec import ContainersSpec
 from support.aorta_cli import Finished, aorta
 from support.git_images import with_git

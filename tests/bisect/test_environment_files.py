@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from aorta.bisect.environment_files import read_side
-from aorta.bisect.installable import Installed, in_order, is_installable, must_move_with
-from aorta.bisect.package_index import PackageIndex, Sources, sources_of
+from aorta.bisect.environments.files import read_side
+from aorta.bisect.environments.installable import (
+    Installed,
+    in_order,
+    is_installable,
+    must_move_with,
+)
+from aorta.bisect.environments.package_index import PackageIndex, Sources, sources_of
 from aorta.core.errors import UsageError
 from support.planted_index import PlantedIndex
 

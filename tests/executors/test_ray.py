@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from support.processes import wait_until_gone, wait_until_no_process_has
 from support.searched import search_on
 from support.services.ray_cluster import CPUS, RayCluster
 from support.waiting import eventually, patience
+from support.warm import WarmBench, said, slow_environment
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -163,6 +165,33 @@ def test_without_an_address_ray_is_started_here_and_gone_afterwards(tmp_path: Pa
     assert done.exit_code == 0, done.stderr
     assert done.json()["counts"]["clean"] == 2
     wait_until_no_process_has(f"AORTA_TEST_MARK={tmp_path}")
+
+
+def test_a_worker_that_outlives_its_trial_keeps_its_imports_warm_for_the_next(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    """Whichever worker gets it: what the first saw of the imports is told to all."""
+    python = str(slow_environment(tmp_path / "venv"))
+    code = "import sys; print('slow' in sys.modules); import slow, os; print(os.getppid()); sys.exit(7)"
+    mark = f"MARK_OF_MINE={uuid.uuid4()}"
+    name, _, value = mark.partition("=")
+    wanted = Resources()
+    executor = ClusterExecutor(
+        RayTasks(cluster.address, wanted), jobs=1, resources=wanted, grace=0.5, warm=True
+    )
+    try:
+        bench = WarmBench(executor, tmp_path)
+        first = bench.start(python, "-c", code, env={name: value})
+        assert not executor.keeps_warm(first)
+        assert said(bench.end()).startswith("False\n")
+        assert executor.keeps_warm(first)
+        cold = bench.cold(python, "-c", code, env={name: value})
+        warm = [bench.warm(python, "-c", code, env={name: value}) for _ in range(3)]
+        assert {end.exit_code for end in (cold, *warm)} == {7}
+        assert all(said(end).startswith("True\n") for end in warm)
+    finally:
+        executor.close()
+    wait_until_no_process_has(mark)
 
 
 def test_more_than_any_node_has_is_one_line(cluster: RayCluster) -> None:

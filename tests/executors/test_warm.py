@@ -1,7 +1,9 @@
 """Trials that are forked from a process with their libraries imported: the same in everything but the time they take."""
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,8 +13,10 @@ import pytest
 
 from aorta.core.trial import Watch
 from aorta.executors.local import LocalExecutor
+from aorta.executors.process_tree import descendants
 from aorta.executors.warm import python_command
 from support.executor_contract import looking_for, pid_in
+from support.memory_groups import memory_group
 from support.processes import wait_until_gone
 from support.waiting import patience, wait_until
 from support.warm import IMPORT_SECONDS, WarmBench, facts, said, slow_environment
@@ -71,6 +75,8 @@ def forks():
 def runs(): print(subprocess.run([sys.executable, "-c", "import os, sys; print(sorted(n for n in os.environ if 'PYTHONP' in n), sys.path[0])"], capture_output=True, text=True))
 def threads():
     seen = []; t = threading.Thread(target=lambda: seen.append(threading.current_thread().name)); t.start(); t.join(); print(seen)
+def starves():
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29)); bytearray(1 << 30)
 def faults():
     import faulthandler; faulthandler.enable(); faulthandler._sigabrt()
 def sleeps(): print("sleeping", os.getpid(), flush=True); time.sleep(600)
@@ -105,7 +111,7 @@ def bench(executor: LocalExecutor, tmp_path: Path) -> WarmBench:
 
 ALIKE = [
     "looks", "raises", "chained", "exits", "exits_with_words", "leaves", "segfaults", "is_killed", "interrupts",
-    "at_exit", "unraisable", "pickles", "spawns", "forks", "runs", "threads", "faults",
+    "at_exit", "unraisable", "pickles", "spawns", "forks", "runs", "threads", "faults", "starves",
 ]  # fmt: skip
 
 
@@ -184,6 +190,30 @@ def test_what_a_cold_start_draws_by_chance_a_warm_one_draws_too(
     assert len({pid for _, pid in drawn}) == 4
 
 
+DRAWS = """
+import random, numpy, torch, uuid, tempfile
+torch.initial_seed()
+print(random.random(), numpy.random.random(), torch.initial_seed(), torch.rand(1).item(), torch.random.seed())
+print(uuid.uuid4(), next(tempfile._get_candidate_names()), sep="\\n")
+"""
+
+
+def test_generators_that_nobody_seeded_begin_elsewhere_in_each_warm_trial(bench: WarmBench) -> None:
+    command = (sys.executable, "-c", DRAWS)
+    drawn = [said(bench.warm(*command)).split() for _ in range(3)]
+    for numbers in zip(*drawn, strict=True):
+        assert len(set(numbers)) == 3
+
+
+def test_generators_that_the_program_seeds_give_what_they_give_in_a_cold_one(
+    bench: WarmBench,
+) -> None:
+    seeds = "random.seed(1); numpy.random.seed(2); torch.manual_seed(3)"
+    draws = "print(random.random(), numpy.random.random(), torch.initial_seed(), torch.rand(3), torch.randperm(9))"
+    command = (sys.executable, "-c", f"import random, numpy, torch\n{seeds}\n{draws}")
+    assert said(bench.warm(*command)) == said(bench.cold(*command))
+
+
 def test_pairs_of_a_flaky_program_with_the_same_seed_end_alike(
     bench: WarmBench, slow_python: str
 ) -> None:
@@ -233,6 +263,107 @@ def _host_of(executor: LocalExecutor) -> int:
                 children.append(int(status.parent.name))
     assert len(children) == 1
     return children[0]
+
+
+def _hosts_of(executor: LocalExecutor) -> set[int]:
+    supervisor = executor._slots[0].process.pid
+    found = descendants(supervisor)
+    return {pid for pid in found if _parent_of(pid) == supervisor}
+
+
+def _parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_slot_keeps_three_hosts_and_the_least_used_goes_first(
+    tmp_path: Path, executor: LocalExecutor
+) -> None:
+    reads = "import os, slow\nthreads = os.environ.get('MY_THREADS')\n"
+    python = str(slow_environment(tmp_path / "venv", reads=reads))
+    bench = WarmBench(executor, tmp_path)
+    command = (python, "-c", "import reads, os; print(reads.threads)")
+    hosts: dict[str, int] = {}
+    for value in "123":
+        before = set(hosts.values())
+        bench.warm(*command, env={"MY_THREADS": value})
+        (hosts[value],) = _hosts_of(executor) - before
+    bench.warm(*command, env={"MY_THREADS": "1"})
+    assert _hosts_of(executor) == set(hosts.values())
+    bench.warm(*command, env={"MY_THREADS": "4"})
+    left = _hosts_of(executor)
+    assert len(left) == 3
+    assert {value for value, pid in hosts.items() if pid in left} == {"1", "3"}
+
+
+LARGE = """
+import json, os, socket, sys
+from pathlib import Path
+from aorta.executors import process_tree
+from aorta.executors.warm_hosts import WarmHosts
+process_tree.adopt_orphans()
+owner, ours = socket.socketpair()
+hosts = WarmHosts(ours, most_memory=int(sys.argv[2]))
+rows = Path("rows")
+origin = next(Path(sys.argv[1]).parents[1].glob("lib/python*/site-packages/large.py"))
+rows.write_text(f"large\\t{origin}\\t\\n")
+started = []
+for value in "12":
+    env = {**os.environ, "MY_THREADS": value}
+    argv = [sys.argv[1], "-c", "import large"]
+    warm = {"command": argv, "arguments": [], "env": env, "front": [], "candidates": "rows", "seconds": 1.0, "of_few": False}
+    found = hosts.start({"cwd": os.getcwd(), "argv": argv, "env": env, "warm": warm}, 1, 2)
+    started.append((found is not None, len(hosts.hosts), "; ".join(hosts.given_up.values())))
+hosts.close()
+process_tree.end_all(0)
+print(json.dumps(started))
+"""
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (1 << 30, [[True, 1, ""], [True, 2, ""]]),
+        (60 << 20, [[True, 1, ""], [True, 1, ""]]),
+        (20 << 20, [[False, 0, "its imports take too much memory"]] * 2),
+    ],
+    ids=["enough for both", "enough for one", "enough for none"],
+)
+def test_the_memory_of_the_hosts_is_bounded(
+    tmp_path: Path, most: int, expected: list[list[object]]
+) -> None:
+    text = "import os, slow\nthreads = os.environ.get('MY_THREADS')\nheld = b'x' * (40 << 20)\n"
+    python = slow_environment(tmp_path / "venv", large=text)
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE, str(python), str(most)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": source}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout.splitlines()[-1]) == expected
+
+
+GREEDY = "import slow, sys\nheld = bytearray(int(sys.argv[1]) << 20)\nheld[::4096] = b'x' * len(held[::4096])\n"
+
+
+def test_a_warm_trial_that_runs_out_of_memory_ends_as_a_cold_one_and_its_host_lives(
+    tmp_path: Path, slow_python: str
+) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    command = (slow_python, "greedy.py")
+    with memory_group(200 << 20) as group:
+        local = LocalExecutor(1, grace=0.5, warm=True)
+        try:
+            bench = WarmBench(local, tmp_path)
+            bench.run(*command, "1")
+            supervisor = local._slots[0].process.pid
+            (group / "cgroup.procs").write_text(str(supervisor))
+            bench.warm(*command, "1")
+            host = _host_of(local)
+            cold, warm = bench.cold(*command, "400"), bench.warm(*command, "400")
+            assert facts(warm) == facts(cold)
+            assert (warm.signal, warm.out_of_memory) == (signal.SIGKILL, True)
+            assert _host_of(local) == host
+        finally:
+            local.close()
 
 
 def test_a_warm_host_that_is_killed_costs_no_trial(
@@ -335,6 +466,32 @@ def test_a_file_of_the_program_that_hides_a_library_is_found_as_in_a_cold_start(
     assert "site-packages" in said(bench.warm(*command))
     (bench.scratch / "slow.py").touch()
     assert said(bench.run(*command)) == f"{bench.scratch / 'slow.py'}\n"
+
+
+def test_a_file_on_the_path_that_hides_a_library_is_found_as_in_a_cold_start(
+    bench: WarmBench, slow_python: str
+) -> None:
+    """One that only has its name hides nothing."""
+    ahead = bench.scratch / "ahead"
+    (ahead / "slow").mkdir(parents=True)
+    env = {"PYTHONPATH": str(ahead)}
+    command = (slow_python, "-c", "import slow; print(slow.__file__)")
+    assert "site-packages" in said(bench.warm(*command, env=env))
+    (ahead / "slow" / "__init__.py").touch()
+    assert said(bench.run(*command, env=env)) == f"{ahead}/slow/__init__.py\n"
+
+
+def test_a_library_that_is_installed_meanwhile_is_found(
+    tmp_path: Path, executor: LocalExecutor
+) -> None:
+    asks = "import slow\ntry:\n    import extra\nexcept ImportError:\n    extra = None\n"
+    python = slow_environment(tmp_path / "venv", asks=asks)
+    bench = WarmBench(executor, tmp_path)
+    command = (str(python), "-c", "import asks; print(asks.extra is not None)")
+    assert said(bench.warm(*command)) == "False\n"
+    next(tmp_path.glob("venv/lib/python*/site-packages")).joinpath("extra.py").touch()
+    assert said(bench.run(*command)) == "True\n"
+    assert said(bench.warm(*command)) == "True\n"
 
 
 def test_a_library_that_changed_is_imported_anew(tmp_path: Path, executor: LocalExecutor) -> None:

@@ -30,6 +30,12 @@ PIECES = st.one_of(
     st.text(alphabet="0123456789abcdefF:.-/_=@%\\\"' \nON&;+~<>(),", max_size=40),
     st.sampled_from(["name: DB_PASSWORD\nvalue: hunter-22", "host:\n  gpu-17", "'--token',\n 'abc123x'"]),
 )  # fmt: skip
+ONE_SIGN = [
+    *("10.1.2.3", "driver 535.1.2.3", "fe80::1ff", "aa:bb:cc:dd:ee:ff", "c10::d", "x.10.1.2.3-4", "(10.1.2.3,"),
+    *("gpu-7:41:42 [0] NCCL INFO", "deadbeef1:1:2 [0] RCCL", "] NCCL WARN", "node:41:42 [0] NCCL"),
+    *("/home/bob/x.py:42", "/data/set/a", "-I/opt/mine/include", "~/run", "/usr/lib/x", "'/data/my set/a b'"),
+    *("jdoe77", "hgx-12", "HGX-12.", "xjdoe77", "bob", "step 3", "loss 0.5", ">", "<", "@", "key=abc"),
+]  # fmt: skip
 TEXT = st.lists(PIECES, max_size=8).map("\n".join)
 RULES = st.sampled_from(
     [
@@ -64,6 +70,25 @@ def test_a_text_in_pieces_is_scrubbed_like_a_text_as_a_whole(
     text: str, rules: Rules, piece: int, engine: str
 ) -> None:
     assert unnumbered(streamed(rules, text, piece, engine)) == unnumbered(whole(rules, text))
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(ONE_SIGN), min_size=1, max_size=3), max_size=8),
+    st.sampled_from(["", "re"]),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_line_that_only_some_rules_can_change_is_scrubbed_like_by_all_of_them(
+    lines: list[list[str]], engine: str
+) -> None:
+    text = "\n".join(" ".join(line) for line in lines)
+    rules = Rules(identity=Identity(users=("jdoe77",), hosts=("hgx-12",)))
+    assert unnumbered(streamed(rules, text, 1 << 20, engine)) == unnumbered(whole(rules, text))
+
+
+def test_a_number_that_scrubbed_text_holds_already_is_not_given_again() -> None:
+    assert streamed(Rules(), "step 1 at <IPV4:1>\nstep 2 at 10.1.2.3\n", 1 << 20, "").endswith(
+        "at <IPV4:2>\n"
+    )
 
 
 def unnumbered(text: str) -> str:

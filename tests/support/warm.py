@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aorta.core.trial import Start, StreamEnd, TrialEnd, TrialSpec, Watch
-from aorta.executors.local import LocalExecutor
+from aorta.executors import Executor
 from support.executor_contract import Bench
 
 IMPORT_SECONDS = 0.5
@@ -27,7 +27,7 @@ def slow_environment(folder: Path, **modules: str) -> Path:
 class WarmBench(Bench):
     """Every trial may start warm; the first of a command is the one whose imports are seen."""
 
-    def __init__(self, executor: LocalExecutor, scratch: Path) -> None:
+    def __init__(self, executor: Executor, scratch: Path) -> None:
         super().__init__(executor, scratch)
         self.kind = Start.WARM
 

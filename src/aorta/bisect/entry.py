@@ -29,11 +29,11 @@ def bisect(request: Request) -> Findings:
 def _bisect(request: Request) -> Findings:
     try:
         if request.spec.containers is not None:
-            from aorta.bisect.container_versions import bisect_in_containers
+            from aorta.bisect.containers.versions import bisect_in_containers
 
             return bisect_in_containers(request)
         if request.spec.environments is not None:
-            from aorta.bisect.environments import bisect_environments
+            from aorta.bisect.environments.search import bisect_environments
 
             return bisect_environments(request)
         return bisect_on_host(request)
@@ -62,13 +62,13 @@ def plan_of(request: Request) -> dict[str, Any]:
     spec = request.spec
     plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
     if spec.containers is not None:
-        from aorta.bisect.container_versions import plan_of_containers
+        from aorta.bisect.containers.versions import plan_of_containers
 
         plan["containers"] = plan_of_containers(spec)
         plan["expected_builds"] = None
         return plan
     if spec.environments is not None:
-        from aorta.bisect.environment_ends import plan_of_environments
+        from aorta.bisect.environments.ends import plan_of_environments
 
         return {**plan, **plan_of_environments(spec.environments, request.directory)}
     packages = host_packages(
@@ -95,7 +95,7 @@ def plan_of(request: Request) -> dict[str, Any]:
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"command    {shlex.join(plan['command'])}"
     if any("kind" in package for package in plan["packages"]):
-        from aorta.bisect.environment_ends import plan_lines_of_environments
+        from aorta.bisect.environments.ends import plan_lines_of_environments
 
         yield from plan_lines_of_environments(plan)
         yield "nothing was run"

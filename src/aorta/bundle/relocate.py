@@ -31,7 +31,7 @@ def relocated(
         else:
             account.add(_spans(part, pattern, here, line))
             yield pattern.sub(_bytes(here).replace(b"\\", rb"\\"), part)
-        line += part.count(b"\n")
+        line += part.count(b"\n") if account.room else 0
 
 
 def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Iterator[Replacement]:

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--spec", type=click.Path(path_type=Path), help="A reduction spec, if there is one.")
+@click.option("--environment", metavar="E", help="Where it runs, such as image:REF.")
 @click.option(
     "--good",
-    metavar="REV|FILE",
-    help="What worked: a revision, a requirements or lock file, env.json, a virtual environment.",
+    metavar="REV|FILE|IMAGE|DATE",
+    help="What worked: a revision, a requirements or lock file, env.json, a virtual environment; "
+    "beside --environment image:REF an image, or the date of one.",
 )
 @click.option("--index-url", metavar="URL", help="Of releases, where --good is an environment.")
 @click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 )
 def command(
     spec: Path | None,
+    environment: str | None,
     good: str | None,
     index_url: str | None,
     find_links: tuple[str, ...],
@@ -84,6 +87,7 @@ def command(
         spec=spec,
         directory=Path.cwd(),
         output=output,
+        environment=environment,
         good=good,
         index_url=index_url,
         find_links=find_links,

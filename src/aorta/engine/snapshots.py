@@ -20,6 +20,7 @@ from aorta.probe import collect_env
 from aorta.probe.machine import Machine
 from aorta.probe.snapshot import EnvSnapshot, probe_argv, probe_mount
 
+SNAPSHOT_ID = "snapshot"
 SNAPSHOT_SECONDS = 60.0
 _CONTAINERS = frozenset({RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS})
 
@@ -45,7 +46,7 @@ def snapshot_of(
         argv=probe_argv(mounted=environment.kind in _CONTAINERS),
         trial_dir=scratch,
         cwd=cwd,
-        id="snapshot",
+        id=SNAPSHOT_ID,
         env=env,
         environment=_with_probe(environment),
         timeout=SNAPSHOT_SECONDS,

@@ -86,7 +86,9 @@ def _ray(options: ExecutorOptions) -> Executor:
     from aorta.executors.ray import RayTasks
 
     scheduler = RayTasks(options.address, options.resources)
-    return ClusterExecutor(scheduler, jobs=options.jobs, resources=options.resources)
+    return ClusterExecutor(
+        scheduler, jobs=options.jobs, resources=options.resources, warm=not options.cold
+    )
 
 
 _BUILT_IN: dict[str, Callable[[ExecutorOptions], Executor]] = {

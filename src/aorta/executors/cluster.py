@@ -10,6 +10,7 @@ on that loop blocks: the scheduler's commands and the files are left to a thread
 
 import asyncio
 import json
+import os
 import queue
 import secrets
 import signal
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import Resources, StreamEnd, TrialEnd, TrialSpec
+from aorta.core.trial import Resources, Start, StreamEnd, TrialEnd, TrialSpec
 from aorta.executors import channel
 from aorta.executors.channel_server import BlockingThread, Connection, listening
 from aorta.executors.framing import FrameError
@@ -36,7 +37,9 @@ from aorta.executors.messages import (
     trial_to_json,
 )
 from aorta.executors.scheduler import Batch, Gone, Scheduler
+from aorta.executors.warm import ON_THIS_MACHINE, WarmStarts
 from aorta.executors.worker import CHANNEL_VARIABLE
+from aorta.runtimes import launch_for
 
 _TOGETHER = 0.02  # trials started within this time are asked for together
 _LOOK_EVERY = 0.5
@@ -59,11 +62,14 @@ class ClusterExecutor:
         resources: Resources | None = None,
         grace: float = GRACE_SECONDS,
         max_log_bytes: int = MAX_LOG_BYTES,
+        warm: bool = False,
     ) -> None:
+        """`warm`: the scheduler's workers outlive a trial, and may keep what its program imports."""
         self._jobs = jobs
         self._resources = resources or Resources()
         self._running: set[str] = set()
-        self._coordinator = _Coordinator(scheduler, grace, max_log_bytes)
+        self._warm = WarmStarts() if warm else None
+        self._coordinator = _Coordinator(scheduler, grace, max_log_bytes, self._warm)
         self._coordinator.start()
 
     @property
@@ -101,6 +107,12 @@ class ClusterExecutor:
             ended.append(found)
         return ended
 
+    def keeps_warm(self, trial: TrialSpec) -> bool:
+        if self._warm is None or trial.environment.kind not in ON_THIS_MACHINE:
+            return False
+        launch = launch_for(trial)
+        return self._warm.is_worth_it(launch, launch.environ(os.environ))
+
     def cancel(self, trial_id: str) -> None:
         self._coordinator.cancel_trial(trial_id)
 
@@ -108,6 +120,8 @@ class ClusterExecutor:
         """Returns within the grace and 20 s, whatever workers and scheduler do."""
         self._coordinator.finish()
         self._running.clear()
+        if self._warm is not None:
+            self._warm.close()
 
 
 @dataclass(eq=False)
@@ -131,13 +145,17 @@ class _Held:
 class _Coordinator(threading.Thread):
     """Everything but the four public methods runs on its own loop, so nothing here needs a lock."""
 
-    def __init__(self, scheduler: Scheduler, grace: float, max_log_bytes: int) -> None:
+    def __init__(
+        self, scheduler: Scheduler, grace: float, max_log_bytes: int, warm: WarmStarts | None
+    ) -> None:
         super().__init__(name="aorta-cluster", daemon=True)
         self.ends: queue.SimpleQueue[TrialEnd | BaseException] = queue.SimpleQueue()
         self.slots = scheduler.slots()
         self._scheduler = scheduler
         self._grace = grace
         self._max_log_bytes = max_log_bytes
+        self._warm = warm
+        self._imports: list[Mapping[str, Any]] = []  # of commands, as the first workers saw them
         self._secret = secrets.token_hex(32)
         self._addresses = scheduler.addresses()
         self._listener = listening(scheduler.ports())
@@ -297,10 +315,12 @@ class _Coordinator(threading.Thread):
             return None
         held.connection, held.node = connection, str(connection.about.get("node", ""))
         held.broke_at = None
+        trial = held.trial if self._warm else replace(held.trial, start=Start.COLD)
         connection.send(
             {
                 "op": "run",
-                "trial": trial_to_json(held.trial),
+                "trial": trial_to_json(trial),
+                "imports": self._imports,
                 "marker": held.marker.name,
                 "ships": self._scheduler.ships,
                 "srun": self._scheduler.srun(held.trial),
@@ -322,10 +342,17 @@ class _Coordinator(threading.Thread):
                 case "ended":
                     await self._on_disk(held, partial(_keep, held, message))
                     end = end_from_json(message["end"], held.trial)
+                    self._learn(message.get("imports"))
                     if end.lost and held.node:
                         self._scheduler.avoid(held.node)
                     self._end(held, replace(end, cancelled=held.cancelled))
                     return
+
+    def _learn(self, imports: Mapping[str, Any] | None) -> None:
+        if imports is not None and self._warm is not None:
+            self._warm.learn(imports)
+            if all(imports["key"] != one["key"] for one in self._imports):
+                self._imports.append(imports)
 
     async def _ship(self, connection: Connection, held: _Held) -> None:
         for pack in (

@@ -14,6 +14,7 @@ from aorta.core.trial import (
     Match,
     Resources,
     RuntimeKind,
+    Start,
     StreamEnd,
     TrialEnd,
     TrialSpec,
@@ -138,6 +139,7 @@ def trial_from_json(content: Mapping[str, Any]) -> TrialSpec:
         ),
         timeout=content["timeout"],
         resources=Resources(**content["resources"]),
+        start=Start(content["start"]),
     )
 
 

@@ -5,6 +5,7 @@ Aorta's. It is run as a script, so that Ray sends `hold_place` to the workers by
 """
 
 import hashlib
+import json
 import os
 import select
 import shutil
@@ -35,7 +36,10 @@ _TICK = 0.2
 def hold_place(
     archive: bytes, digest: str, variables: Mapping[str, str], names: Mapping[str, str]
 ) -> str:
-    """On a worker: become the parent of an worker, from an archive of Aorta's own source, until it ends."""
+    """In a process of Ray's: have a worker run one trial, from an archive of Aorta's own source.
+
+    The worker lives as long as Ray's process, which is given task after task; the next one goes to it too.
+    """
     private = Path(tempfile.gettempdir()) / f"aorta-{os.getuid()}"
     private.mkdir(mode=0o700, exist_ok=True)
     about = private.lstat()
@@ -53,24 +57,37 @@ def hold_place(
             shutil.rmtree(unfinished)
     program = (
         f"import sys; sys.path.insert(0, {str(source)!r}); "
-        "from aorta.executors.worker import main; main()"
+        "from aorta.executors.worker import main_of_many; main_of_many()"
     )
+    kept = vars(ray).setdefault("_aorta_workers", [])  # one at most
+    if kept and kept[0].poll() is not None:
+        kept.clear()
+    if not kept:
+        kept.append(
+            subprocess.Popen(
+                [sys.executable, "-S", "-E", "-s", "-c", program],
+                env={**os.environ, names["parent"]: str(os.getpid())},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+    worker = kept[0]
     node = ray.get_runtime_context().get_node_id()
-    mine = {**variables, names["node"]: node, names["parent"]: str(os.getpid())}
-    worker = subprocess.Popen(
-        [sys.executable, "-S", "-E", "-s", "-c", program],
-        env={**os.environ, **mine},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    mine = {**os.environ, **variables, names["node"]: node}
     try:
-        said = worker.communicate()[1]
-    finally:
-        if worker.poll() is None:
-            worker.terminate()
-            worker.wait(60)
-    return bytes(said[-300:]).decode("utf-8", "replace").strip()
+        worker.stdin.write(json.dumps(mine).encode() + b"\n")
+        worker.stdin.flush()
+        answer = worker.stdout.readline()
+        if answer:
+            return str(json.loads(answer))
+    except BrokenPipeError:
+        pass
+    except BaseException:  # the task is cancelled: its worker ends the trial first
+        worker.terminate()
+        worker.wait(60)
+        raise
+    return bytes(worker.communicate()[1][-300:]).decode("utf-8", "replace").strip()
 
 
 class Driver:
@@ -85,7 +102,8 @@ class Driver:
         archive = _own_source()
         self._digest = hashlib.sha256(archive).hexdigest()[:32]
         self._archive = ray.put(archive)
-        self._hold = ray.remote(hold_place)
+        # Also where a task has GPUs, which Ray's process itself never uses, it is given the next one.
+        self._hold = _untyped.remote(max_calls=0)(hold_place)
 
     def serve(self) -> None:
         while True:
@@ -162,8 +180,9 @@ def _own_source() -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for room in _NEEDED:
-            for path in sorted((_PACKAGE / room).glob("*.py")):
-                archive.writestr(zipfile.ZipInfo(f"aorta/{room}/{path.name}"), path.read_bytes())
+            for path in sorted((_PACKAGE / room).rglob("*.py")):
+                inside = path.relative_to(_PACKAGE.parent)
+                archive.writestr(zipfile.ZipInfo(str(inside)), path.read_bytes())
         for name in ("__init__.py", "version.py"):
             archive.writestr(zipfile.ZipInfo(f"aorta/{name}"), (_PACKAGE / name).read_bytes())
     return buffer.getvalue()

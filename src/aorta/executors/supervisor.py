@@ -37,15 +37,19 @@ class OwnerGoneError(Exception):
 
 class Supervisor:
     def __init__(self, control: socket.socket) -> None:
-        self.control = control
-        self._frames = Frames()
         self.warm_hosts = WarmHosts(control)
+        self.serves(control)
         self._wake, waker = os.pipe()
         for end in (self._wake, waker):
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         process_tree.adopt_orphans()
+
+    def serves(self, control: socket.socket) -> None:
+        """From here on, whoever is at the other end of this."""
+        self.control = self.warm_hosts.owner = control
+        self._frames = Frames()
 
     def serve(self) -> None:
         """Run orders until the owner closes the socket."""

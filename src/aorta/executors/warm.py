@@ -198,21 +198,38 @@ class WarmStarts:
     def _watch(self, trial: TrialSpec, key: tuple[str, ...]) -> dict[str, Any]:
         if any(key == one for one, _ in self._watched.values()):
             return {}
-        # In memory: whatever ends this process, no file is left of it.
-        self._files.append(os.memfd_create("aorta-imports"))
-        file = Path(f"/proc/{os.getpid()}/fd/{self._files[-1]}")
+        file = self._file()
         self._watched[trial.id] = key, file
         return {"observe": str(file)}
 
-    def ended(self, end: TrialEnd) -> None:
+    def ended(self, end: TrialEnd) -> dict[str, Any] | None:
+        """What was learned from this trial, for `learn` elsewhere."""
         key, file = self._watched.pop(end.trial_id, (None, None))
         if key is None or file is None:
-            return
+            return None
         rows = read_rows(file)
         if not rows and (end.cancelled or end.lost):
-            return  # it says nothing about the command
+            return None  # it says nothing about the command
+        self._note(key, file, end.duration)
+        return {"key": list(key), "rows": rows, "seconds": end.duration}
+
+    def learn(self, found: Mapping[str, Any]) -> None:
+        """What a trial of another process imported. A host uses of it what it finds at the same place."""
+        key = tuple(found["key"])
+        if key not in self._seen:
+            file = self._file()
+            file.write_bytes(os.fsencode("".join("\t".join(row) + "\n" for row in found["rows"])))
+            self._note(key, file, found["seconds"])
+
+    def _note(self, key: tuple[str, ...], file: Path, seconds: float) -> None:
+        rows = read_rows(file)
         importing = max((float(row[2]) for row in rows if not row[0]), default=0.0)
-        self._seen[key] = _Seen(file, any(row[0] for row in rows), importing, end.duration)
+        self._seen[key] = _Seen(file, any(row[0] for row in rows), importing, seconds)
+
+    def _file(self) -> Path:
+        """In memory: whatever ends this process, no file is left of it."""
+        self._files.append(os.memfd_create("aorta-imports"))
+        return Path(f"/proc/{os.getpid()}/fd/{self._files[-1]}")
 
     def close(self) -> None:
         while self._files:

@@ -24,6 +24,9 @@ OWN_VARIABLES = ("AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES")
 _FEW = 4
 _MOST_HOSTS = 3
 _MOST_MEMORY = 0.25  # of the machine, for all hosts of this supervisor
+_LEAST_FREE = (
+    0.1  # of the machine: with less available no further host is started, in whatever slot
+)
 MOST_UNFIT = 8  # modules left out one by one before the whole command is given up
 _LEAST_PATIENCE = 60.0
 _ANSWER_SECONDS = 20.0
@@ -67,6 +70,7 @@ class _UnwantedError(Exception):
 @dataclass
 class WarmHosts:
     owner: socket.socket
+    most_memory: float = field(default_factory=lambda: _MOST_MEMORY * _memory_of_machine())
     hosts: list[_Host] = field(default_factory=list)
     given_up: dict[tuple[str, ...], str] = field(default_factory=dict)  # command: why
     _excluded: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -137,6 +141,8 @@ class WarmHosts:
         """A host with everything imported that can be; the modules that cannot be are found on the way."""
         excluded = self._excluded.setdefault(command, [])
         self._make_room()
+        if _memory_available() < _LEAST_FREE * _memory_of_machine():
+            return None
         while len(excluded) <= MOST_UNFIT:
             host = self._started(command, order)
             if host is None:
@@ -164,7 +170,12 @@ class WarmHosts:
             if "ready" in answer and answer["seconds"] >= worth_seconds(warm["seconds"]):
                 host.spared = answer["seconds"]
                 self.hosts.append(host)
-                return host
+                self._make_room(host)
+                if _memory_of(host.pid) <= self.most_memory:
+                    return host
+                self._end(host)
+                self.given_up[command] = "its imports take too much memory"
+                return None
             host.close()
             if "ready" in answer or not answer["unfit"]:
                 self.given_up[command] = answer.get("why", "its imports take no time")
@@ -198,13 +209,14 @@ class WarmHosts:
         process_tree.spare(pid)
         return _Host(pid, ours, command, (pipes[0][0], pipes[1][0]), used_at=time.monotonic())
 
-    def _make_room(self) -> None:
-        """The least used goes first."""
-        allowed = _MOST_MEMORY * _memory_of_machine()
-        while self.hosts and (
-            len(self.hosts) >= _MOST_HOSTS or sum(_memory_of(h.pid) for h in self.hosts) > allowed
-        ):
-            self._end(min(self.hosts, key=lambda one: one.used_at))
+    def _make_room(self, fresh: _Host | None = None) -> None:
+        """For one that is about to be started, or that has just imported everything. The least used goes first."""
+        most = _MOST_HOSTS if fresh else _MOST_HOSTS - 1
+        while others := [host for host in self.hosts if host is not fresh]:
+            held = sum(_memory_of(host.pid) for host in self.hosts)
+            if len(self.hosts) <= most and held <= self.most_memory:
+                return
+            self._end(min(others, key=lambda one: one.used_at))
 
 
 def read_rows(file: Path) -> list[list[str]]:
@@ -251,6 +263,15 @@ def hear(line: socket.socket, seconds: float, owner: socket.socket | None = None
 
 def _memory_of_machine() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _memory_available() -> int:
+    """What could be used now without swapping; everything where the kernel does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    return _memory_of_machine()
 
 
 def _memory_of(pid: int) -> int:

@@ -1,5 +1,8 @@
 """A supervisor on another machine: it dials home, runs the one trial it is given there, and ends with it.
 
+Where the scheduler's own process there outlives the trial, the worker does too: it takes one trial after another, each
+over a channel of its own, and keeps its warm hosts between them.
+
 It is started by a scheduler, knows the addresses and the secret of its owner from two variables, and nothing of the
 scheduler. When the channel home breaks, or the scheduler wants it gone, it ends the whole tree of the trial first.
 Standard library only.
@@ -33,6 +36,7 @@ from aorta.executors.messages import (
 )
 from aorta.executors.ranks import across_ranks
 from aorta.executors.supervisor import OwnerGoneError, SupervisedTrial, Supervisor
+from aorta.executors.warm import WarmStarts
 from aorta.runtimes import Launch, launch_for
 
 CHANNEL_VARIABLE = "AORTA_CHANNEL"
@@ -49,8 +53,12 @@ _ENDING = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 class Worker(Supervisor):
     """A supervisor whose socket leads to another machine, and whose scheduler may dismiss it."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, warm_starts: WarmStarts | None = None) -> None:
         super().__init__(control)
+        self._warm_starts = warm_starts  # None: every trial starts cold
+
+    def serves(self, control: socket.socket) -> None:
+        super().serves(control)
         self.dismissed = False
         signal.signal(signal.SIGTERM, self._dismiss)
 
@@ -77,9 +85,11 @@ class Worker(Supervisor):
         """One trial, wherever its files are, from the order to the report."""
         order = self.await_message()
         trial = trial_from_json(order["trial"])
+        learned = None
         with ExitStack() as stack:
             if (trial.trial_dir / order["marker"]).is_file() and trial.cwd.is_dir():
-                end, pack = self._tried(trial, order, {}), b""
+                end, pack = self._tried(trial, order, {}, self._warm_starts), b""
+                learned = self._warm_starts.ended(end) if self._warm_starts else None
             elif not order["ships"]:
                 end, pack = _invisible(trial), b""
             else:
@@ -88,19 +98,25 @@ class Worker(Supervisor):
                 if end.result is not None:  # its working directory was a copy of its own
                     end = replace(end, result=without_place(end.result))
                 pack = pack_trial_directory(shipped.trial_dir)
-            self.send({"op": "ended", "dismissed": self.dismissed, "end": end_to_json(end)}, pack)
+            ended = {"op": "ended", "dismissed": self.dismissed, "end": end_to_json(end)}
+            self.send({**ended, "imports": learned}, pack)
 
     def _tried(
         self,
         trial: TrialSpec,
         order: Mapping[str, Any],
         mirrors: Mapping[str, Callable[[bytes], None]],
+        warm_starts: WarmStarts | None = None,
     ) -> TrialEnd:
         try:
             launch = across_ranks(launch_for(trial), trial, order["srun"])
         except AortaError as wrong:
             return _lost(trial, str(wrong))
         what = order_for(trial, launch, grace=order["grace"], max_log_bytes=order["max_log_bytes"])
+        if warm_starts is not None:
+            for found in order["imports"]:
+                warm_starts.learn(found)
+            what |= warm_starts.instructions(trial, launch, what["env"])
         facts = SupervisedTrial(self, what, mirrors).run()
         if _looks_ended(facts):
             self._await_dismissal()
@@ -179,15 +195,47 @@ def main() -> None:
     """Entered by whatever a cluster starts; says on stderr why it could not, and exits with 1."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    given = json.loads(os.environ.pop(CHANNEL_VARIABLE))
-    ticket = os.environ.pop(TICKET_VARIABLE)
     if parent := os.environ.pop(PARENT_VARIABLE, ""):
         process_tree.die_with_parent(int(parent), signal.SIGTERM)
-    about = {"host": _host(), "node": os.environ.pop(NODE_VARIABLE, "") or _host()}
-    addresses = [(str(host), int(port)) for host, port in given["addresses"]]
     try:
-        control = channel.dial(addresses, ticket, given["secret"], about)
+        control = _dialled()
     except channel.NoChannelError as wrong:
         sys.exit(f"aorta: {wrong}")
     with control, suppress(OwnerGoneError, ConnectionError):
         Worker(control).run_order()
+
+
+def main_of_many() -> None:
+    """Entered where the parent outlives a trial: a line with the variables of each, and a line when it is over.
+
+    What it says is why there was no trial, or nothing. It ends with its parent.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    process_tree.die_with_parent(int(os.environ.pop(PARENT_VARIABLE)), signal.SIGTERM)
+    worker: Worker | None = None
+    warm_starts = WarmStarts()
+    for line in sys.stdin:
+        os.environ.clear()
+        os.environ.update(json.loads(line))
+        said = ""
+        try:
+            with _dialled() as control, suppress(OwnerGoneError, ConnectionError):
+                if worker is None:
+                    worker = Worker(control, warm_starts)
+                else:
+                    worker.serves(control)
+                worker.run_order()
+        except channel.NoChannelError as wrong:
+            said = f"aorta: {wrong}"
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        print(json.dumps(said), flush=True)
+
+
+def _dialled() -> socket.socket:
+    """The channel home, from variables that the trial does not see."""
+    given = json.loads(os.environ.pop(CHANNEL_VARIABLE))
+    ticket = os.environ.pop(TICKET_VARIABLE)
+    about = {"host": _host(), "node": os.environ.pop(NODE_VARIABLE, "") or _host()}
+    addresses = [(str(host), int(port)) for host, port in given["addresses"]]
+    return channel.dial(addresses, ticket, given["secret"], about)

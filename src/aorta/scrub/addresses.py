@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from aorta.scrub.secrets.findings import Kind, SecretSpan
-from aorta.scrub.secrets.hints import hinted, hinted_in_line, lines_at
+from aorta.scrub.secrets.hints import hinted, hinted_in_line, lines_at, occurrences
 from aorta.scrub.secrets.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
@@ -18,17 +18,24 @@ from aorta.scrub.secrets.vocabulary import (
 )
 
 # A point or a colon first, what stands before it after that: digits are everywhere in a log, and this order is fast.
-_IPV4_REST = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9]|\.\d)")
-_IPV4_BEGIN = re.compile(r"(?<![A-Za-z0-9.])\d{1,3}\Z")
+_OCTETS = ("[0-9]", "[1-9][0-9]", "(?:1[0-9][0-9]|2[0-4][0-9]|25[0-5])")
+_OCTET = f"(?:{'|'.join(reversed(_OCTETS))})"
+_FIRST_OCTET = "|".join(rf"(?<=(?<![A-Za-z0-9.])({octet})\.)" for octet in _OCTETS)
+_IPV4 = re.compile(  # which group matched says how long the first number is
+    rf"\.(?:{_FIRST_OCTET}){_OCTET}\.{_OCTET}\.{_OCTET}(?![A-Za-z0-9]|\.\d)"
+)
 _DASHED_IPV4 = hinted_in_line(r"(?<![A-Za-z0-9])ip-\d{1,3}(?:-\d{1,3}){3}(?![\w])", "ip-")
 _VERSIONED = words(
     "version nvidia cuda cudnn cublas nccl rccl rocm hip driver toolkit firmware torch triton"
 )
 _VERSION_BEFORE = re.compile(
-    r"(?:[vV]|==|[~<>!]=|version[\"']?\s{0,2}[:=]?\s{0,2}[\"']?"
-    rf"|\b(?:{'|'.join(sorted(_VERSIONED - {'version'}))})[\w\-]*[\"']?\s{{0,24}}[:=@|]?\s{{0,24}}[\"']?)\Z",
+    r"(?:[vV]|==|[~<>!]=|version[\"']?[ \t]{0,2}[:=]?[ \t]{0,2}[\"']?"
+    rf"|\b(?:{'|'.join(sorted(_VERSIONED - {'version'}))})[\w\-]*[\"']?[ \t]{{0,24}}[:=@|]?[ \t]{{0,24}}[\"']?)\Z",
     re.IGNORECASE,
 )
+_NEAR = 64  # characters before an address that may say that it is a release
+_NEVER = 1 << 62
+_EVERYWHERE = frozenset({"0.0.0.0", "255.255.255.255"})  # noqa: S104 - named, nothing listens there
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])"
 )
@@ -56,10 +63,9 @@ _URL_HOST = hinted_in_line(
     r"(?::\d+)?(?P<path>/[^\s\"'<>`)]*)?",
     "://",
 )
+_COLLECTIVE_SIGN = re.compile(r"\] [NR]CCL")
+_COLLECTIVE = re.compile(r"(?<![\w.\-])([A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] [NR]CCL\Z")
 _HOST_CONTEXTS = (
-    hinted_in_line(
-        r"(?<![\w.\-])(?P<host>[A-Za-z][\w.\-]+):\d+:\d+ \[\d+\] (?:NCCL|RCCL)", "] nccl", "] rccl"
-    ),
     hinted_in_line(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:\d{2,5}\b", "]:"),
     hinted_in_line(
         r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>[A-Za-z][\w.\-]+) \S+:",
@@ -104,11 +110,15 @@ _HOST_CONTEXTS = (
 
 
 def addresses_in(text: str) -> Iterator[SecretSpan]:
+    """Of networks: each is one by its own shape."""
     yield from _ip_addresses(text)
     for pattern, before in ((_MAC, 2), (_DOTTED_MAC, 4)):
         for found in pattern.finditer(text):
             start, end = found.start() - before, found.end()
             yield SecretSpan(start, end, Kind.MAC, text[start:end])
+
+
+def mail_addresses_in(text: str) -> Iterator[SecretSpan]:
     for rule, kind in ((_EMAIL, Kind.EMAIL), (_DASHED_IPV4, Kind.HOST)):
         for match in rule.finditer(text):
             if not match.group().startswith("git@"):
@@ -138,6 +148,16 @@ def hosts_in(text: str) -> Iterator[SecretSpan]:
     yield from _domains_in(text)
 
 
+def hosts_of_collectives_in(text: str) -> Iterator[SecretSpan]:
+    """`gpu-07:4711:4712 [0] NCCL INFO …`, the prefix of every line that NCCL and RCCL write."""
+    for sign in _COLLECTIVE_SIGN.finditer(text):
+        match = _COLLECTIVE.search(text, text.rfind("\n", 0, sign.start()) + 1, sign.end())
+        if match is not None:
+            host = match[1]
+            if _names_somebody(host) and not _COMMIT.match(host):
+                yield SecretSpan(match.start(1), match.end(1), Kind.HOST, host)
+
+
 def _domains_in(text: str) -> Iterator[SecretSpan]:
     for match in _ENDING.finditer(text):
         labels = _LABELS.search(text, max(0, match.start() - 255), match.start())
@@ -165,13 +185,15 @@ def is_public_domain(host: str) -> bool:
 
 
 def _ip_addresses(text: str) -> Iterator[SecretSpan]:
-    for rest in _IPV4_REST.finditer(text):
-        begin = _IPV4_BEGIN.search(text, max(0, rest.start() - 4), rest.start())
-        if begin is None or _is_version(text, begin.start()):
-            continue
-        value = text[begin.start() : rest.end()]
-        if _is_ipv4(value):
-            yield SecretSpan(begin.start(), rest.end(), Kind.IPV4, value)
+    versioned = _VersionWords(text)
+    for rest in _IPV4.finditer(text):
+        start, end = rest.span()
+        start -= rest.lastindex or 0
+        value = text[start:end]
+        if value not in _EVERYWHERE and not (
+            value.startswith("127.") or versioned.announce(text, start)
+        ):
+            yield SecretSpan(start, end, Kind.IPV4, value)
     for match in _possible_ipv6(text):
         value = match.group()
         groups = [group for group in value.split(":") if group]
@@ -182,23 +204,21 @@ def _ip_addresses(text: str) -> Iterator[SecretSpan]:
             yield SecretSpan(match.start(), match.end(), Kind.IPV6, value)
 
 
-def _is_version(text: str, at: int) -> bool:
-    """Whether what begins here is announced as a release. The words are looked for first: that is ten times faster."""
-    start = max(0, at - 64)
-    folded = text[start:at].lower()
-    if folded[-1:] not in ("v", "=") and not any(word in folded for word in _VERSIONED):
-        return False
-    return _VERSION_BEFORE.search(text, start, at) is not None
+class _VersionWords:
+    """Where a text names something that has releases. The places asked for come in order."""
 
+    def __init__(self, text: str) -> None:
+        self._words = iter(occurrences(text, tuple(_VERSIONED)))
+        self._next = next(self._words, _NEVER)
+        self._last = -_NEVER
 
-def _is_ipv4(text: str) -> bool:
-    """As `ipaddress` says it, in a tenth of its time; and not an address that every machine has."""
-    if not text.isascii():
-        return False
-    for part in text.split("."):
-        if int(part) > 255 or (part[0] == "0" and len(part) > 1):
+    def announce(self, text: str, at: int) -> bool:
+        """Whether what begins here is announced as a release; where no word is near, nothing else is looked at."""
+        while self._next < at:
+            self._last, self._next = self._next, next(self._words, _NEVER)
+        if at - self._last > _NEAR and text[at - 1 : at] not in ("v", "V", "="):
             return False
-    return not text.startswith("127.") and text not in ("0.0.0.0", "255.255.255.255")  # noqa: S104
+        return _VERSION_BEFORE.search(text, max(0, at - _NEAR), at) is not None
 
 
 def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:

@@ -49,8 +49,8 @@ class KnownValues:
         if len(self._spellings) > before:
             self._index = None
 
-    def literals(self) -> list[tuple[str, bool]]:
-        return [(spelling, kind is Kind.HOST) for spelling, (kind, _) in self._spellings.items()]
+    def literals(self) -> dict[str, Kind]:
+        return {spelling: kind for spelling, (kind, _) in self._spellings.items()}
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
         if len(text) * len(self._spellings) < _WORTH_AN_INDEX:

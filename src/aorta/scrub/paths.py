@@ -19,7 +19,7 @@ _PERSONAL_INSIDE_PUBLIC = re.compile(r"/run/(?:user|media)/|/usr/(?:home|people)
 _SYSTEM_WINDOWS = re.compile(r"[A-Za-z]:\\+(?:windows|program files(?: \(x86\))?)\\", re.IGNORECASE)
 _PART = r"[^\s/\\\"'`<>|:;,()\[\]{}\x00-\x1f\x7f*?!$&=]"
 _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that is the fast order
-    rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
+    rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=\A-[A-Za-z]/)|(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
 )
 _REMOTE = re.compile(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*")
 _TILDE = re.compile(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*")

@@ -9,14 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
-from aorta.scrub.addresses import addresses_in, hosts_in, is_generic
+from aorta.scrub.addresses import (
+    addresses_in,
+    hosts_in,
+    hosts_of_collectives_in,
+    is_generic,
+    mail_addresses_in,
+)
 from aorta.scrub.encodings import unveiled
 from aorta.scrub.known import KnownValues
 from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.patterns import compiled, patterns_in
 from aorta.scrub.placeholders import Placeholders, as_file_name
-from aorta.scrub.secrets.findings import GROUPS, Kind, SecretSpan, settled
+from aorta.scrub.secrets.findings import GROUPS, Detectors, Kind, SecretSpan, settled
 from aorta.scrub.secrets.shapes import providers_in, secrets_in
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -59,10 +66,24 @@ class Replacement:
     kind: Kind
 
 
+Taken = tuple[int, int, Kind, str]
+"""Begin and end of a stretch of the original, what it was, and what stands there now. Plain, for there are millions of them."""
+
+
 @dataclass(frozen=True)
 class Scrubbed:
     text: str
-    spans: tuple[Replacement, ...] = ()
+    before: str = ""
+    taken: tuple[Taken, ...] = ()
+    where: str = ""
+
+    @cached_property
+    def spans(self) -> tuple[Replacement, ...]:
+        """For people to look at: made only where somebody does."""
+        return self.first_spans(len(self.taken))
+
+    def first_spans(self, most: int) -> tuple[Replacement, ...]:
+        return tuple(_spans(self.taken[:most], self.before, self.text, self.where))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -73,16 +94,6 @@ def count_groups(spans: Sequence[Replacement]) -> dict[str, int]:
     """Replacements by group, every group present."""
     counted = Counter(GROUPS[span.kind] for span in spans)
     return {group: counted[group] for group in dict.fromkeys(GROUPS.values())}
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A stretch of the original: as it was, or with what stands in for it."""
-
-    start: int
-    end: int
-    finding: SecretSpan | None = None
-    placeholder: str = ""
 
 
 class Scrubber:
@@ -108,13 +119,14 @@ class Scrubber:
             if " " in root:
                 self._known.add(Kind.PATH, root)
 
-    def learn(self, text: str) -> None:
+    def learn(self, text: str, detectors: Detectors = Detectors.ALL) -> None:
         """Remember what is found here, so that it is known everywhere."""
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
-        for finding in self._findings(text, _LAYERS):
-            self.remember(finding.kind, finding.value)
+        found = ((one.kind, one.value) for one in self._findings(text, detectors))
+        for kind, value in dict.fromkeys(found):
+            self.remember(kind, value)
         for user in users_in(text):
             self.remember(Kind.USER, user)
 
@@ -130,8 +142,8 @@ class Scrubber:
         if value not in identity.users and value not in identity.hosts:
             self._names.add(value)
 
-    def literals(self) -> list[tuple[str, bool]]:
-        """(spelling, whatever its case) of everything that is looked for by itself."""
+    def literals(self) -> dict[str, Kind]:
+        """Every spelling that is looked for by itself, and what it is."""
         return self._known.literals()
 
     @property
@@ -142,27 +154,22 @@ class Scrubber:
         """A name that we gave: only the user's own patterns and what is a credential by its shape go."""
         return self._without(value, where, self._in_a_name)
 
-    def text(self, text: str, *, where: str = "") -> Scrubbed:
+    def text(self, text: str, *, where: str = "", detectors: Detectors = Detectors.ALL) -> Scrubbed:
         """Scrubbed text. Scrubbing it again changes nothing."""
-        return self._without(text, where, self._settled)
+        return self._without(text, where, partial(self._settled, detectors=detectors))
 
     def _without(self, text: str, where: str, find: Callable[[str], list[SecretSpan]]) -> Scrubbed:
-        pieces = [_Piece(0, len(text))]
+        taken: list[Taken] = []
         current = text
         while findings := find(current):
-            pieces = self._replaced(pieces, findings, text)
-            current = "".join(
-                piece.placeholder if piece.finding else text[piece.start : piece.end]
-                for piece in pieces
-            )
-        if current == text:
-            return Scrubbed(text)
-        return Scrubbed(current, tuple(_spans(pieces, text, current, where)))
+            taken = self._also_taken(taken, findings)
+            current = _rendered(text, taken)
+        return Scrubbed(current, text, tuple(taken), where)
 
     def whole(self, value: str, kind: Kind, *, where: str) -> Scrubbed:
         """The value of a name that says it is private: gone as a whole."""
         placeholder = self._placeholders.stand_in(kind, value)
-        return Scrubbed(placeholder, (Replacement(where, "", value, "", placeholder, kind),))
+        return Scrubbed(placeholder, value, ((0, len(value), kind, placeholder),), where)
 
     def file_name(self, name: str) -> str:
         """A path inside the bundle with every part scrubbed, in characters every file system takes."""
@@ -177,79 +184,89 @@ class Scrubber:
             found += providers_in(text)
         return settled(found, text)
 
-    def _settled(self, text: str) -> list[SecretSpan]:
-        return settled(self._findings(text, _LAYERS), text)
+    def _settled(self, text: str, detectors: Detectors) -> list[SecretSpan]:
+        return settled(self._findings(text, detectors), text)
 
-    def _findings(self, text: str, layers: int) -> Iterator[SecretSpan]:
-        plain = _ANSI.sub(lambda match: " " * len(match.group()), text)
-        for finding in self._detected(plain):
-            is_ours = finding.kind in _MISTAKEN and finding.value in self._names
-            if finding.value not in self._keep and not is_ours:
-                yield finding
-        if layers == 0:
+    def _findings(
+        self, text: str, detectors: Detectors, layers: int = _LAYERS
+    ) -> Iterator[SecretSpan]:
+        plain = _ANSI.sub(lambda match: " " * len(match.group()), text) if "\x1b" in text else text
+        detected = self._detected(plain, detectors)
+        yield from filter(self._may_go, detected) if self._keep or self._names else detected
+        if layers == 0 or Detectors.REST not in detectors:
             return
         for start, end, said in unveiled(plain):
-            inner = next(iter(settled(self._findings(said, layers - 1), said)), None)
-            if inner is not None:
+            found = settled(self._findings(said, detectors, layers - 1), said)
+            if found:
+                inner = found[0]
                 whole = inner.value if inner.end - inner.start == len(said) else said
                 yield SecretSpan(start, end, inner.kind, whole)
 
-    def _detected(self, text: str) -> Iterator[SecretSpan]:
-        yield from patterns_in(text, self._patterns)
-        yield from self._known.found_in(text)
+    def _may_go(self, finding: SecretSpan) -> bool:
+        is_ours = finding.kind in _MISTAKEN and finding.value in self._names
+        return finding.value not in self._keep and not is_ours
+
+    def _detected(self, text: str, detectors: Detectors) -> Iterator[SecretSpan]:
+        if Detectors.REST in detectors:
+            yield from patterns_in(text, self._patterns)
+        if Detectors.NAMES in detectors:
+            yield from self._known.found_in(text)
         if not self.rules.detect:
             return
-        yield from secrets_in(text, self.rules.secret_names)
-        yield from paths_in(text, self._roots)
-        yield from addresses_in(text)
-        for finding in hosts_in(text):
-            if finding.kind is Kind.PATH or not is_generic(finding.value):
-                yield finding
+        if Detectors.PATHS in detectors:
+            yield from paths_in(text, self._roots)
+        if Detectors.ADDRESSES in detectors:
+            yield from addresses_in(text)
+        if Detectors.COLLECTIVES in detectors:
+            yield from hosts_of_collectives_in(text)
+        if Detectors.REST in detectors:
+            yield from secrets_in(text, self.rules.secret_names)
+            yield from mail_addresses_in(text)
+            for finding in hosts_in(text):
+                if finding.kind is Kind.PATH or not is_generic(finding.value):
+                    yield finding
 
-    def _replaced(
-        self, pieces: list[_Piece], findings: list[SecretSpan], text: str
-    ) -> list[_Piece]:
-        """Split the untouched pieces at the findings, whose offsets are those of the current text."""
-        after: list[_Piece] = []
-        waiting = iter(findings)
-        finding = next(waiting, None)
-        offset = 0
-        for piece in pieces:
-            length = len(piece.placeholder) if piece.finding else piece.end - piece.start
-            at = piece.start
-            while finding is not None and finding.start < offset + length:
-                start = piece.start + finding.start - offset
-                end = piece.start + finding.end - offset
-                if at < start:
-                    after.append(_Piece(at, start))
-                placeholder = self._placeholders.stand_in(finding.kind, finding.value)
-                after.append(_Piece(start, end, finding, placeholder))
-                at = end
-                finding = next(waiting, None)
-            if piece.finding:
-                after.append(piece)
-            elif at < piece.end:
-                after.append(_Piece(at, piece.end))
-            offset += length
-        return after
+    def _also_taken(self, taken: list[Taken], findings: list[SecretSpan]) -> list[Taken]:
+        """In order. The offsets of findings are those of the text in which placeholders stand already."""
+        together: list[Taken] = []
+        earlier = iter(taken)
+        waiting = next(earlier, None)
+        shift = 0
+        for start, end, kind, value in findings:
+            while waiting is not None and waiting[0] - shift <= start:
+                shift += waiting[1] - waiting[0] - len(waiting[3])
+                together.append(waiting)
+                waiting = next(earlier, None)
+            stand_in = self._placeholders.stand_in(kind, value)
+            together.append((start + shift, end + shift, kind, stand_in))
+        if waiting is not None:
+            together += (waiting, *earlier)
+        return together
 
 
-def _spans(pieces: list[_Piece], text: str, after: str, where: str) -> Iterator[Replacement]:
-    """Contexts are taken from the scrubbed text: a neighbour may be as private as the value itself."""
-    line, counted_to, at = 1, 0, 0
-    for piece in pieces:
-        length = len(piece.placeholder) if piece.finding else piece.end - piece.start
-        start, end = at, at + length
+def _rendered(text: str, taken: list[Taken]) -> str:
+    parts: list[str] = []
+    at = 0
+    for start, end, _, placeholder in taken:
+        parts += (text[at:start], placeholder)
         at = end
-        if piece.finding is None:
-            continue
-        line += text.count("\n", counted_to, piece.start)
-        counted_to = piece.start
+    parts.append(text[at:])
+    return "".join(parts)
+
+
+def _spans(taken: Sequence[Taken], text: str, after: str, where: str) -> Iterator[Replacement]:
+    """Contexts are taken from the scrubbed text: a neighbour may be as private as the value itself."""
+    line, counted_to, shift = 1, 0, 0
+    for start, end, kind, placeholder in taken:
+        line += text.count("\n", counted_to, start)
+        counted_to = start
+        begin, stop = start + shift, start + shift + len(placeholder)
+        shift = stop - end
         yield Replacement(
             where or f"line {line}",
-            after[max(0, start - _CONTEXT) : start].rsplit("\n", 1)[-1],
-            text[piece.start : piece.end],
-            after[end : end + _CONTEXT].split("\n", 1)[0],
-            piece.placeholder,
-            piece.finding.kind,
+            after[max(0, begin - _CONTEXT) : begin].rsplit("\n", 1)[-1],
+            text[start:end],
+            after[stop : stop + _CONTEXT].split("\n", 1)[0],
+            placeholder,
+            kind,
         )

@@ -1,6 +1,7 @@
 """Where in a piece of a log something private may stand: a superset of every detector, found in one pass.
 
-A line that holds no sign cannot be changed by the scrubber; a property test holds the two against each other. Hyperscan does the
+A line that holds no sign cannot be changed by the scrubber, and one that holds signs of some detectors only by those; a property
+test holds the two against each other. Hyperscan does the
 pass where it is installed (extra `scan`), the standard library's expressions otherwise: `benchmarks/scrubbing.py` has both.
 """
 
@@ -11,8 +12,14 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from aorta.scrub.encodings import decoded_run
+from aorta.scrub.secrets.findings import Detectors, Kind
 from aorta.scrub.secrets.shapes import PROVIDERS
-from aorta.scrub.secrets.vocabulary import DOMAINS_AND_CODE, DOMAINS_WITH_A_DASH, ONLY_DOMAINS
+from aorta.scrub.secrets.vocabulary import (
+    DOMAINS_AND_CODE,
+    DOMAINS_WITH_A_DASH,
+    MONTHS,
+    ONLY_DOMAINS,
+)
 
 _ANNOUNCING = (
     "pass|secret|token|key|cred|auth|dsn|cookie|bearer|session|pwd|netrc|string|url|salt|pin|nonce"
@@ -23,7 +30,19 @@ _RUN = "[A-Za-z0-9+/_\\-]{16,}[^A-Za-z0-9+/_\\-]"
 _KEY = r"-----BEGIN |PuTTY-User-Key-File"
 _WRAPPED_LINE = 60
 
-Region = tuple[int, int]
+Region = tuple[int, int, int]
+"""Begin and end of whole lines, and the detectors that can find something there (a plain number: there are many regions)."""
+
+_ADDRESSES, _COLLECTIVES, _PATHS, _NAMES, _ALL = map(
+    int,
+    (
+        Detectors.ADDRESSES,
+        Detectors.COLLECTIVES,
+        Detectors.PATHS,
+        Detectors.NAMES,
+        Detectors.ALL,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -31,23 +50,33 @@ class Sign:
     pattern: str
     caseless: bool = False
     next_lines: int = 0  # how many of the following lines may hold what is announced here
+    of: int = _ALL  # the detectors that may match where this does
 
 
 _SHAPES = (
-    Sign(r"\d\.\d{1,3}\.\d{1,3}\.\d|::|(?::[0-9A-Fa-f]{1,4}){5}|ip-\d", caseless=True),
-    Sign(r"[0-9A-Fa-f]{2}(?:[:\-][0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}"),
-    Sign(r"\] [NR]CCL|\]:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |: error: | ON |peer "),
+    Sign(r"\d\.\d{1,3}\.\d{1,3}\.\d", of=_ADDRESSES),
+    Sign(r"::", of=_ADDRESSES),
+    Sign(r"(?::[0-9A-Fa-f]{1,4}){5}", of=_ADDRESSES),
+    Sign(
+        r"[0-9A-Fa-f]{2}(?:[:\-][0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}",
+        of=_ADDRESSES,
+    ),
+    Sign(r"\] [NR]CCL", of=_COLLECTIVES),
+    Sign(r"ip-\d", caseless=True),
+    Sign(r"\]:\d\d|: error: | ON |peer "),
+    Sign(rf"(?:{'|'.join(sorted(MONTHS))}) [ \d]\d \d\d:\d\d:\d\d ", caseless=True),
     Sign(r"\([\"']?[A-Za-z][A-Za-z0-9_.\-]*[\"']?, ?\d{4,5}\)"),
-)  # fmt: skip
+    Sign(rf"<(?:{'|'.join(Kind)}):[1-9]"),  # text that was scrubbed before
+)
 _ESCAPES = (
     Sign(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?[A-Za-z0-9_]{2,6};"),
 )
 _PLACES = (
-    Sign(r"(?:^|[^A-Za-z0-9_.<>/~)\]\-]|\s-[A-Za-z])/{1,2}[^\s/]"),
-    Sign(r"~[A-Za-z0-9_.\-]*/"),
+    Sign(r"(?:^|[^A-Za-z0-9_.<>/~)\]\-]|(?:^|\s)-[A-Za-z])/{1,2}[^\s/]", of=_PATHS),
+    Sign(r"~[A-Za-z0-9_.\-]*/", of=_PATHS),
     Sign(r"[A-Za-z]:[\\/]|\\\\|://|@|\x1b"),
     Sign(rf"\.(?:{_ENDINGS})(?:[^A-Za-z0-9_(\-]|$)", caseless=True),
-    Sign(r"(?:home|users?|people)[\\/]", caseless=True),
+    Sign(r"(?:home|users?|people)[\\/]", caseless=True, of=_PATHS),
     Sign(r"[?&;](?:sig|x-amz|x-goog|signature|code|access_token|awsaccess)[A-Za-z0-9_\-]*=", caseless=True),
     Sign(rf"-[A-Za-z0-9_.\-]*(?:{_ANNOUNCING})[A-Za-z0-9_.\-]*{_QUOTES}[ \t]", caseless=True),
     Sign(rf"<[A-Za-z0-9_:.\-]*(?:{_ANNOUNCING})[A-Za-z0-9_:.\-]*>", caseless=True),
@@ -72,8 +101,8 @@ _ANNOUNCEMENTS = (
     ),
     Sign(r"authorization|bearer|cookie|curl|sshpass|login|mysql|mariadb|redis-cli", caseless=True, next_lines=1),
 )  # fmt: skip
-_IN_LINE = (_SHAPES, (*_PLACES, *_ESCAPES), _CREDENTIALS)
-"""One database each: hyperscan reads a log at 150 MB/s with these, at 110 MB/s with all of them in one."""
+_IN_LINE = (_SHAPES, (*_PLACES, *_ESCAPES, *_CREDENTIALS))
+"""One database each: hyperscan reads a log faster with these than with all of them in one."""
 _GOES_ON = re.compile(
     "|".join(f"(?:{sign.pattern})" for sign in _ANNOUNCEMENTS).encode(), re.IGNORECASE
 )
@@ -91,6 +120,7 @@ class Literal:
 
     text: str
     caseless: bool
+    is_name: bool  # of a host or a user
 
 
 OnHit = Callable[[int, int, int, int, Any], None]
@@ -109,7 +139,7 @@ class Signs:
             (_ANY_ASSIGNMENT,) if assignments else ()
         )
         in_line = _IN_LINE if detect else (_ESCAPES,)
-        self._in_line = [_compiled(group, engine) for group in in_line]
+        self._in_line = [(_compiled(group, engine), _detectors(group)) for group in in_line]
         self._announcing = _compiled(self._announcements, engine) if self._announcements else None
         self._runs = _compiled((Sign(_RUN),), engine, with_start=True)
         self._keys = _compiled((Sign(_KEY),), engine)
@@ -117,8 +147,8 @@ class Signs:
     def regions(self, piece: bytes) -> list[Region]:
         """Stretches of whole lines, in order, apart from each other."""
         found: list[Region] = []
-        for matcher in self._in_line:
-            found += _lines_of(matcher, piece)
+        for matcher, detectors in self._in_line:
+            found += _lines_of(matcher, detectors, piece)
         found += self._announced(piece)
         found += _encoded(self._runs, piece)
         found += _key_blocks(self._keys, piece)
@@ -135,7 +165,7 @@ class Signs:
             after = end
             for _ in range(self._announcements[number].next_lines):
                 after = _line_end(piece, after) + 1
-            found.append((begin, _line_end(piece, max(0, after - 1))))
+            found.append((begin, _line_end(piece, max(0, after - 1)), _ALL))
 
         if self._announcing is not None:
             self._announcing.scan(piece, keep)
@@ -146,24 +176,40 @@ class KnownLines:
     """Finds the lines that hold a value which is known already."""
 
     def __init__(self, literals: Sequence[Literal], *, engine: str = "") -> None:
-        known = [Sign(_escaped(literal.text), literal.caseless) for literal in literals]
+        known = [
+            Sign(_escaped(value.text), value.caseless, of=_NAMES if value.is_name else _ALL)
+            for value in literals
+        ]
         self._matcher = _matcher(known, engine) if known else None
+        self._detectors = _detectors(known)
 
     def regions(self, piece: bytes) -> list[Region]:
-        return _lines_of(self._matcher, piece) if self._matcher is not None else []
+        if self._matcher is None:
+            return []
+        return _lines_of(self._matcher, self._detectors, piece)
 
 
-def _lines_of(matcher: _Matcher, piece: bytes) -> list[Region]:
-    """The line of each match, once: most lines that hold one hold several."""
+def _detectors(signs: Sequence[Sign]) -> tuple[int, ...]:
+    return tuple(sign.of for sign in signs)
+
+
+def _lines_of(matcher: _Matcher, detectors: Sequence[int], piece: bytes) -> list[Region]:
+    """The line of each match, once for a kind of detector: most lines that hold one match hold several."""
     found: list[Region] = []
-    begin = stop = 0
+    begin = stop = seen = 0
 
-    def keep(_number: int, _start: int, end: int, _flags: int, _context: Any) -> None:
-        nonlocal begin, stop
+    def keep(number: int, _start: int, end: int, _flags: int, _context: Any) -> None:
+        nonlocal begin, stop, seen
+        wanted = detectors[number]
         if not begin < end <= stop:
-            begin = piece.rfind(b"\n", 0, max(0, end - 1)) + 1
-            stop = _line_end(piece, max(0, end - 1))
-            found.append((begin, stop))
+            begin = piece.rfind(b"\n", 0, end - 1) + 1
+            stop = piece.find(b"\n", end - 1)
+            if stop < 0:
+                stop = len(piece)
+        elif wanted == seen:
+            return
+        seen = wanted
+        found.append((begin, stop, wanted))
 
     matcher.scan(piece, keep)
     return found
@@ -177,7 +223,7 @@ def _encoded(matcher: _Matcher, piece: bytes) -> list[Region]:
         is_long = end - 1 - start >= _WRAPPED_LINE
         if is_long or _says_something(piece[start : end - 1]):
             after = _line_end(piece, end - 1) + 1 if is_long else end - 2
-            found.append((piece.rfind(b"\n", 0, start) + 1, _line_end(piece, after)))
+            found.append((piece.rfind(b"\n", 0, start) + 1, _line_end(piece, after), _ALL))
 
     matcher.scan(piece, keep)
     return found
@@ -188,7 +234,7 @@ def _key_blocks(matcher: _Matcher, piece: bytes) -> list[Region]:
 
     def keep(_number: int, _start: int, end: int, _flags: int, _context: Any) -> None:
         begin = piece.rfind(b"\n", 0, max(0, end - 1)) + 1
-        found.append((begin, _line_end(piece, max(0, _block_end(piece, end) - 1))))
+        found.append((begin, _line_end(piece, max(0, _block_end(piece, end) - 1)), _ALL))
 
     matcher.scan(piece, keep)
     return found
@@ -220,17 +266,24 @@ _BLOCK_LINE = re.compile(rb"[A-Za-z0-9+/=:\- \\]+\r?(?=\n|\Z)")
 
 
 def merged(found: list[Region]) -> list[Region]:
-    """In order, those that touch as one."""
+    """In order; as one those that overlap, and those that touch and want the same."""
     joined: list[Region] = []
-    last_begin, last_stop = -1, -2
-    for begin, stop in sorted(found):
-        if begin <= last_stop + 1:
-            if stop > last_stop:
-                last_stop = stop
-                joined[-1] = (last_begin, stop)
+    last_begin, last_stop, last_wanted = -1, -2, 0
+    for begin, stop, wanted in sorted(found):
+        if begin < last_stop or begin == last_begin:
+            last_stop = max(last_stop, stop)
+            if wanted | last_wanted != last_wanted:
+                last_wanted |= wanted
+                if len(joined) > 1 and joined[-2][1:] == (last_begin - 1, last_wanted):
+                    joined.pop()
+                    last_begin = joined[-1][0]
+            joined[-1] = (last_begin, last_stop, last_wanted)
+        elif begin == last_stop + 1 and wanted == last_wanted:
+            last_stop = stop
+            joined[-1] = (last_begin, last_stop, last_wanted)
         else:
-            last_begin, last_stop = begin, stop
-            joined.append((begin, stop))
+            last_begin, last_stop, last_wanted = begin, stop, wanted
+            joined.append((begin, stop, wanted))
     return joined
 
 

@@ -5,7 +5,6 @@ is held back until it is whole.
 """
 
 import codecs
-import hashlib
 import re
 from array import array
 from bisect import bisect_right
@@ -15,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from aorta.scrub.placeholders import with_quoted_placeholders
-from aorta.scrub.scrubber import Replacement, Scrubber
-from aorta.scrub.secrets.findings import GROUPS, Kind
+from aorta.scrub.scrubber import Replacement, Scrubber, Taken
+from aorta.scrub.secrets.findings import GROUPS, Detectors, Kind
 from aorta.scrub.signs import KnownLines, Literal, Region, Signs, goes_on, merged
 
 PIECE = 1 << 20
@@ -27,6 +26,10 @@ _MOST_SPANS = 500  # kept of one file for people; all are counted
 _MOST_REMEMBERED = 50_000  # lines
 _MOST_PLACES = 2_000_000
 _BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
+_NOTHING_TO_LEARN = int(
+    Detectors.ADDRESSES | Detectors.NAMES
+)  # what has a shape of its own, what is known
+_NONE_LEFT = (1 << 62, Kind.TEXT)
 _WRAPPED = re.compile(rb"[A-Za-z0-9+/=]{40,76}\r?")
 _UTF8 = "utf-8"
 _BOMS = (  # the mark itself goes through as a character
@@ -48,6 +51,10 @@ _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 _WIDE = (("utf-32-le", 4, 0), ("utf-32-be", 4, 3), ("utf-16-le", 2, 0), ("utf-16-be", 2, 1))
 
 
+_Clean = tuple[bytes, tuple[Kind, ...], tuple[Replacement, ...]]
+"""What a stretch becomes, what was taken out of it, and, where somebody will look at them, the places."""
+
+
 class NotTextError(ValueError):
     """These bytes are no text that can be read, so nothing can be promised about them."""
 
@@ -59,10 +66,15 @@ class Account:
     counts: Counter[Kind] = field(default_factory=Counter)
     spans: list[Replacement] = field(default_factory=list)
 
+    @property
+    def room(self) -> int:
+        """For so many more; the others are only counted."""
+        return _MOST_SPANS - len(self.spans)
+
     def add(self, spans: Iterable[Replacement]) -> None:
         for span in spans:
             self.counts[span.kind] += 1
-            if len(self.spans) < _MOST_SPANS:
+            if self.room:
                 self.spans.append(span)
 
     @property
@@ -74,24 +86,23 @@ class Account:
 
 
 class _Seen:
-    """Where the first reading found signs, so that the second need not look again; no more than fits into 16 MB."""
+    """Where the first reading found signs, so that the second need not look again; no more than fits into 24 MB."""
 
-    def __init__(self) -> None:
-        self._places: dict[bytes, array[int]] = {}
+    def __init__(self, signs: Signs) -> None:
+        self._signs = signs
+        self._places: dict[tuple[int, int], array[int]] = {}
         self._left = _MOST_PLACES
 
-    def keep(self, chunk: bytes, places: list[Region]) -> None:
+    def regions(self, chunk: bytes) -> list[Region]:
+        key = (hash(chunk), len(chunk))
+        found = self._places.get(key)
+        if found is not None:
+            return list(zip(found[::3], found[1::3], found[2::3], strict=True))
+        places = self._signs.regions(chunk)
         if len(places) < self._left:
             self._left -= len(places)
-            self._places[_key_of(chunk)] = array("I", chain.from_iterable(places))
-
-    def get(self, chunk: bytes) -> list[Region] | None:
-        found = self._places.get(_key_of(chunk)) if self._places else None
-        return None if found is None else list(zip(found[::2], found[1::2], strict=True))
-
-
-def _key_of(chunk: bytes) -> bytes:
-    return hashlib.sha256(chunk).digest()
+            self._places[key] = array("I", chain.from_iterable(places))
+        return places
 
 
 class TextStream:
@@ -101,23 +112,22 @@ class TextStream:
         self.scrubber = scrubber
         self._piece = piece
         self._engine = engine
-        self._signs = Signs(
+        signs = Signs(
             detect=scrubber.rules.detect,
             assignments=bool(scrubber.rules.secret_names),
             engine=engine,
         )
         self._known = KnownLines((), engine=engine)
         self._known_count = -1
-        self._seen = _Seen()
+        self._seen = _Seen(signs)
         self._learnt: set[int] = set()
-        self._lines: dict[bytes, tuple[bytes, tuple[Replacement, ...]]] = {}
+        self._lines: dict[bytes, _Clean] = {}
 
     def learn(self, pieces: Iterable[bytes]) -> None:
         _, texts = _as_utf8(pieces)
         for chunk in self._chunks(texts):
-            fresh = [part for part in self._regions(chunk) if self._is_new(part)]
-            if fresh:
-                self.scrubber.learn(_BETWEEN.join(map(_text, fresh)))
+            for detectors, parts in self._to_learn(chunk).items():
+                self.scrubber.learn(_together(parts), Detectors(detectors))
 
     def scrub(
         self, pieces: Iterable[bytes], account: Account, *, shell: bool = False
@@ -127,39 +137,42 @@ class TextStream:
         line = 1
         for chunk in self._chunks(texts):
             clean = self._scrubbed(chunk, line, account, shell)
-            line += chunk.count(b"\n")
+            line += chunk.count(b"\n") if account.room else 0
             yield clean if encoding == _UTF8 else _text(clean).encode(encoding)
 
     def _fix_known(self) -> None:
         literals = self.scrubber.literals()
         if len(literals) != self._known_count:
             self._known_count = len(literals)
-            known = [Literal(text, caseless) for text, caseless in literals]
+            known = [
+                Literal(text, kind is Kind.HOST, kind in (Kind.HOST, Kind.USER))
+                for text, kind in literals.items()
+            ]
             self._known = KnownLines(known, engine=self._engine)
             self._lines.clear()
 
-    def _is_new(self, line: bytes) -> bool:
-        key = hash(line)
-        if key in self._learnt:
-            return False
-        if len(self._learnt) < 10 * _MOST_REMEMBERED:
-            self._learnt.add(key)
-        return True
-
-    def _regions(self, chunk: bytes) -> Iterator[bytes]:
-        return (chunk[start:end] for start, end in self._places(chunk))
+    def _to_learn(self, chunk: bytes) -> dict[int, list[bytes]]:
+        """What was not learnt yet, by who can find something in it."""
+        found: dict[int, list[bytes]] = {}
+        for start, end, detectors in self._places(chunk):
+            if detectors & _NOTHING_TO_LEARN == detectors:
+                continue
+            part = chunk[start:end]
+            key = hash(part)
+            if key not in self._learnt:
+                found.setdefault(detectors, []).append(part)
+                if len(self._learnt) < 10 * _MOST_REMEMBERED:
+                    self._learnt.add(key)
+        return found
 
     def _places(self, chunk: bytes) -> list[Region]:
         whole = chunk if chunk.endswith(b"\n") else chunk + b"\n"
-        places = self._seen.get(whole)
-        if places is None:
-            places = self._signs.regions(whole)
-            self._seen.keep(whole, places)
+        places = self._seen.regions(whole)
         more = [*self._known.regions(whole), *self._by_pattern(chunk)]
         if more:
             places = merged([*places, *more])
         if places and places[-1][1] > len(chunk):
-            places = [*places[:-1], (places[-1][0], len(chunk))]
+            places = [*places[:-1], (places[-1][0], len(chunk), places[-1][2])]
         return places
 
     def _by_pattern(self, chunk: bytes) -> Iterator[Region]:
@@ -173,48 +186,74 @@ class TextStream:
                 end = text.find("\n", match.end())
                 end = len(text) if end < 0 else end
                 if len(text) == len(chunk):
-                    yield start, end
+                    yield start, end, int(Detectors.ALL)
                 else:
                     before = len(_bytes(text[:start]))
-                    yield before, before + len(_bytes(text[start:end]))
+                    after = before + len(_bytes(text[start:end]))
+                    yield before, after, int(Detectors.ALL)
 
     def _scrubbed(self, chunk: bytes, line: int, account: Account, shell: bool) -> bytes:
         places = self._places(chunk)
         if not places:
             return chunk
-        given = [chunk[start:end] for start, end in places]
-        fresh = list(dict.fromkeys(part for part in given if part not in self._lines))
-        clean = dict(zip(fresh, self._clean(fresh), strict=True))
+        clean = self._clean_lines(chunk, places, account.room)
         parts: list[bytes] = []
-        at = 0
-        for part, (start, end) in zip(given, places, strict=True):
-            text, spans = clean.get(part) or self._lines[part]
-            if spans and len(account.spans) < _MOST_SPANS:
-                account.add(_moved(spans, line + chunk.count(b"\n", 0, start)))
-            else:
-                account.counts.update(span.kind for span in spans)
-            if spans:
-                text = _bytes(with_quoted_placeholders(_text(text))) if shell else text
-            parts += [chunk[at:start], text]
-            at = end
+        counted: list[Kind] = []
+        at = counted_to = 0
+        for start, end, _ in places:
+            part = chunk[start:end]
+            text, kinds, spans = clean.get(part) or self._lines[part]
+            if kinds:
+                if not account.room:
+                    counted += kinds
+                else:
+                    line += chunk.count(b"\n", counted_to, start)
+                    counted_to = start
+                    if len(spans) < min(len(kinds), account.room):
+                        spans = self.scrubber.text(_text(part)).first_spans(account.room)
+                    account.add(_moved(spans, line))
+                    counted += kinds[len(spans) :]
+                if shell:
+                    text = _bytes(with_quoted_placeholders(_text(text)))
+                parts += (chunk[at:start], text)
+                at = end
         parts.append(chunk[at:])
+        account.counts.update(counted)
         return b"".join(parts)
 
-    def _clean(self, given: list[bytes]) -> Iterator[tuple[bytes, tuple[Replacement, ...]]]:
-        """All stretches as one text, which is many times faster than each by itself."""
-        texts = [_text(part) for part in given]
-        together = self.scrubber.text(_BETWEEN.join(texts))
-        after = together.text.split(_BETWEEN)
-        if len(after) != len(texts):
-            results = [self.scrubber.text(text) for text in texts]
-            found = [(_bytes(one.text), one.spans) for one in results]
-        else:
-            spans = _apart(together.spans, texts)
-            found = [(_bytes(text), tuple(here)) for text, here in zip(after, spans, strict=True)]
-        for part, result in zip(given, found, strict=True):
-            if len(self._lines) < _MOST_REMEMBERED and len(part) < 4096:
+    def _clean_lines(self, chunk: bytes, places: list[Region], room: int) -> dict[bytes, "_Clean"]:
+        """What becomes of lines that were not seen before, each detector's together: that is many times faster."""
+        fresh: dict[int, dict[bytes, None]] = {}
+        for start, end, detectors in places:
+            part = chunk[start:end]
+            if part not in self._lines:
+                fresh.setdefault(detectors, {})[part] = None
+        clean: dict[bytes, _Clean] = {}
+        for detectors, found in fresh.items():
+            parts = list(found)
+            clean.update(zip(parts, self._clean(parts, detectors, room), strict=True))
+        for part, result in clean.items():
+            if len(self._lines) >= _MOST_REMEMBERED:
+                break
+            if len(part) < 4096:
                 self._lines[part] = result
-            yield result
+        return clean
+
+    def _clean(self, parts: list[bytes], detectors: int, room: int) -> Iterable["_Clean"]:
+        together = self.scrubber.text(_together(parts), detectors=Detectors(detectors))
+        if not together.taken:
+            return [(part, (), ()) for part in parts]
+        after = together.text.split(_BETWEEN)
+        if len(after) != len(parts):
+            each = [self.scrubber.text(_text(part)) for part in parts]
+            return [
+                (_bytes(one.text), tuple(span.kind for span in one.spans), one.spans)
+                for one in each
+            ]
+        texts = together.before.split(_BETWEEN)
+        kinds = _kinds_apart(together.taken, texts)
+        spans = _apart(together.first_spans(room), texts) if room else [()] * len(texts)
+        return zip(map(_bytes, after), kinds, spans, strict=True)
 
     def _chunks(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         waiting = b""
@@ -270,7 +309,25 @@ def _cut_in_line(waiting: bytes) -> int:
     return len(waiting)
 
 
-def _apart(spans: Iterable[Replacement], texts: list[str]) -> list[list[Replacement]]:
+def _together(parts: list[bytes]) -> str:
+    return _text(_bytes(_BETWEEN).join(parts))
+
+
+def _kinds_apart(taken: Iterable[Taken], texts: list[str]) -> Iterator[tuple[Kind, ...]]:
+    """What was taken out of each stretch."""
+    places = ((start, kind) for start, _, kind, _ in taken)
+    start, kind = next(places, _NONE_LEFT)
+    end = 0
+    for text in texts:
+        end += len(text) + len(_BETWEEN)
+        here: list[Kind] = []
+        while start < end:
+            here.append(kind)
+            start, kind = next(places, _NONE_LEFT)
+        yield tuple(here)
+
+
+def _apart(spans: Iterable[Replacement], texts: list[str]) -> list[tuple[Replacement, ...]]:
     """The spans of each stretch, with lines counted from its own beginning."""
     starts = [1]
     for text in texts:
@@ -280,7 +337,7 @@ def _apart(spans: Iterable[Replacement], texts: list[str]) -> list[list[Replacem
         number = int(span.where.removeprefix("line "))
         index = bisect_right(starts, number) - 1
         found[index].append(_at_line(span, number - starts[index] + 1))
-    return found
+    return [tuple(here) for here in found]
 
 
 def _moved(spans: Iterable[Replacement], line: int) -> Iterator[Replacement]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
+from aorta.core.trial import LOCAL
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.solve.state import State
@@ -36,6 +37,8 @@ def draft(
         proposal = proposal_for(words, subject.cwd, opened, defaults=not plain)
         axes = [dict(axis) for axis in proposal.axes]
         document = {"workload": {"command": proposal.command}, "axes": axes}
+    if subject.environment != LOCAL.name:
+        document["environment"] = subject.environment
     document["workload"]["cwd"] = os.path.relpath(subject.cwd, state.path)
     if state.request.timeout is not None:
         document["workload"]["timeout"] = state.request.timeout

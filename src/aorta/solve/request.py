@@ -31,6 +31,9 @@ class SolveRequest:
     spec: Path | None = None
     directory: Path = Path()
     output: Path = Path("solve")
+    environment: str | None = (
+        None  # of every trial; None: what a spec or recipe says, else this machine
+    )
     good: str | None = None
     index_url: str | None = None  # where releases between two environments come from
     find_links: tuple[str, ...] = ()

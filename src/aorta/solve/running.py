@@ -20,7 +20,6 @@ from aorta.solve.stages.reduce import Reduce
 from aorta.solve.stages.reproduce import LOOK, Reproduce
 from aorta.solve.stages.triage import VERIFY, Triage
 from aorta.solve.state import Stage, StageResult, State, Stopped
-from aorta.solve.subject import subject_of
 from aorta.solve.summary import write_summary
 
 VERB = "solve"
@@ -59,7 +58,7 @@ def dry_run(request: SolveRequest) -> SolvePlan:
 
 def _check(request: SolveRequest) -> None:
     """Whatever is wrong with what is to be solved is said before anything is written."""
-    check_good(request, subject_of(request).cwd)
+    check_good(request)
 
 
 def go_on(request: SolveRequest, means: Means) -> Solution:

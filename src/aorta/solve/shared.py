@@ -19,6 +19,7 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor, WarmExecutor
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
@@ -153,6 +154,9 @@ class _SharingExecutor:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
+        if trial.id == SNAPSHOT_ID:  # it is a trial of nothing, and none to be counted
+            self._inner.start(trial)
+            return
         key = what_is_run(trial)
         # Where warm trials are compared with cold ones, one that another stage ran is no warm one.
         warm = trial.start is Start.WARM
@@ -175,13 +179,13 @@ class _SharingExecutor:
             return ended
         ended_now = self._inner.wait(timeout)
         for end in ended_now:
-            trial, key = self._running.pop(end.trial_id)
-            if not end.cancelled:
+            trial, key = self._running.pop(end.trial_id, (None, ""))
+            if trial is not None and not end.cancelled:
                 self._store.note(self._stage, trial, key, end)
         return ended_now
 
     def cancel(self, trial_id: str) -> None:
-        if trial_id in self._running:
+        if trial_id in self._running or trial_id == SNAPSHOT_ID:
             self._inner.cancel(trial_id)
             return
         self._given = [

@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Oracle
+from aorta.core.trial import LOCAL, Environment
 from aorta.engine.rundir import RunDir
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
-from aorta.registry.environments import get_environment
+from aorta.registry.environments import INLINE_IMAGE, get_environment
 from aorta.registry.mitigations import get_mitigation
 from aorta.solve.request import SolveRequest
 from aorta.workloads.trial import WorkloadRequest
@@ -28,6 +29,7 @@ class Subject:
     cwd: Path
     env: Mapping[str, str] = field(default_factory=dict)
     oracle: Mapping[str, Any] | None = None
+    environment: str = LOCAL.name  # where it runs, by its name in the registry
     spec: Path | None = None
     finding: Mapping[str, Any] | None = None
     known: Mapping[str, Path] = field(default_factory=dict)  # stage -> run directory of its answer
@@ -51,7 +53,7 @@ def workload_request(
     return WorkloadRequest(
         workload="command",
         config={"command": command, "cwd": str(cwd)},
-        environment=get_environment("local", files),
+        environment=environment_of(request),
         mitigations=[(name, get_mitigation(name, files).env) for name in mitigations],
         extra_env=[env or {}],
         oracle=oracle_of(oracle),
@@ -70,7 +72,18 @@ def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
     return validated(_Holder, {"oracle": plain}, file="oracle").oracle
 
 
+def environment_of(request: SolveRequest) -> Environment:
+    return get_environment(subject_of(request).environment, request.mitigations_files)
+
+
 def subject_of(request: SolveRequest) -> Subject:
+    subject = _subject(request)
+    if request.environment is None:
+        return subject
+    return replace(subject, environment=request.environment)
+
+
+def _subject(request: SolveRequest) -> Subject:
     if request.command:
         return Subject(list(request.command), request.directory, oracle=request.oracle)
     if request.spec is not None:
@@ -97,6 +110,7 @@ def _of_spec(path: Path, request: SolveRequest, **more: Any) -> Subject:
         (spec.base / Path(workload.cwd).expanduser()).resolve(),
         {**first, **spec.content.extra_env},
         request.oracle or spec.document.get("oracle"),
+        spec.content.environment or LOCAL.name,
         path,
         **more,
     )
@@ -144,12 +158,20 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
 
 
 def _of_recipe(path: Path, request: SolveRequest) -> Subject:
-    recipe = load_document(path)
-    config = recipe.get("workload_config", {}) if isinstance(recipe, dict) else {}
+    found = load_document(path)
+    recipe: dict[str, Any] = found if isinstance(found, dict) else {}
+    config = recipe.get("workload_config", {})
     if "command" not in config:
         raise UsageError("solve takes recipes of commands; expected one", where=str(path))
     cwd = (path.parent / config.get("cwd", ".")).resolve()
-    return Subject(config["command"], cwd, oracle=request.oracle or config.get("oracle"))
+    (first, *_) = recipe.get("cells") or [{}]
+    place = first.get("environment", LOCAL.name)
+    return Subject(
+        config["command"],
+        cwd,
+        oracle=request.oracle or config.get("oracle"),
+        environment=f"{INLINE_IMAGE}{place['docker']}" if isinstance(place, dict) else str(place),
+    )
 
 
 def _json(path: Path) -> dict[str, Any]:

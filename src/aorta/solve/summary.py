@@ -79,7 +79,8 @@ def _reproducer(document: dict[str, Any]) -> str:
 def _cure(document: dict[str, Any]) -> str:
     cure = document["cure"]
     if cure is None:
-        return "nothing that was tried"
+        tried = any(row["name"] == "triage" and row["trials"] for row in document["stages"])
+        return "nothing that was tried" if tried else "not looked for"
     return (
         f"{' + '.join(cure['mitigations'])} (seen on the {cure['verified_on']} workload; "
         f"chance of luck {cure['p']:.1g})"

@@ -17,6 +17,7 @@ import _signal  # type: ignore[import-not-found]
 import _socket
 import os
 import sys
+from _frozen_importlib_external import FileFinder, _get_supported_file_loaders  # type: ignore[attr-defined]
 
 from aorta_warm_imports import Imports, UnfitError, random_sources, refuse_hooks
 from aorta_warm_line import receive, rest, send
@@ -101,7 +102,8 @@ class _Host:
         self.variables = Variables(order["own"], order.get("given", []))
         self.changed = imports.changed_variables()
         self.top_level = {name.partition(".")[0] for name in modules}
-        self.stamps = _stamps(modules)
+        self.stamps = _stamps(modules, imports.places)
+        self.ahead = _ahead_of(imports.places, imports.standard)
         self.pids, self.clocks = of_this_process(modules, imports.began, imports.ended)
         with open("/proc/self/cmdline", "rb") as words:
             self.words = [os.fsdecode(word) for word in words.read().split(b"\0")[:-1]]
@@ -135,9 +137,10 @@ class _Host:
         """Why this trial cannot come from here, and whether none can any more."""
         if _stamps_changed(self.stamps):
             return "a library was changed since it was imported", True
-        hidden = self.top_level & _names_in(order["front"])
-        if hidden:
-            return "the program's own " + min(hidden) + " hides a library", True
+        for place in [*order["front"], *self.ahead]:
+            hidden = _hidden_by(place, self.top_level)
+            if hidden:
+                return "the program's own " + hidden + " hides a library", True
         read = self.variables.refuse(set(self._differing(order["env"])))
         return (read + " is read by a library when it is imported", False) if read else None
 
@@ -175,9 +178,10 @@ class _Host:
         begin_anew(self.pids, self.clocks)
 
 
-def _stamps(modules: list[str]) -> list[tuple[str, tuple[int, ...]]]:
+def _stamps(modules: list[str], places: tuple[str, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    """Of the files that were imported, and of the places where something may be installed or removed."""
     files = {getattr(sys.modules[name], "__file__", None) for name in modules}
-    return [(file, _stamp(file)) for file in files if isinstance(file, str)]
+    return [(file, _stamp(file)) for file in (*files, *places) if isinstance(file, str)]
 
 
 def _stamp(file: str) -> tuple[int, ...]:
@@ -192,15 +196,30 @@ def _stamps_changed(stamps: list[tuple[str, tuple[int, ...]]]) -> bool:
     return any(_stamp(file) != stamp for file, stamp in stamps)
 
 
-def _names_in(places: list[str]) -> set[str]:
-    """Top-level modules that these directories offer."""
-    found: set[str] = set()
-    for place in places:
-        try:
-            found.update(name.partition(".")[0] for name in os.listdir(place))
-        except OSError:
-            continue
+def _ahead_of(places: tuple[str, ...], standard: str) -> list[str]:
+    """What is searched before the libraries: the directories of PYTHONPATH."""
+    found = []
+    for entry in sys.path:
+        real = os.path.realpath(entry) + os.sep
+        if real.startswith(places):
+            break
+        if entry and not real.startswith(standard + os.sep):
+            found.append(entry)
     return found
+
+
+def _hidden_by(place: str, libraries: set[str]) -> str:
+    """A library of which this directory offers another; asked without a trace in the caches of the import system."""
+    try:
+        names = sorted(libraries.intersection(n.partition(".")[0] for n in os.listdir(place)))
+    except OSError:
+        return ""
+    finder = FileFinder(place, *_get_supported_file_loaders())
+    for name in names:
+        spec = finder.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            return name
+    return ""
 
 
 def serve(descriptor: int) -> None:

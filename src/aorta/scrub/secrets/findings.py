@@ -3,8 +3,8 @@
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntFlag, StrEnum
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -38,8 +38,18 @@ PLACEHOLDER = re.compile(rf"<({'|'.join(Kind)}):([1-9]\d*)>")
 _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
 
 
-@dataclass(frozen=True)
-class SecretSpan:
+class Detectors(IntFlag):
+    """Which of the rules can find something in a line; nearly every line of a log has a sign of one at most."""
+
+    ADDRESSES = 1  # of networks
+    COLLECTIVES = 2  # hosts in front of what NCCL and RCCL say
+    PATHS = 4
+    NAMES = 8  # of hosts and users that are known
+    REST = 16
+    ALL = 31
+
+
+class SecretSpan(NamedTuple):
     """`text[start:end]` must go. `value` is what it stands for, which is not the text itself when that is encoded."""
 
     start: int
@@ -51,14 +61,21 @@ class SecretSpan:
 def settled(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
     """Findings in order, without overlap, and never touching a placeholder that is already there."""
     merged: list[SecretSpan] = []
-    for finding in sorted(findings, key=lambda f: (f.start, -f.end, _STRENGTH[f.kind])):
+    for finding in sorted(findings, key=_order):
         last = merged[-1] if merged else None
         if last is not None and finding.start < last.end:
             merged[-1] = _union(last, finding, text)
         elif finding.start < finding.end:
             merged.append(finding)
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]
+    if not taken:
+        return merged
     return [part for finding in merged for part in _outside(finding, taken, text)]
+
+
+def _order(finding: SecretSpan) -> tuple[int, int, int]:
+    start, end, kind, _ = finding
+    return start, -end, _STRENGTH[kind]
 
 
 def _union(first: SecretSpan, second: SecretSpan, text: str) -> SecretSpan:

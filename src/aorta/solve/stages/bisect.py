@@ -5,9 +5,9 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aorta.bisect.entry import bisect
 from aorta.bisect.findings import Findings
@@ -22,16 +22,27 @@ from aorta.engine.judge import KOfN
 from aorta.engine.rundir import write_atomically
 from aorta.run.running import RunPlan, run_trials
 from aorta.runtimes.git import Repository, laid_out
-from aorta.solve.good_end import good_environment, repository_of
-from aorta.solve.reproducer import original, reduced_command, smallest
+from aorta.solve.good_end import good_containers, good_environment, repository_of
+from aorta.solve.reproducer import has_reduced_command, original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Status, Stopped
-from aorta.solve.subject import subject_of, workload_request
+from aorta.solve.subject import environment_of, subject_of, workload_request
 from aorta.workloads.trial import WorkloadRequest
 
 CHECK = "bisect-original"
+_NOT_ON_THE_ORIGINAL = "seen on the reduced reproducer, not on the original"
 _STOPPED = {Exit.INTERRUPTED, Exit.TERMINATED}
 _MOST_ATTEMPTS = 14
 _WRONGLY_GOOD = 0.002  # of one revision that fails as often as the reproducer; a dozen are tried
+
+
+@dataclass(frozen=True)
+class _Between:
+    """What worked, what fails now, and what of a bisection's spec says so."""
+
+    kind: Literal["revisions", "environments", "containers"]
+    good: str
+    directory: Path
+    spec: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,26 +54,25 @@ class Bisect:
             return "there is no failure to look for"
         if state.request.good is not None:
             return ""
+        if environment_of(state.request).isolated:
+            return "no good end is known: give the container that worked, or its date, with --good"
         repository = repository_of(original(state).cwd)
         if repository is None:
             return "no good end is known, and this is no git checkout: give what worked with --good"
         return "" if len(repository.main_line()) > 1 else "the repository has no older revision"
 
     def __call__(self, state: State) -> StageResult:
-        environment = good_environment(state.request)
-        if environment is not None:
-            findings = self._bisected(state, original(state).cwd, _environments(state, environment))
-            return self._result(state, findings, str(environment))
+        between = _given(state)
+        if between is not None:
+            findings = self._bisected(state, between, *reduced_command(state))
+            return self._result(state, findings, between)
         repository = repository_of(original(state).cwd)
         assert repository is not None
-        top = Path(repository.where)
-        if state.request.good is not None:
-            good = state.request.good
-            return self._result(state, self._bisected(state, top, _revisions(top, good)), good)
         for good in self._good_revisions(state, repository):
-            findings = self._bisected(state, top, _revisions(top, good))
+            between = _revisions(repository, good)
+            findings = self._bisected(state, between, *reduced_command(state))
             if findings.status != "inconsistent":
-                return self._result(state, findings, good)
+                return self._result(state, findings, between)
             state.folder(self.name).rename(_refuted(state, good))
         if state.is_spent:
             return StageResult(self.name, "budget", f"no good revision yet: {state.is_spent}")
@@ -110,42 +120,59 @@ class Bisect:
             raise Stopped(report.ending.exit_code)
         return report.tally
 
-    def _bisected(self, state: State, directory: Path, between: Mapping[str, Any]) -> Findings:
+    def _bisected(
+        self,
+        state: State,
+        between: _Between,
+        command: str,
+        env: Mapping[str, str],
+        *,
+        check: bool = False,
+    ) -> Findings:
+        """Of the reduced reproducer; `check`: of the original, whose trials are counted as such."""
         place = state.folder(self.name)
-        command, env = reduced_command(state)
+        if check:
+            place = place.with_name(f"{place.name}-original")
         first = original(state)
-        inside = first.cwd.resolve().relative_to(directory.resolve())
-        text = command if inside == Path() else f"cd {shlex.quote(str(inside))} && {command}"
+        inside = first.cwd.resolve().relative_to(between.directory.resolve())
+        where = first.cwd if between.kind == "containers" else inside
+        if (
+            between.kind == "environments"
+        ):  # an interpreter by its path would be the one that fails, in each of them
+            command = command.replace(f"{_interpreter(state).parent}/", "")
+        text = command if where == Path() else f"cd {shlex.quote(str(where))} && {command}"
         spec = validated(
             BisectSpec,
             {
-                "command": ("/bin/bash", "-c", text),
+                # Nobody knows whether an image has a bash.
+                "command": ("/bin/sh" if between.kind == "containers" else "/bin/bash", "-c", text),
                 "oracle": dict(first.oracle),
                 "env": dict(env),
                 "same_failure": True,
                 "timeout": state.request.timeout,
-                **between,
+                **between.spec,
             },
             file="solve",
         )
+        counted = CHECK if check else self.name
         findings = bisect(
             Request(
                 spec=spec,
-                directory=directory,
+                directory=between.directory,
                 prefix=place,
-                executor=state.executor(self.name),
+                executor=state.executor(counted),
                 listeners=lambda: state.means.listeners(self.name),
                 say=lambda _text: None,
                 resume=state.resume(place),
-                budget=state.budget(self.name),
+                budget=state.budget(counted),
             )
         )
         if findings.exit_code in _STOPPED:
             raise Stopped(Exit(findings.exit_code))
         return findings
 
-    def _result(self, state: State, findings: Findings, good: str) -> StageResult:
-        answer = {**findings.document(), "good_end": good}
+    def _result(self, state: State, findings: Findings, between: _Between) -> StageResult:
+        answer = {**findings.document(), "good_end": between.good, "between": between.kind}
         place = findings.output_dir
         if findings.exit_code == Exit.BUDGET:
             return StageResult(
@@ -161,38 +188,52 @@ class Bisect:
                 place,
                 answer=answer,
             )
-        seen, why = self._checked(state, findings)
-        answer["original"] = seen
-        refuted = [side for side in seen if (seen[side]["reproduced"] > 0) is not (side == "bad")]
-        status: Status = "no_answer" if refuted else "done"
-        return StageResult(self.name, status, why, place, answer=answer)
-
-    def _checked(self, state: State, findings: Findings) -> tuple[dict[str, Any], str]:
-        """The original, and not its reduction, at both sides of the one change that was found; and what to say of it."""
-        first = original(state)
-        if len(findings.culprits) != 1 or not state.is_done("reduce"):
-            return {}, ""
-        if good_environment(state.request) is not None:
-            return {}, "seen on the reduced reproducer, not on the original"
+        if not has_reduced_command(state):  # then all of this was seen on the original
+            return StageResult(self.name, "done", "", place, answer=answer)
         if state.is_spent:
-            return {}, f"not checked on the original: {state.is_spent}"
+            why = f"not checked on the original: {state.is_spent}"
+            return StageResult(self.name, "done", why, place, answer=answer)
+        check = self._checked_between if between.kind == "revisions" else self._checked_again
+        holds, why = check(state, findings, between)
+        status: Status = "done" if holds else "no_answer"
+        return StageResult(self.name, status, why, place, answer={**answer, "original": holds})
+
+    def _checked_between(
+        self, state: State, findings: Findings, _between: _Between
+    ) -> tuple[bool, str]:
+        """The original, and not its reduction, in both revisions beside the change that was found; whether it says the
+        same, and what to say of that.
+        """
+        if len(findings.culprits) != 1:
+            return True, _NOT_ON_THE_ORIGINAL
+        first = original(state)
         (culprit,) = findings.culprits
-        seen: dict[str, Any] = {}
-        why = ""
         for side, wanted in (("bad", True), ("good", False)):
             with _checkout(state, str(culprit[side])) as cwd:
                 request = workload_request(
                     first.command, cwd, state.request, env=first.env, oracle=first.oracle
                 )
                 tally = self._tried(state, request, first.enough_clean(), f"original-{side}")
-            seen[side] = {"reproduced": tally.reproduced, "of": tally.evidence}
             if (tally.reproduced > 0) is not wanted:
                 how = "does not fail" if wanted else "fails too"
-                why = (
-                    f"{str(culprit['bad'])[:12]} brings the failure of the reduced reproducer, and not that of "
-                    f"the original: {str(culprit[side])[:12]} {how} there"
-                )
-        return seen, why
+                return False, _of_the_reduced(culprit, f"{str(culprit[side])[:12]} {how} there")
+        return True, ""
+
+    def _checked_again(
+        self, state: State, findings: Findings, between: _Between
+    ) -> tuple[bool, str]:
+        """The same question of the original, between the two ends that are one change apart."""
+        nearest = _nearest(findings, between)
+        if nearest is None:
+            return True, _NOT_ON_THE_ORIGINAL
+        first = original(state)
+        command = first.command if isinstance(first.command, str) else shlex.join(first.command)
+        found = self._bisected(state, nearest, command, first.env, check=True)
+        if found.status in {"found", "pair"}:
+            return True, ""
+        if found.exit_code in {Exit.BUDGET, Exit.INFRASTRUCTURE}:
+            return True, f"not checked on the original: {_last(found) or found.status}"
+        return False, _of_the_reduced(findings.culprits[0], f"{found.status}: {_last(found)}")
 
 
 def _refuted(state: State, revision: str) -> Path:
@@ -200,49 +241,86 @@ def _refuted(state: State, revision: str) -> Path:
     return state.path / f"{state.folder('bisect').name}-not-good-{revision[:12]}"
 
 
-def _environments(state: State, good: Path) -> dict[str, Any]:
-    """From the good one to the one that the command runs in now."""
-    asked = state.request
-    return {
-        "environments": EnvironmentsSpec(
-            good=str(good),
-            bad=str(_environment_here(state)),
-            index_url=asked.index_url,
-            find_links=asked.find_links,
-            no_index=asked.no_index,
-        )
-    }
+def _given(state: State) -> _Between | None:
+    """Between what `--good` names and what it fails in now; None where nothing was given."""
+    asked, cwd = state.request, original(state).cwd
+    if asked.good is None:
+        return None
+    containers = good_containers(asked)
+    if containers is not None:
+        mounts = tuple(f"{place}:{place}" for place in (cwd, state.path))
+        containers = containers.model_copy(update={"mounts": (*containers.mounts, *mounts)})
+        return _Between("containers", asked.good, cwd, {"containers": containers})
+    environment = good_environment(asked)
+    if environment is None:
+        repository = repository_of(cwd)
+        assert repository is not None  # or it would have been refused
+        return _revisions(repository, asked.good)
+    environments = EnvironmentsSpec(
+        good=str(environment),
+        bad=str(_environment_here(state)),
+        index_url=asked.index_url,
+        find_links=asked.find_links,
+        no_index=asked.no_index,
+    )
+    return _Between("environments", asked.good, cwd, {"environments": environments})
+
+
+def _revisions(repository: Repository, good: str) -> _Between:
+    top = Path(repository.where)
+    package = PackageSpec(name=slug(top.name) or "repository", path=".", good=good, bad="HEAD")
+    return _Between("revisions", good, top, {"packages": (package,)})
+
+
+def _nearest(findings: Findings, between: _Between) -> _Between | None:
+    """The two sides that a bisection found, as ends of another one; None where they cannot be named so."""
+    if findings.status == "range" or findings.output_dir is None:
+        return None
+    if between.kind == "environments":
+        sides = {side: str(Path(findings.output_dir) / f"{side}.txt") for side in ("good", "bad")}
+        spec = {"environments": between.spec["environments"].model_copy(update=sides)}
+        return replace(between, spec=spec)
+    containers = between.spec["containers"]
+    if containers.family is None or [c["package"] for c in findings.culprits] != ["container"]:
+        return None
+    (day,) = findings.culprits
+    days = {"start_date": day["good"], "end_date": day["bad"]}
+    return replace(between, spec={"containers": containers.model_copy(update=days)})
+
+
+def _of_the_reduced(culprit: Mapping[str, Any], why: str) -> str:
+    return f"{str(culprit['bad'])[:12]} brings the failure of the reduced reproducer, and not that of the original: {why}"
+
+
+def _interpreter(state: State) -> Path:
+    """The program that the command starts, of those it names the Python."""
+    words = [word for part in subject_of(state.request).words for word in part.split()]
+    named = next((word for word in words if "python" in Path(word).name), words[0])
+    return Path(shutil.which(named) or named).absolute()
 
 
 def _environment_here(state: State) -> Path:
     """The virtual environment of the program that the command starts, or what its Python has installed."""
-    words = subject_of(state.request).words
-    named = next((word for word in words if "python" in Path(word).name), words[0])
-    program = Path(shutil.which(named) or named).absolute()
+    program = _interpreter(state)
     environment = program.parent.parent
     if (environment / "pyvenv.cfg").is_file():
         return environment
     if "python" not in program.name or not program.is_file():
-        raise _unknown_environment(named)
+        raise _unknown_environment(program)
     freeze = (str(program), "-m", "pip", "freeze", "--all")
     listed = subprocess.run(freeze, capture_output=True, text=True, check=False)
     if listed.returncode:
-        raise _unknown_environment(named)
+        raise _unknown_environment(program)
     place = state.run.private / "environment.txt"
     write_atomically(place, listed.stdout)
     return place
 
 
-def _unknown_environment(program: str) -> UsageError:
+def _unknown_environment(program: Path) -> UsageError:
     return UsageError(
         "what this command has installed is not known; name both with: aorta bisect --good-env A --bad-env B",
-        where=program,
+        where=str(program),
     )
-
-
-def _revisions(top: Path, good: str) -> dict[str, Any]:
-    name = slug(top.name) or "repository"
-    return {"packages": (PackageSpec(name=name, path=".", good=good, bad="HEAD"),)}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from aorta.engine.events import Reason
 from aorta.registry.mitigations import get_mitigation
 from aorta.solve.reproducer import original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Stopped
+from aorta.solve.subject import environment_of
 
 NUMERIC = frozenset({"nan"})
 
@@ -24,6 +25,8 @@ class Diverge:
             return "there is no failure to look at"
         if state.known("reproduce").get("class") not in NUMERIC:
             return "the failure is not one of numbers"
+        if environment_of(state.request).isolated:
+            return "operations are compared on this machine, and it fails in a container"
         if not _good_side(state).is_given:
             return "no clean configuration is known to compare it with"
         return ""
@@ -72,9 +75,9 @@ def _good_side(state: State) -> GoodSide:
         files = state.request.mitigations_files
         stack = [(name, get_mitigation(name, files).env) for name in cure["mitigations"]]
         return GoodSide(mitigations=stack_mitigations(stack))
-    culprits = state.known("bisect").get("culprits") or []
-    if len(culprits) == 1 and state.is_done("bisect"):
-        return GoodSide(revision=str(culprits[0]["good"]))
+    found = state.known("bisect")
+    if state.is_done("bisect") and found["between"] == "revisions" and len(found["culprits"]) == 1:
+        return GoodSide(revision=str(found["culprits"][0]["good"]))
     return GoodSide()
 
 

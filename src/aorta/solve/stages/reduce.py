@@ -10,6 +10,7 @@ from aorta.engine.events import Reason
 from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.running import Place, reduce_workload
 from aorta.reduce.spec import load_spec
+from aorta.registry.layers import EnvironmentLayers
 from aorta.solve.discovery import draft
 from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import subject_of
@@ -50,6 +51,9 @@ class Reduce:
             timeout=state.request.timeout,
             max_wall_clock=budget.max_seconds,
             ticket=state.request.ticket,
+            layers=EnvironmentLayers(
+                subject.environment, mitigations_files=state.request.mitigations_files
+            ),
         )
         place = Place(
             state.path, jobs=state.request.jobs, resume=state.resume(folder), name=folder.name

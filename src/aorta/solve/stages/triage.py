@@ -10,11 +10,12 @@ from aorta.core.outcome import Outcome
 from aorta.engine.events import Reason
 from aorta.engine.judge import KOfN
 from aorta.probe.platform import platform_here
+from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.run.running import RunPlan, run_trials
 from aorta.solve.reproducer import ReproducerFound, original, smallest
 from aorta.solve.state import StageResult, State, Status, Stopped
-from aorta.solve.subject import workload_request
+from aorta.solve.subject import environment_of, workload_request
 from aorta.triage.optimize import optimize
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
 from aorta.triage.running import RunSettings
@@ -137,6 +138,9 @@ def candidates(state: State) -> list[str]:
 
 
 def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Recipe:
+    environment = environment_of(state.request)
+    inline = environment.name.startswith(INLINE_IMAGE)
+    place = {"docker": environment.image} if inline else environment.name
     document = {
         "schema_version": SCHEMA_VERSION,
         "ticket": state.request.ticket,
@@ -149,8 +153,7 @@ def _recipe(state: State, subject: ReproducerFound, names: Sequence[str]) -> Rec
         },
         "extra_env": dict(subject.env),
         "cells": [
-            {"name": name, "mitigations": [name], "environment": "local"}
-            for name in ("none", *names)
+            {"name": name, "mitigations": [name], "environment": place} for name in ("none", *names)
         ],
     }
     content = validated(RecipeFile, document, file="solve")

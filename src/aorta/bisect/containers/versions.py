@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.container import (
+from aorta.bisect.containers.build import Base, Ends, Images, at_hand, base_of, reproduce_inside
+from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_in
+from aorta.bisect.containers.image import (
     Contents,
     Inside,
     bazel_cache_of,
     command_inside,
     environment_of,
 )
-from aorta.bisect.container_build import Base, Ends, Images, at_hand, base_of, reproduce_inside
-from aorta.bisect.container_days import AXIS, STAGE, ContainerSides, between_days, family_in
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
 from aorta.bisect.investigation import SearchOutcome, investigate
 from aorta.bisect.package import Package, git_package, library

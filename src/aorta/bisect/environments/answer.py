@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.environment_build import EnvironmentRecipe, Environments
-from aorta.bisect.environment_job import find_uv, index_options, installer
+from aorta.bisect.environments.build import EnvironmentRecipe, Environments
+from aorta.bisect.environments.installable import PYTHON
+from aorta.bisect.environments.job import find_uv, index_options, installer
 from aorta.bisect.findings import Findings, findings_of, skipped_states
-from aorta.bisect.installable import PYTHON
 from aorta.bisect.investigation import SearchOutcome
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import BisectRun, shown_of

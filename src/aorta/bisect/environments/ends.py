@@ -21,16 +21,16 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environment_files import (
+from aorta.bisect.environments.files import (
     marker_environment,
     read_side,
     same_minor,
     this_python,
 )
-from aorta.bisect.environment_job import EnvironmentJob, distributions, find_uv, resolved
-from aorta.bisect.environment_locks import EnvironmentSide, version_in
-from aorta.bisect.installable import PYTHON, Installed
-from aorta.bisect.package_index import PackageIndex, Sources, sources_of
+from aorta.bisect.environments.installable import PYTHON, Installed
+from aorta.bisect.environments.job import EnvironmentJob, distributions, find_uv, resolved
+from aorta.bisect.environments.locks import EnvironmentSide, version_in
+from aorta.bisect.environments.package_index import PackageIndex, Sources, sources_of
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError

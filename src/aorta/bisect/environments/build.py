@@ -14,11 +14,11 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from aorta.bisect.checkout import TreeJob
-from aorta.bisect.environment_ends import ABSENT, Asked, EnvironmentEnds, find_python
-from aorta.bisect.environment_job import EnvironmentJob
-from aorta.bisect.installable import PYTHON, unmet
+from aorta.bisect.environments.ends import ABSENT, Asked, EnvironmentEnds, find_python
+from aorta.bisect.environments.installable import PYTHON, unmet
+from aorta.bisect.environments.job import EnvironmentJob
+from aorta.bisect.environments.package_index import Sources
 from aorta.bisect.package import Package, Versions
-from aorta.bisect.package_index import Sources
 from aorta.bisect.run import Request
 from aorta.bisect.trials import BuildAndTest
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec

@@ -4,22 +4,18 @@ Reads the simple repository API, as JSON or as HTML (PEP 503, 691, 700), and dir
 asked, where none is named, is what pip is configured with. Addresses may hold credentials, so none is ever shown as it is.
 """
 
-import base64
 import json
-import netrc
 import os
 import re
 import subprocess
 import sys
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging import tags
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -34,6 +30,7 @@ from packaging.version import InvalidVersion, Version
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.runtimes.git import without_secrets
+from aorta.runtimes.http_get import NoAnswerError, RefusedError, read, split_credentials
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _PATIENCE = 60.0
@@ -322,40 +319,20 @@ def _linked(place: str, name: str) -> Iterator[IndexFile]:
 
 def _read(address: str) -> tuple[str, str] | None:
     """The kind and the text of a page; None where there is none."""
-    clean, headers = _with_credentials(address)
-    request = urllib.request.Request(clean, headers={"Accept": _ACCEPT})  # noqa: S310
-    for name, value in headers.items():
-        request.add_unredirected_header(name, value)  # another host is told no password
+    clean, authorization = split_credentials(address)
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
-            return answer.headers.get("Content-Type", ""), answer.read().decode("utf-8", "replace")
-    except urllib.error.HTTPError as wrong:
-        if wrong.code in {404, 410}:
+        answered = read(clean, accept=_ACCEPT, authorization=authorization)
+    except RefusedError as refused:
+        if refused.code in {404, 410}:
             return None
-        said = f"it answered {wrong.code} {wrong.reason}"
-    except (urllib.error.URLError, OSError) as wrong:
-        said = str(getattr(wrong, "reason", wrong))
+        said = f"it answered {refused}"
+    except NoAnswerError as wrong:
+        said = str(wrong)
+    else:
+        return answered.headers.get("Content-Type", ""), answered.body.decode("utf-8", "replace")
     raise InfrastructureError(
         f"the package index cannot be read: {said}", where=without_secrets(clean)
     )
-
-
-def _with_credentials(address: str) -> tuple[str, dict[str, str]]:
-    """The address without a user and a password in it, and the header that carries them."""
-    parts = urlsplit(address)
-    host = parts.netloc.rpartition("@")[2]
-    user, password = parts.username, parts.password
-    if user is None:
-        try:
-            known = netrc.netrc().authenticators(parts.hostname or "")
-        except (OSError, netrc.NetrcParseError):
-            known = None
-        user, password = (known[0], known[2]) if known else (None, None)
-    clean = urlunsplit(parts._replace(netloc=host))
-    if not user:
-        return clean, {}
-    token = base64.b64encode(f"{unquote(user)}:{unquote(password or '')}".encode()).decode()
-    return clean, {"Authorization": f"Basic {token}"}
 
 
 def _from_json(text: str, name: str) -> Iterator[IndexFile]:

@@ -17,9 +17,9 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from aorta.bisect.checkout import forget_trees
-from aorta.bisect.environment_answer import COMMITS, EnvironmentAnswer
-from aorta.bisect.environment_build import EnvironmentRecipe, Environments, command_in_states
-from aorta.bisect.environment_ends import (
+from aorta.bisect.environments.answer import COMMITS, EnvironmentAnswer
+from aorta.bisect.environments.build import EnvironmentRecipe, Environments, command_in_states
+from aorta.bisect.environments.ends import (
     ABSENT,
     BAD_END,
     GOOD_END,
@@ -29,8 +29,9 @@ from aorta.bisect.environment_ends import (
     pythons_between,
     write_private,
 )
+from aorta.bisect.environments.installable import PYTHON, in_order, is_installable, must_move_with
+from aorta.bisect.environments.package_index import PackageIndex
 from aorta.bisect.findings import Findings
-from aorta.bisect.installable import PYTHON, in_order, is_installable, must_move_with
 from aorta.bisect.investigation import (
     Found,
     SearchOutcome,
@@ -40,7 +41,6 @@ from aorta.bisect.investigation import (
     with_merges,
 )
 from aorta.bisect.package import Package, Versions, git_package
-from aorta.bisect.package_index import PackageIndex
 from aorta.bisect.run import BisectRun, Request
 from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
 from aorta.bisect.stages import MAIN

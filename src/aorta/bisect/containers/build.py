@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.container import CACHE_OPTION, Contents, Inside, digest_in
+from aorta.bisect.containers.image import CACHE_OPTION, Contents, Inside, digest_in
+from aorta.bisect.containers.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.bisect.host import set_key
-from aorta.bisect.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.bisect.package import Package, Versions, version_variables, version_words
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import PackageSpec

@@ -19,7 +19,7 @@ from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environment_locks import EnvironmentSide, read_lock
+from aorta.bisect.environments.locks import EnvironmentSide, read_lock
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 

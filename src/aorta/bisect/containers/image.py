@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Self, cast
 
-from aorta.bisect.oci import digest_of
+from aorta.bisect.containers.registry import digest_of
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec, PackageSpec
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.errors import InfrastructureError, UsageError

@@ -12,9 +12,9 @@ from datetime import date
 from pathlib import Path
 
 from aorta.bisect.cache import OutcomeCache
-from aorta.bisect.container import command_inside, digest_in, is_at_hand
+from aorta.bisect.containers.image import command_inside, digest_in, is_at_hand
+from aorta.bisect.containers.registry import ImageRepository, is_gone, list_tags, split_reference
 from aorta.bisect.findings import Findings, counted_records, exit_code
-from aorta.bisect.oci import ImageRepository, is_gone, list_tags, split_reference
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
 from aorta.bisect.trials import BuildAndTest, ContainersExperiment

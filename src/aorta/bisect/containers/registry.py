@@ -5,21 +5,18 @@ Nothing is pulled to find out what exists. Credentials go to the registry and to
 the loopback interface only; they never reach a message.
 """
 
-import base64
 import json
 import os
 import re
 import subprocess
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from http.client import HTTPMessage
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
+from aorta.runtimes.http_get import Answered, NoAnswerError, RefusedError, basic, read
 
 _PAGE = 1000
 _MOST_PAGES = 10_000
@@ -113,22 +110,20 @@ class _Client:
         self._repository = repository
         self._scheme = "http" if _LOOPBACK.match(repository.host) else "https"
         self._authorization: str | None = None
-        self._opener = urllib.request.build_opener(_KeepSecretsHome())
 
     def page(self, path: str) -> tuple[Mapping[str, Any], str | None]:
-        body, headers = self._asked(path)
-        return _object(body), _next_path(headers.get("Link", ""), path)
+        answered = self._asked(path)
+        return _object(answered.body), _next_path(answered.headers.get("Link", ""), path)
 
     def digest(self, path: str) -> str | None:
-        return self._asked(path, "HEAD")[1].get("Docker-Content-Digest")
+        return self._asked(path, "HEAD").headers.get("Docker-Content-Digest")
 
-    def _asked(self, path: str, method: str = "GET") -> tuple[bytes, HTTPMessage]:
+    def _asked(self, path: str, method: str = "GET") -> Answered:
         """Logs in once, if it is asked to."""
         url = f"{self._scheme}://{self._repository.host}{path}"
         try:
             return self._get(url, self._authorization, method)
-        except urllib.error.HTTPError as refused:
-            refused.close()
+        except RefusedError as refused:
             if refused.code == 404:
                 raise self._error(_about(refused), _NotThereError) from None
             if refused.code != 401 or self._authorization is not None:
@@ -138,16 +133,16 @@ class _Client:
 
     def _answer_to(self, challenge: str) -> str:
         kind, _, rest = challenge.partition(" ")
-        basic = _credentials(self._repository.host)
+        login = _credentials(self._repository.host)
         if kind.lower() == "basic":
-            if basic is None:
+            if login is None:
                 raise self._error(f"it wants a login: docker login {self._repository.host}")
-            return f"Basic {basic}"
+            return f"Basic {login}"
         if kind.lower() != "bearer":
             raise self._error("it asks for an unknown kind of login")
-        return f"Bearer {self._token(dict(_PARAMETER.findall(rest)), basic)}"
+        return f"Bearer {self._token(dict(_PARAMETER.findall(rest)), login)}"
 
-    def _token(self, wanted: dict[str, str], basic: str | None) -> str:
+    def _token(self, wanted: dict[str, str], login: str | None) -> str:
         realm = wanted.pop("realm", "")
         parts = urllib.parse.urlsplit(realm)
         if parts.scheme != "https" and not _LOOPBACK.match(parts.netloc):
@@ -157,31 +152,20 @@ class _Client:
             {k: v for k, v in wanted.items() if k in {"service", "scope"}}
         )
         try:
-            body, _ = self._get(f"{realm}?{query}", f"Basic {basic}" if basic else None)
-        except urllib.error.HTTPError as refused:
-            refused.close()
+            answered = self._get(f"{realm}?{query}", f"Basic {login}" if login else None)
+        except RefusedError as refused:
             raise self._error(f"it gives no token ({_about(refused)})") from None
-        content = _object(body)
+        content = _object(answered.body)
         token = content.get("token") or content.get("access_token")
         if not isinstance(token, str):
             raise self._error("its token service answered without a token")
         return token
 
-    def _get(
-        self, url: str, authorization: str | None, method: str = "GET"
-    ) -> tuple[bytes, HTTPMessage]:
-        request = urllib.request.Request(url, headers={"Accept": _ACCEPTED}, method=method)  # noqa: S310 - http is for the loopback
-        if authorization:
-            request.add_unredirected_header("Authorization", authorization)
+    def _get(self, url: str, authorization: str | None, method: str = "GET") -> Answered:
         try:
-            with self._opener.open(request, timeout=_PATIENCE) as answer:
-                body: bytes = answer.read()
-                return body, answer.headers
-        except urllib.error.HTTPError:
-            raise
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as wrong:
-            reason = getattr(wrong, "reason", wrong)
-            raise self._error(f"it does not answer: {reason}") from None
+            return read(url, accept=_ACCEPTED, authorization=authorization, method=method)
+        except NoAnswerError as wrong:
+            raise self._error(f"it does not answer: {wrong}") from None
 
     def _error(
         self, words: str, kind: type[InfrastructureError] = InfrastructureError
@@ -190,24 +174,6 @@ class _Client:
             f"cannot list the tags of {self._repository.name}: {words}",
             where=self._repository.host,
         )
-
-
-class _KeepSecretsHome(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection without the credentials, which are for the host they were given to."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        following = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if following is not None:
-            following.remove_header("Authorization")
-        return following
 
 
 def _next_path(link: str, current: str) -> str | None:
@@ -267,8 +233,7 @@ def _from_helper(helper: str, key: str) -> str | None:
     if done.returncode:
         return None
     found = _object(done.stdout)
-    pair = f"{found.get('Username', '')}:{found.get('Secret', '')}"
-    return base64.b64encode(pair.encode()).decode()
+    return basic(str(found.get("Username", "")), str(found.get("Secret", "")))
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -281,7 +246,7 @@ def _object(body: bytes) -> dict[str, Any]:
     return content
 
 
-def _about(refused: urllib.error.HTTPError) -> str:
+def _about(refused: RefusedError) -> str:
     known = {
         401: "the login is not accepted",
         403: "it is forbidden",

@@ -1,0 +1,73 @@
+"""Reading from a server: one answer as a whole, and credentials that go to the host they are for and to no other.
+
+What an answer means, and how a refusal is told, is the business of those who ask: a registry of images, an index of packages.
+"""
+
+import base64
+import netrc
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPException
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Answered:
+    body: bytes
+    headers: Message
+
+
+class RefusedError(Exception):
+    """The server answered, but not with what it was asked for."""
+
+    def __init__(self, code: int, reason: str, headers: Message) -> None:
+        super().__init__(f"{code} {reason}")
+        self.code, self.headers = code, headers
+
+
+class NoAnswerError(Exception):
+    """No server answered, or it broke off; the words say why."""
+
+
+def read(
+    url: str, *, accept: str, authorization: str | None = None, method: str = "GET"
+) -> Answered:
+    """A redirection is followed without the credentials."""
+    request = urllib.request.Request(url, headers={"Accept": accept}, method=method)  # noqa: S310 - the caller's own address
+    if authorization:
+        request.add_unredirected_header("Authorization", authorization)
+    try:
+        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
+            return Answered(answer.read(), answer.headers)
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        raise RefusedError(refused.code, str(refused.reason), refused.headers) from None
+    except (OSError, HTTPException) as wrong:
+        raise NoAnswerError(str(getattr(wrong, "reason", wrong))) from None
+
+
+def basic(user: str, password: str) -> str:
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def split_credentials(url: str) -> tuple[str, str | None]:
+    """The address without a user and a password in it, and the header that carries them; also from `.netrc`."""
+    parts = urlsplit(url)
+    clean = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    if parts.username is not None:
+        user, password = unquote(parts.username), unquote(parts.password or "")
+    else:
+        user, password = _from_netrc(parts.hostname or "")
+    return clean, f"Basic {basic(user, password)}" if user else None
+
+
+def _from_netrc(host: str) -> tuple[str, str]:
+    try:
+        known = netrc.netrc().authenticators(host)
+    except (OSError, netrc.NetrcParseError):
+        known = None
+    return (known[0], known[2] or "") if known else ("", "")
