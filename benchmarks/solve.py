@@ -78,33 +78,26 @@ def _solved(story: Story) -> tuple[dict[str, Any], float]:
     limited = solve_stories.limited_memory() if story.name == "memory" else nullcontext()
     with limited as group, _entering(group) as enter:
         began = time.monotonic()
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        output = story.directory.parent / "out"
-        done = subprocess.run(
-            (
-                sys.executable,
-                "-m",
-                "aorta",
-                "solve",
-                "--json",
-                "-q",
-                "--output",
-                str(output),
-                *story.options,
-                "--",
-                *story.command,
-            ),
-            cwd=story.directory,
-            env={**os.environ, "PYTHONPATH": str(_ROOT / "src"), "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=enter,
-        )
+        words = ("--output", str(story.directory.parent / "out"), *story.options)
+        done = solve(*words, "--", *story.command, cwd=story.directory, preexec_fn=enter)
     try:
         return json.loads(done.stdout), time.monotonic() - began
     except ValueError:
         raise SystemExit(f"{story.name}: {done.stderr}") from None
+
+
+def solve(*words: str, cwd: Path, **how: Any) -> subprocess.CompletedProcess[str]:
+    """`aorta solve` of this checkout, whose `python` is the one that runs this."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return subprocess.run(
+        (sys.executable, "-m", "aorta", "solve", "--json", "-q", *words),
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(_ROOT / "src"), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        **how,
+    )
 
 
 @contextmanager
