@@ -19,6 +19,8 @@ from benchmarks.faults.field import fifth as fifth_set
 from benchmarks.faults.field import first as first_set
 from benchmarks.faults.field import last as last_set
 from benchmarks.faults.field import second as second_set
+from benchmarks.faults.field import seventh as seventh_set
+from benchmarks.faults.field import sixth as sixth_set
 from benchmarks.faults.field import third as third_set
 
 RESULTS = Path(__file__).parent / "results"
@@ -112,8 +114,10 @@ FIELD = (
     ("third", third_set),
     ("last", last_set),
     ("fifth", fifth_set),
+    ("sixth", sixth_set),
+    ("seventh", seventh_set),
 )
-NOT_LEARNED_FROM = {"last", "fifth"}
+NOT_LEARNED_FROM = {"last"}
 _FIELD_BANDS = ((0.9, 1.0), (0.7, 0.9), (0.3, 0.7), (0.0, 0.3))
 
 

@@ -14,19 +14,34 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from aorta.attribution.finding import SURE, SURE_LATER
+from aorta.attribution.decision import SURE, SURE_LATER
+from aorta.attribution.finding import fitted_as
+from aorta.attribution.taxonomy import FailureClass
 from benchmarks.faults.corpus import cases
-from benchmarks.faults.field import fifth, last
+from benchmarks.faults.field import fifth, last, seventh, sixth
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
 # Looks: dialects differ by no more than chance where their rows are sure, and by much where they are weak.
-PRIOR = {"certain": 20, "likely": 20, "weak": 5, "nothing": 5}
+PRIOR = {"certain": 20, "likely": 5, "likely_mistake": 20, "weak": 5, "nothing": 5}
 # A hundred looks cannot show more for certain; for the others, with what an exit code adds, too little to stop.
-MOST = {"certain": 0.95, "likely": SURE_LATER - 0.04, "weak": SURE - 0.05, "nothing": 0.5}
+MOST = {
+    "certain": 0.95,
+    "likely": SURE_LATER - 0.04,
+    "likely_mistake": SURE_LATER - 0.04,
+    "weak": SURE - 0.05,
+    "nothing": 0.5,
+}
 FEWEST = 3  # looks that give a dialect a figure of its own
-KINDS = ("certain", "likely", "weak", "nothing")
+KINDS = tuple(PRIOR)
 _HEAD = "# How often findings were right at the first look: written by `python -m benchmarks.attribution_confidence --write`.\n"
+
+LOOKED_AT = (
+    ("last", last.EXCERPTS),
+    ("fifth", fifth.EXCERPTS),
+    ("sixth", sixth.EXCERPTS),
+    ("seventh", seventh.EXCERPTS),
+)
 
 Shares = Mapping[str, Mapping[str, tuple[int, int]]]  # kind -> dialect -> (right, of)
 
@@ -44,13 +59,18 @@ def report() -> None:
 
 def looks() -> Iterator[tuple[str, bool]]:
     """What each held-back finding rested on, and whether it was right."""
-    for name, excerpts in (("last", last.EXCERPTS), ("fifth", fifth.EXCERPTS)):
+    for name, excerpts in LOOKED_AT:
         truth = {excerpt.name: excerpt.failure_class for excerpt in excerpts}
         for row in json.loads((RESULTS / f"field_{name}_look.json").read_text()):
-            yield row["basis"], row["class"] == truth[row["job"]]
+            yield _told(row), row["class"] == truth[row["job"]]
     real = {case.name: case.failure_class for case in cases() if case.half == "frameworks"}
     for row in json.loads((RESULTS / "frameworks_look.json").read_text()):
-        yield row["basis"], row["class"] == real[row["job"]]
+        yield _told(row), row["class"] == real[row["job"]]
+
+
+def _told(row: Mapping[str, str]) -> str:
+    dialect, kind = row["basis"].split(".")
+    return f"{dialect}.{fitted_as(kind, FailureClass(row['class']))}"
 
 
 def counted(rows: Iterator[tuple[str, bool]]) -> Shares:

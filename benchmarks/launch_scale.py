@@ -6,6 +6,7 @@ machine, all in one process. So the figures hold the interpreter's own cost for 
 
 import logging
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -210,6 +211,7 @@ def _wait(holds: Callable[[], bool]) -> None:
 
 def main() -> None:
     logging.disable(logging.WARNING)
+    sys.unraisablehook = lambda _: None  # torch's heartbeat timers, collected in their own threads
     print("agents on one store, without workers; seconds")
     print(
         f"{'agents':>7}{'first met':>11}{'requests/s per agent':>22}{'all notice':>12}"

@@ -1,6 +1,6 @@
 """Stories with a known truth, solved unattended: which parts are right, what they cost, and what they would cost by hand.
 
-`AORTA_SOLVE_SEEDS=20` repeats the flaky ones; without it each story is told once. By hand means the same verbs one after
+`AORTA_SOLVE_SEEDS=20` repeats the flaky ones, without it each story is told once; `AORTA_SOLVE_STORIES=race,commit` tells these alone. By hand means the same verbs one after
 the other on the unreduced workload: the trials of triage, bisection and comparison at the original's time, and those that were shared run again.
 """
 
@@ -27,14 +27,26 @@ def main() -> None:
     sys.path.insert(0, str(_ROOT / "tests"))
     seeds = int(os.environ.get("AORTA_SOLVE_SEEDS", "1"))
     print(f"{'story':<12}{'runs':>5}{'trials':>8}{'shared':>8}{'seconds':>9}{'by hand':>9}  parts")
-    _tell("mistake", solve_stories.missing_module)
-    _tell("healthy", solve_stories.never_fails)
-    _tell("nan", solve_stories.nan_of_three_rows)
-    _tell("memory", solve_stories.batch_too_large)
-    _tell("hang", solve_stories.rank_that_does_not_come)
-    _tell("dependency", lambda p: solve_stories.release_of_a_dependency(p, sys.executable))
-    _tell("race", solve_stories.race_of_threads, seeds)
-    _tell("commit", solve_stories.commit_of_the_users_own, seeds)
+    wanted = os.environ.get("AORTA_SOLVE_STORIES", ",".join(_STORIES)).split(",")
+    for name in wanted:
+        _tell(name, _STORIES[name], seeds if name in _FLAKY else 1)
+
+
+def _dependency(place: Path) -> Story:
+    return solve_stories.release_of_a_dependency(place, sys.executable)
+
+
+_STORIES: dict[str, Callable[..., Story]] = {
+    "mistake": solve_stories.missing_module,
+    "healthy": solve_stories.never_fails,
+    "nan": solve_stories.nan_of_three_rows,
+    "memory": solve_stories.batch_too_large,
+    "hang": solve_stories.rank_that_does_not_come,
+    "dependency": _dependency,
+    "race": solve_stories.race_of_threads,
+    "commit": solve_stories.commit_of_the_users_own,
+}
+_FLAKY = frozenset({"race", "commit"})
 
 
 def _tell(name: str, make: Callable[..., Story], runs: int = 1) -> None:
@@ -66,33 +78,26 @@ def _solved(story: Story) -> tuple[dict[str, Any], float]:
     limited = solve_stories.limited_memory() if story.name == "memory" else nullcontext()
     with limited as group, _entering(group) as enter:
         began = time.monotonic()
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        output = story.directory.parent / "out"
-        done = subprocess.run(
-            (
-                sys.executable,
-                "-m",
-                "aorta",
-                "solve",
-                "--json",
-                "-q",
-                "--output",
-                str(output),
-                *story.options,
-                "--",
-                *story.command,
-            ),
-            cwd=story.directory,
-            env={**os.environ, "PYTHONPATH": str(_ROOT / "src"), "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=enter,
-        )
+        words = ("--output", str(story.directory.parent / "out"), *story.options)
+        done = solve(*words, "--", *story.command, cwd=story.directory, preexec_fn=enter)
     try:
         return json.loads(done.stdout), time.monotonic() - began
     except ValueError:
         raise SystemExit(f"{story.name}: {done.stderr}") from None
+
+
+def solve(*words: str, cwd: Path, **how: Any) -> subprocess.CompletedProcess[str]:
+    """`aorta solve` of this checkout, whose `python` is the one that runs this."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return subprocess.run(
+        (sys.executable, "-m", "aorta", "solve", "--json", "-q", *words),
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(_ROOT / "src"), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        **how,
+    )
 
 
 @contextmanager

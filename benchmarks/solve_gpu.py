@@ -5,15 +5,12 @@ is kept in `results/solve_h200.txt`. Elsewhere it says so, and runs nothing.
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.solve import solve
 
 NEWTON = '''\
 """Newton's iteration for the inverse of a matrix of condition 1e5: too much for the 10 bits of TF32."""
@@ -50,30 +47,8 @@ def main() -> None:
         place = Path(scratch)
         (place / "train.py").write_text(NEWTON)
         began = time.monotonic()
-        done = subprocess.run(
-            (
-                sys.executable,
-                "-m",
-                "aorta",
-                "solve",
-                "--json",
-                "-q",
-                "--timeout",
-                "120s",
-                "--",
-                sys.executable,
-                "train.py",
-                "--size",
-                "512",
-                "--steps",
-                "400",
-            ),
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": str(_ROOT / "src")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        training = ("python", "train.py", "--size", "512", "--steps", "400")
+        done = solve("--timeout", "120s", "--", *training, cwd=place)
         print(f"exit {done.returncode} after {time.monotonic() - began:.0f} s")
         if not done.stdout:
             print(done.stderr[-4000:])

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.attribution import Action, FailureClass, Finding, PastCycle, Root
-from aorta.attribution.decision import RULES, RestartPolicy, decide
-from aorta.attribution.finding import SURE
+from aorta.attribution.decision import RULES, SURE, RestartPolicy, decide
 
 CLASSES = st.sampled_from(list(FailureClass))
 STEPS = st.one_of(st.none(), st.integers(0, 100))

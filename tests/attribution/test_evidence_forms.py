@@ -31,6 +31,9 @@ _LINE_BEFORE = {
     "click.error": "Usage: train [OPTIONS]\n",
 }
 _RAISED_IN = {
+    "config.refused_at_setup": ("/srv/mesh.py", "create_device_mesh"),
+    "config.refused_by_constructor": ("/srv/engine.py", "__init__"),
+    "python.module_changed": ("/srv/train.py", "<module>"),
     "config.in_config_code": ("/srv/megatron/arguments.py", "validate_args"),
     "checkpoint.in_loading": ("/srv/engine.py", "load_checkpoint"),
     "checkpoint.unreadable_in_loading": ("/srv/engine.py", "load_checkpoint"),

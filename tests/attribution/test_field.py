@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from benchmarks import attribution_confidence
-from benchmarks.faults.field import Excerpt, fifth, first, last, second, third
+from benchmarks.faults.field import Excerpt, fifth, first, last, second, seventh, sixth, third
 
 from aorta.attribution import attribute
-from aorta.attribution.finding import SURE
+from aorta.attribution.decision import SURE
 
 RESULTS = Path(first.__file__).parents[2] / "results"
 LEARNED = (*first.EXCERPTS, *second.EXCERPTS, *third.EXCERPTS)
@@ -19,6 +19,7 @@ RESTARTED_TO_BE_SAFE = {  # only plain words tell, or a log that may have been c
     "llamafactory_dataset",
     "json_lines",
 }
+LATER = (("fifth", fifth.EXCERPTS), ("sixth", sixth.EXCERPTS), ("seventh", seventh.EXCERPTS))
 RIGHT_AT_FIRST = 54  # of the last set
 
 
@@ -50,13 +51,16 @@ def test_the_last_set_holds_at_least_sixty_and_each_was_looked_at() -> None:
     assert looked_at == names
 
 
-def test_the_fifth_set_is_read_no_worse_than_at_the_first_look() -> None:
-    looked_at = json.loads((RESULTS / "field_fifth_look.json").read_text())
-    truth = {excerpt.name: excerpt for excerpt in fifth.EXCERPTS}
-    assert len(truth) == len(fifth.EXCERPTS) >= 60
+@pytest.mark.parametrize(("name", "excerpts"), LATER, ids=[name for name, _ in LATER])
+def test_a_later_set_is_read_no_worse_than_at_its_first_look_and_stops_nothing_wrongly(
+    name: str, excerpts: tuple[Excerpt, ...]
+) -> None:
+    looked_at = json.loads((RESULTS / f"field_{name}_look.json").read_text())
+    truth = {excerpt.name: excerpt for excerpt in excerpts}
+    assert len(truth) == len(excerpts) >= 60
     assert {row["job"] for row in looked_at} == set(truth)
     right_then = sum(row["class"] == truth[row["job"]].failure_class for row in looked_at)
-    results = [(excerpt, attribute(excerpt.evidence())) for excerpt in fifth.EXCERPTS]
+    results = [(excerpt, attribute(excerpt.evidence())) for excerpt in excerpts]
     right = [e.name for e, result in results if result.finding.failure_class == e.failure_class]
     stops = [e.name for e, r in results if r.decision.action == "STOP" and e.decision != "STOP"]
     assert len(right) >= right_then

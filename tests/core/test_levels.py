@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from benchmarks.metric import simulated
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from aorta.core.levels import Levels
@@ -15,6 +15,7 @@ samples = st.lists(numbers, min_size=1, max_size=6).map(tuple)
 
 
 @given(samples, samples, st.lists(numbers, min_size=1, max_size=8))
+@example((0.0,), (2e-155,), [1.0])  # a gap whose square is nearly nothing
 def test_swapping_the_sides_swaps_the_odds(
     good: tuple[float, ...], bad: tuple[float, ...], values: list[float]
 ) -> None:

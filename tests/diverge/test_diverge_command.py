@@ -302,13 +302,14 @@ def test_a_kernel_that_differs_between_two_installed_releases_is_named(tmp_path:
     command = script(
         tmp_path,
         """
-        import fastnorm, torch
+        import fastnorm, pathlib, sys, torch
 
         torch.manual_seed(1)
         x = torch.randn(8, 64) * 0.1
         y = torch.tanh(x)
         z = torch.ops.fastnorm.scaled(y)  # parts here
         (z @ torch.randn(64, 8)).sum()
+        pathlib.Path("compiler").write_text(str("torch._dynamo" in sys.modules))
         """,
     )
     done = aorta(
@@ -320,6 +321,9 @@ def test_a_kernel_that_differs_between_two_installed_releases_is_named(tmp_path:
     assert first["op"] == "fastnorm::scaled"
     line = (tmp_path / "train.py").read_text().splitlines()[first["line"] - 1]
     assert line.endswith("# parts here")
+    assert (tmp_path / "compiler").read_text() == "False", (
+        "recording loads what takes as long as torch"
+    )
 
 
 def test_a_bisection_knows_the_two_sides(tmp_path: Path) -> None:

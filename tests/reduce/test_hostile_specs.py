@@ -152,10 +152,6 @@ def test_a_damaged_file_is_one_line_too(content: bytes, words: str, tmp_path: Pa
     assert [place.name for place in tmp_path.iterdir()] == ["aorta.yaml"]
 
 
-def test_there_are_fifty_of_them() -> None:
-    assert len(HOSTILE) + len(RAW) >= 50
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.solve_stories import limited_memory
 
 from support.aorta_cli import COMMAND, aorta, environ
 from support.services import requirements
@@ -50,18 +50,9 @@ def test_a_death_by_sigkill_is_found_under_both_of_its_numbers(
 
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
-    """A control group of the kernel's whose processes may use 150 MiB together."""
     requirements.demand(requirements.CONTROL_GROUPS)
-    rows = [row.split(":", 2) for row in Path("/proc/self/cgroup").read_text().splitlines()]
-    older = [group for _, controllers, group in rows if "memory" in controllers.split(",")]
-    root = Path("/sys/fs/cgroup/memory" if older else "/sys/fs/cgroup")
-    ours = (older or [group for _, controllers, group in rows if not controllers])[0].lstrip("/")
-    group = root / ours / f"aorta-{uuid.uuid4().hex[:8]}"
-    group.mkdir()
-    limit = "memory.limit_in_bytes" if older else "memory.max"
-    (group / limit).write_text(str(150 << 20))
-    yield group
-    group.rmdir()
+    with limited_memory(150) as group:
+        yield group
 
 
 def test_a_kill_by_the_kernel_for_want_of_memory_is_the_failure_and_says_so(

@@ -1,5 +1,7 @@
 """What a solve may claim: a cure and a culprit that the original contradicts are none, and a guess is called one."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from support.aorta_cli import Finished, aorta
 from support.git_repositories import Repository
+from support.planted_index import PlantedIndex
 
 NEEDS_TWO_THREADS = """\
 import argparse
@@ -180,3 +183,29 @@ def test_a_failure_of_which_nothing_can_shrink_ships_what_was_seen_of_it(tmp_pat
     assert stage(document, "bundle")["status"] == "done"
     (verify,) = [said for said in document["next"] if "bundle verify" in said]
     assert aorta(*verify.split()[1:]).exit_code == 0
+
+
+def test_two_releases_that_fail_only_together_are_told_as_two(tmp_path: Path) -> None:
+    index = PlantedIndex(tmp_path / "wheels")
+    for name, broken_from in (("left", "1.1"), ("right", "1.2")):
+        index.releases(name, ["1.0", "1.1", "1.2"], broken_from)
+    (tmp_path / "good.txt").write_text("left==1.0\nright==1.0\n")
+    wheels = ("--no-index", "--find-links", str(tmp_path / "wheels"))
+    venv = tmp_path / "venv"
+    subprocess.run((sys.executable, "-m", "venv", str(venv)), check=True)
+    pip = (str(venv / "bin/python"), "-m", "pip")
+    subprocess.run((*pip, "install", "-q", *wheels, "left==1.2", "right==1.2"), check=True)
+    subprocess.run((*pip, "uninstall", "-q", "-y", "setuptools"), check=True)  # on no index of ours
+    (tmp_path / "train.py").write_text(
+        "import left, right\nif left.broken and right.broken:\n    raise ValueError('no such axis')\n"
+    )
+    done = solve(
+        tmp_path,
+        *("--stages", "reproduce,bisect", "--good", "good.txt", *wheels),
+        *("--", str(venv / "bin/python"), "train.py"),
+    )
+    document = done.json()
+    assert document["status"] == "solved"
+    assert document["bisect_status"] == "pair"
+    told = told_on_the_terminal(tmp_path, document, "brought by")
+    assert set(told.partition(" (")[0].split(" and ")) == {"left 1.1", "right 1.2"}

@@ -1,6 +1,6 @@
 """Failures in the shapes of the field: excerpts that imitate what public bug reports and manuals show, each with its truth.
 
-Facts, not texts: every entry says what kind of source it imitates; none is copied. Truth is written before any rule sees a set. `first`, `second` and `third`
+Facts, not texts: every entry says what kind of source it imitates; none is copied. Truth is written before any rule sees a set. All but `last`
 were looked at once and then learned from; from `last` nothing was learned but to take back one false STOP.
 """
 

@@ -1,4 +1,4 @@
-"""A fifth set: looked at once, no row was written from it. Four in five are not torch: schedulers, devices, clouds and frameworks of many kinds."""
+"""A fifth set: looked at once, then learned from in general terms. Four in five are not torch: schedulers, devices, clouds and frameworks of many kinds."""
 
 from aorta.attribution import RankEnd
 from benchmarks.faults.field import RESTART, STOP, UNKNOWN, Excerpt, steps, traceback

@@ -6,7 +6,7 @@ from dataclasses import replace
 from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
 from aorta.attribution.events import Reading
 from aorta.attribution.facts import Facts
-from aorta.attribution.finding import SURE, conclude
+from aorta.attribution.finding import conclude
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.healthy import without_noise
 from aorta.attribution.last_words import last_words
@@ -21,6 +21,8 @@ from aorta.attribution.sources import (
     kernel_sources,
     readable_sources,
 )
+
+TOLD_ENOUGH = 0.6  # confidence at which the ends of long logs need not be followed by all that stands before them
 
 
 def attribute(
@@ -43,7 +45,7 @@ def _find(evidence: Evidence, registry: Registry) -> Finding:
     reading = read_ends(everything, registry)
     facts = _facts(evidence, logs, reading, registry)
     finding = conclude(_without_noise(facts, evidence, registry))
-    if reading.complete or finding.confidence >= SURE:
+    if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
     whole = replace(facts, reading=read_whole(everything, registry))
     return conclude(_without_noise(whole, evidence, registry))

@@ -95,9 +95,13 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
     roots = [] if followed else _credible(events, failure)
     told = _most_telling(roots) or (None if followed else _only_explanation(events, failure))
     from_exit = None if failure is None or followed else _from_exit(failure, facts)
-    if told is None and not followed and _left_by_itself(failure):
+    wrappers = {event.offset for event in spoken if _is_wrapper(event)}
+    wrapped = bool(wrappers) and all(
+        event.offset in wrappers for event in spoken if event.is_exception
+    )
+    if told is None and (wrapped or not followed) and _left_by_itself(failure):
         hint = facts.last_words.get(who)
-        told = None if hint is None else as_hint(hint)
+        told = None if hint is None or hint.offset in wrappers else as_hint(hint)
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
@@ -116,6 +120,8 @@ def _is_follower(events: Sequence[Event], who: Who) -> bool:
     Where the lines of several ranks cannot be told apart, who failed by himself is looked for first.
     """
     fatal = [event for event in events if event.is_exception]
+    if any(event.role is Role.ROOT for event in events):
+        fatal = [event for event in fatal if not _is_wrapper(event)]
     if who == NOBODY and any(event.role is Role.ROOT for event in fatal):
         return False
     if fatal:
@@ -126,6 +132,11 @@ def _is_follower(events: Sequence[Event], who: Who) -> bool:
         if event.role is Role.ROOT and event.failure_class is not FailureClass.ABORT
     ]
     return not others and any(event.role in {Role.CASCADE, Role.WAITING} for event in events)
+
+
+def _is_wrapper(event: Event) -> bool:
+    """Whether it says nothing of its own, and only points at what stands elsewhere."""
+    return event.role is Role.CASCADE and event.failure_class is FailureClass.UNKNOWN
 
 
 def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:

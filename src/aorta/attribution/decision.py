@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from aorta.attribution.finding import SURE, SURE_LATER
 from aorta.attribution.nouns import Advice, Decision, Finding, PastCycle
 from aorta.attribution.taxonomy import Action, FailureClass
 
 DEFAULT_NO_PROGRESS_LIMIT = 3
+SURE = 0.8  # what a STOP at the first failure needs
+SURE_LATER = 0.9  # the same once steps have been made
 
 
 class RestartPolicy(Enum):
@@ -74,6 +75,13 @@ RULES: dict[FailureClass, Rule] = {
     _C.PREEMPTED: Rule(RestartPolicy.FREE, "the scheduler took the nodes and will give others"),
     _C.UNKNOWN: Rule(RestartPolicy.UNKNOWN, "the evidence does not say what happened"),
 }
+
+
+def stops_at_first(failure_class: FailureClass) -> bool:
+    """Whether a first, clear occurrence stops the job, at least before its first step."""
+    return RULES[failure_class].policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
+
+
 _MISTAKES = {
     _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
     _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR, _C.SHAPE_MISMATCH,

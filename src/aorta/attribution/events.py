@@ -19,7 +19,7 @@ RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
 )
 _DIGITS = re.compile(r"\d+")
 BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
-_SIGNAL_GROUPS = ("signal", "named", "number", "last", "minus")
+_SIGNAL_GROUPS = ("signal", "named", "number", "last", "told", "minus")
 
 
 @dataclass(frozen=True)

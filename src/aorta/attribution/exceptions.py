@@ -1,5 +1,6 @@
 """Exceptions in a log as events: with their traceback, cut off from it, quoted by others, or printed by the C++ runtime."""
 
+import builtins
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from aorta.attribution.reading import (
     line_start,
     lines_after,
 )
-from aorta.attribution.registry import Raised, Registry
+from aorta.attribution.registry import Pattern, Raised, Registry
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.tracebacks import HEADER, Traceback, frames_above, read_traceback, unfolded
 
@@ -24,6 +25,13 @@ _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
 _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
 LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
+ANY_EXCEPTION = "python.exception"
+_CODE = re.compile(r"\(([A-Z][A-Za-z]{4,})\)")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
+_QUOTATION = "'\" "
+_ADVICE = re.compile(
+    r"(?i)(?:hints?|notes?|tips?|solution|possible|potential|if|you|consider|try|set|please|for|see|to|in addition|or|and|make sure|this (?:may|might|could|can)|there are|\(\d)\b"
+)
 _FRAMES_IN_SIGNATURE = 3
 _TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
@@ -46,6 +54,8 @@ _OF_THE_RECORD = {
     FailureClass.USER_EXCEPTION,
     FailureClass.NAN,
 }
+
+Known = tuple[Pattern, re.Match[str]]  # a row, and what it read
 
 
 @dataclass(frozen=True)
@@ -226,9 +236,16 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
     known = registry.exception(traceback.exception, raised)
     if known is None:
         return None
+    hint = False
+    if known[0].id == ANY_EXCEPTION:
+        more = _under_another_name(traceback, raised, registry)
+        hint = more is None
+        known = more or _said_otherwise(traceback, registry) or known
     event = event_of(*known, _line_of(traceback), source)
     if event is None:
         return None
+    if hint:
+        event = replace(event, certainty=Certainty.WEAK)
     innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
     frames = RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
     kind, _, message = traceback.headline.partition(":")
@@ -243,6 +260,40 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         leads_on=traceback.link is not None,
         is_torn=not traceback.frames and traceback.begins != traceback.offset,
     )
+
+
+def _under_another_name(traceback: Traceback, raised: Raised, registry: Registry) -> Known | None:
+    """What a library's own exception says, read as if the language had raised it: refusals sound alike everywhere."""
+    name, _, message = traceback.headline.partition(": ")
+    of_the_language = hasattr(builtins, name)
+    if of_the_language and not (name == "KeyError" and " " in message):
+        return None
+    return _telling(registry.exception(f"ValueError: {message.strip(_QUOTATION)}", raised))
+
+
+def _said_otherwise(traceback: Traceback, registry: Registry) -> Known | None:
+    """What error codes, identifiers and later lines of a message name where its words name nothing. Never more than a hint."""
+    message = traceback.headline.partition(": ")[2]
+    texts = [f"{code}: {message}" for code in _CODE.findall(message)]
+    texts.append(f"RuntimeError: {spelled_out(message)}")
+    for line in (*traceback.exception.split("\n")[1:], *traceback.beyond):
+        text = line.strip()
+        if text and text[0].isalnum() and not _ADVICE.match(text):
+            texts += [f"RuntimeError: {text}", f"RuntimeError: {spelled_out(text)}"]
+    told = (_telling(registry.exception(text)) for text in texts)
+    return next((known for known in told if known is not None), None)
+
+
+def _telling(known: Known | None) -> Known | None:
+    if known is None or known[0].role is not Role.ROOT:
+        return None
+    says_nothing = known[0].failure_class in {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
+    return None if says_nothing else known
+
+
+def spelled_out(text: str) -> str:
+    """A text with its identifiers as words: `CHIP_DRIVER_ERROR` and `ExpiredToken` say what they mean."""
+    return _HUMP.sub(" ", text.replace("_", " "))
 
 
 def _line_of(traceback: Traceback) -> LogLine:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib import resources
 
 from aorta.attribution.causes import find_cause, with_told_ends
+from aorta.attribution.decision import stops_at_first
 from aorta.attribution.events import Event
 from aorta.attribution.external import is_outside
 from aorta.attribution.facts import Cause, Facts
@@ -21,7 +22,6 @@ from aorta.core.signature import Signature
 _FITTED: dict[str, dict[str, float]] = tomllib.loads(
     resources.files("aorta.attribution").joinpath("confidence.toml").read_text(encoding="utf-8")
 )
-SURE = 0.8  # what a STOP at the first failure needs
 _DEMAND = re.compile(
     r"Tried to allocate (?P<wanted>[\d.]+ [KMGTP]?i?B).*? total capacity of (?P<total>[\d.]+ [KMGTP]?i?B)"
 )
@@ -29,14 +29,13 @@ _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
     r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|_wrap_model|prepare_model|"
     r"_move_model_to_device|to_empty|_load_pretrained_model|initialize_model|load_model|_configure_distributed_model|"
-    r"profile_run|determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
+    r"init_\w+|profile_run|determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
 )
 _STEPPING = re.compile(
     r":(?:train_step|training_step|_training_step|train_one_epoch|backward|forward_backward_func|_inner_training_loop|optimizer_step|"
     r"train_batch|train_epoch|run_step)(?: > |$)"
 )
 OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
-SURE_LATER = 0.9  # the same once steps have been made
 
 
 def conclude(facts: Facts) -> Finding:
@@ -122,7 +121,8 @@ def _bytes(told: str) -> float:
 
 def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
     dialect, kind = _basis(cause)
-    confidence = _FITTED[kind].get(dialect, _FITTED[kind]["overall"])
+    fitted = _FITTED[fitted_as(kind, cause.failure_class)]
+    confidence = fitted.get(dialect, fitted["overall"])
     if kind == "nothing":
         return confidence
     failure = next((f for f in facts.failures if f.rank == cause.rank), None)
@@ -133,6 +133,11 @@ def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
     if cause.events and cause.events[0].survived:
         confidence -= 0.1
     return min(0.99, confidence)
+
+
+def fitted_as(kind: str, failure_class: FailureClass) -> str:
+    """Where its share stands in the table: likely rows are right far more often where they name a mistake than where an accident."""
+    return "likely_mistake" if kind == "likely" and stops_at_first(failure_class) else kind
 
 
 def _summary(cause: Cause) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from aorta.attribution.events import Event, event_of
+from aorta.attribution.exceptions import spelled_out
 from aorta.attribution.reading import LogLine, ReadableLog, cleaned, ends_of
 from aorta.attribution.registry import Registry
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
@@ -18,6 +19,7 @@ _QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
 _LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
     r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|refused|denied|unhealthy|terminat\w+|cannot|"
+    r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|hung|no progress|halt|unexpected\w*|"
     r"unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
@@ -66,7 +68,10 @@ def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event 
     inner = _INNER.search(line.text)
     if line.level not in _LOUD and not inner and _STATEMENT.search(line.text) is None:
         return None
-    known = registry.exception(inner[0] if inner else f"RuntimeError: {line.text}")
+    words = inner[0] if inner else f"RuntimeError: {line.text}"
+    known = registry.exception(words)
+    if known is None or known[0].failure_class in _NO_CLASS:
+        known = registry.exception(spelled_out(words))
     if known is None or known[0].failure_class in _NO_CLASS:
         return None
     event = event_of(*known, line, source)

@@ -35,7 +35,7 @@ from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
 
 DIALECTS = (  # in this order: of rows that are as sure, the first wins
-    "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes", "shell", "words", "python",
+    "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes", "shell", "codes", "words", "names", "python",
 )  # fmt: skip
 _SHORTEST_TRIGGER = 4  # shorter literals would be found everywhere and make the fast pass slow
 

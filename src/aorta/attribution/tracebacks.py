@@ -69,6 +69,7 @@ class Traceback:
     offset: int  # of the exception line
     begins: int  # of the header
     until: int = 0  # of the last line of its message
+    beyond: tuple[str, ...] = ()  # what stands behind the first blank line of a message
     link: Link | None = None
     survived: bool = False
     ignored: bool = False  # it ended nothing but a thread or a destructor
@@ -130,7 +131,7 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
                 own = chain(ahead, own)
                 if _goes_on(ahead):
                     continue
-            rest, until, link = _after(own, line.offset)
+            rest, beyond, until, link = _after(own, line.offset)
             return Traceback(
                 exception="\n".join([text, *rest]),
                 frames=tuple(frames),
@@ -138,6 +139,7 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
                 offset=line.offset,
                 begins=header.offset,
                 until=until,
+                beyond=tuple(beyond),
                 node=header.node,
                 stream=header.stream,
                 time=line.time if line.time is not None else header.time,
@@ -226,22 +228,25 @@ def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
     return tuple(frames[:_CRASH_FRAMES])
 
 
-def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], int, Link | None]:
-    """What belongs to the message, where that ends, and whether another traceback follows from this one."""
+def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], list[str], int, Link | None]:
+    """What belongs to the message, what may, where it ends, and whether another traceback follows from this one."""
     message: list[str] = []
+    beyond: list[str] = []
     blank = 0
     for line in islice(lines, 40):
         text = _GROUP_MARGIN.sub("", line.text)
         link = next((link for link in Link if text.strip() == link.value), None)
         if link is not None or _HEADER in text:
-            return message, until, link
+            return message, beyond, until, link
         blank += not text.strip()
         if blank > 1:
             break
         if not blank and len(message) < _CONTINUATION:
             message.append(text)
             until = line.offset
-    return message, until, None
+        elif text.strip() and len(beyond) < _CONTINUATION:
+            beyond.append(text)
+    return message, beyond, until, None
 
 
 def _survived(header: LogLine, before: LogLine | None) -> bool:

@@ -67,6 +67,7 @@ def updated_ship(
         "The same value has the same placeholder everywhere; in file names it reads `HOST-1`.",
     ]
     parts += ["No list of the removed values exists. `manifest.json` counts them file by file."]
+    parts += ["Only this archive was scrubbed so, not the directory that it was made from."]
     parts += ["", "### What no scrubbing can know", "", *UNKNOWN]
     if unscrubbed:
         parts += ["", "### Not scrubbed: binary files that the site's policy lets pass", ""]

@@ -16,7 +16,7 @@ from aorta.attribution.jail import PathJail
 from aorta.attribution.mcp_server import in_a_sentence
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.report.building import page_of, reader_of
-from aorta.report.opening import state_of, verb_of
+from aorta.report.run_reader import state_of, verb_of
 from aorta.report.runs import list_runs as runs_below
 
 if TYPE_CHECKING:

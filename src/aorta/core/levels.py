@@ -58,11 +58,11 @@ class Levels:
             return 0.0
         scale, count = freedom * square, len(values)
         half = (freedom + count) / 2
-        at_good = _distance(values, good, len(self.good)) / scale
-        at_bad = _distance(values, bad, len(self.bad)) / scale
+        at_good = scale + _distance(values, good, len(self.good))
+        at_bad = scale + _distance(values, bad, len(self.bad))
         width = math.log((len(self.good) + count) / len(self.good))
         width -= math.log((len(self.bad) + count) / len(self.bad))
-        return half * (math.log1p(at_good) - math.log1p(at_bad)) + width / 2
+        return half * (math.log(at_good) - math.log(at_bad)) + width / 2
 
     def are_missed_by(self, values: Sequence[float]) -> bool:
         """Whether the values lie between the levels, and clearly at neither of them."""

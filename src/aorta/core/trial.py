@@ -123,7 +123,6 @@ class StreamEnd:
 
     path: "Path"
     bytes_seen: int = 0
-    bytes_kept: int = 0
     first_at: float | None = None
     last_at: float | None = None
     tail: str = ""  # the last few kilobytes, decoded with replacement

@@ -96,7 +96,6 @@ def _stream_end(trial: TrialSpec, facts: Mapping[str, Any], name: str) -> Stream
     return StreamEnd(
         path=trial.trial_dir / f"{name}.log",
         bytes_seen=seen.get("bytes_seen", 0),
-        bytes_kept=seen.get("bytes_kept", 0),
         first_at=seen.get("first_at"),
         last_at=seen.get("last_at"),
         tail=seen.get("tail", ""),

@@ -52,7 +52,6 @@ class Log:
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._left_out = 0
-        self.kept = 0
         self.problem: str | None = None
 
     def write(self, data: bytes) -> None:
@@ -67,7 +66,7 @@ class Log:
     def _keep(self, data: bytes) -> None:
         if self.problem is None:
             try:
-                self.kept += self._file.write(data)
+                self._file.write(data)
             except OSError as wrong:  # a full disk must not end the watching
                 self.problem = wrong.strerror or str(wrong)
         if self._mirror is not None:
@@ -223,7 +222,6 @@ class WatchedStream:
         self.log.close()
         return {
             "bytes_seen": self.seen,
-            "bytes_kept": self.log.kept,
             "first_at": self.first_at,
             "last_at": self.last_at,
             "tail": _text(bytes(self._tail[-TAIL:])),

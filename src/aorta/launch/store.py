@@ -19,7 +19,9 @@ owns. Keys, below one prefix per job:
 import json
 import logging
 import queue
+import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -46,6 +48,11 @@ T = TypeVar("T")
 _ENDING = "ending"
 _LEFT = "left"
 _NEVER = timedelta(days=20)  # the longest that the store takes
+
+_FIRST_WAIT, _MOST_DOUBLINGS = (
+    0.005,
+    7,
+)  # of an agent whose write of the shared state came too late: .64 s at most
 
 
 class StoreLostError(InfrastructureError):
@@ -145,6 +152,7 @@ class DeadlineStore:
     def __init__(self, store: Store, calls: StoreCalls) -> None:
         self.torch_store = store
         self.calls = calls
+        self._too_late = 0  # how often in a row
 
     def prefixed(self, prefix: str) -> "DeadlineStore":
         return DeadlineStore(PrefixStore(prefix, self.torch_store), self.calls)
@@ -169,7 +177,14 @@ class DeadlineStore:
         return self.calls.make(lambda: self.torch_store.check(keys))
 
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        return self.calls.make(lambda: self.torch_store.compare_set(key, expected, desired))
+        """Who comes too late waits a while and looks again: else the next attempt of everybody comes too late as well."""
+        stands = self.calls.make(lambda: self.torch_store.compare_set(key, expected, desired))
+        if stands in (desired.encode(), expected.encode()):
+            self._too_late = 0
+            return stands
+        self._too_late = min(self._too_late + 1, _MOST_DOUBLINGS)
+        time.sleep(random.random() * _FIRST_WAIT * 2**self._too_late)
+        return self.get(key)
 
     def delete_key(self, key: str) -> bool:
         return self.calls.make(lambda: self.torch_store.delete_key(key))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from aorta.core.outcome import Outcome
 from aorta.report.charts.timeline import Atoms, Probe, Strip
 from aorta.report.documents import Document, items, rows, words
-from aorta.report.opening import Trial
+from aorta.report.run_reader import Trial
 from aorta.search.belief import Belief, Counts, Rates
 from aorta.search.graph import GraphBelief, GraphHistory, GraphTimeline
 from aorta.search.rates import BAD_RATE, GOOD_RATE, STEADY

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aorta.report.model import Page
-from aorta.report.opening import Gather, OpenedRun, RunReader
 from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, solve, triage
+from aorta.report.run_reader import Gather, OpenedRun, RunReader
 
 _GATHERERS: Mapping[str, Gather] = {
     "run": run.gather,

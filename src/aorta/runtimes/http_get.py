@@ -18,13 +18,13 @@ _PATIENCE = 60.0
 @dataclass(frozen=True)
 class Answered:
     body: bytes
-    headers: Message[str, str]
+    headers: Message
 
 
 class RefusedError(Exception):
     """The server answered, but not with what it was asked for."""
 
-    def __init__(self, code: int, reason: str, headers: Message[str, str]) -> None:
+    def __init__(self, code: int, reason: str, headers: Message) -> None:
         super().__init__(f"{code} {reason}")
         self.code, self.headers = code, headers
 

@@ -235,7 +235,12 @@ def _mode(torch: Any, places: _Places) -> Any:
     memory = Memory(StorageWeakRef)
     base: Any = TorchDispatchMode
 
-    class Recording(base):  # type: ignore[misc]
+    class RecordingMode(base):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Nothing is compiled here; torch would load its compiler, 1.7 s, to say so."""
+            return False
+
         def __torch_dispatch__(
             self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -252,7 +257,7 @@ def _mode(torch: Any, places: _Places) -> Any:
                 return call.recorded(args, kwargs)
             return operation.run(args, kwargs, recorder.orders)
 
-    return Recording()
+    return RecordingMode()
 
 
 class _Call:

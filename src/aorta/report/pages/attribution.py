@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from aorta.report.charts.lanes import Cycle, Fate, draw_lanes
+from aorta.report.charts.gantt import Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Page
-from aorta.report.opening import OpenedRun, attribution_in
 from aorta.report.pages import finding as findings
 from aorta.report.pages.launch import LEGEND
+from aorta.report.run_reader import OpenedRun, attribution_in
 
 
 def gather(root: Path) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _picture(finding: Document) -> Figure | None:
     seen = {f"life {fate.value}" for fate in fates.values()}
     return Figure(
         "Who began it, and who only followed",
-        lambda width: draw_lanes([life], width, says, unit="step"),
+        lambda width: draw_gantt([life], width, says, unit="step"),
         says,
         legend=[entry for entry in LEGEND if entry[0] in seen],
     )

@@ -24,7 +24,6 @@ from aorta.report.model import (
     Tone,
     Words,
 )
-from aorta.report.opening import OpenedRun, read_json, read_records_of, read_tail
 from aorta.report.pages.common import (
     missing_result,
     seen_outcomes,
@@ -35,6 +34,7 @@ from aorta.report.pages.common import (
     values_of,
     warnings_section,
 )
+from aorta.report.run_reader import OpenedRun, read_json, read_records_of, read_tail
 from aorta.report.words import counted, listed, moment, percent, seconds
 
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}

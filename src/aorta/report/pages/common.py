@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aorta.core.outcome import Outcome
 from aorta.report.documents import Document, items, words
 from aorta.report.model import Section, Table, Words
-from aorta.report.opening import OpenedRun, Trial
+from aorta.report.run_reader import OpenedRun, Trial
 from aorta.report.words import counted, moment, seconds
 
 OUTCOMES: Sequence[tuple[str, str]] = (

@@ -20,8 +20,8 @@ from aorta.report.model import (
     Tone,
     Words,
 )
-from aorta.report.opening import OpenedRun, read_json
 from aorta.report.pages.common import table_section, usual_facts
+from aorta.report.run_reader import OpenedRun, read_json
 from aorta.report.words import counted
 
 _LEAST = -18.0  # of the exponent: a difference of nothing is drawn at the foot

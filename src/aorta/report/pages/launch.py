@@ -6,12 +6,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.report.charts.lanes import Cycle, Fate, draw_lanes
+from aorta.report.charts.gantt import Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Tone
-from aorta.report.opening import OpenedRun, read_json
 from aorta.report.pages import finding as findings
 from aorta.report.pages.common import standing, table_section
+from aorta.report.run_reader import OpenedRun, read_json
 from aorta.report.words import counted, seconds
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
@@ -204,7 +204,7 @@ def _picture(lives: Sequence[Cycle]) -> Figure | None:
     seen = {f"life {fate.value}" for life in lives for fate in life.fates.values()}
     return Figure(
         "Ranks over time, and what was decided after each cycle",
-        lambda width: draw_lanes(lives, width, says),
+        lambda width: draw_gantt(lives, width, says),
         says,
         legend=[entry for entry in LEGEND if entry[0] in seen],
     )

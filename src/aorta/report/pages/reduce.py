@@ -29,7 +29,6 @@ from aorta.report.model import (
     TextLine,
     Tone,
 )
-from aorta.report.opening import OpenedRun, Trial, read_json, read_json_lines
 from aorta.report.pages.common import (
     missing_result,
     standing,
@@ -37,6 +36,7 @@ from aorta.report.pages.common import (
     trials_section,
     usual_facts,
 )
+from aorta.report.run_reader import OpenedRun, Trial, read_json, read_json_lines
 from aorta.report.words import counted, factor, listed, percent, rate, seconds
 
 _MOST_LINES = 400

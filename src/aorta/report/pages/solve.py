@@ -17,8 +17,8 @@ from aorta.report.model import (
     Tone,
     Words,
 )
-from aorta.report.opening import OpenedRun, read_json, read_json_lines
 from aorta.report.pages.common import table_section, usual_facts
+from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
 from aorta.report.words import counted, rate, seconds
 
 _BAR, _ROW = 14, 24

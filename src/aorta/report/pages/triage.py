@@ -9,7 +9,6 @@ from aorta.core.stats import wilson
 from aorta.report.charts.matrix import HeatCell, Spread, Standing, draw_heat, draw_spreads
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
-from aorta.report.opening import OpenedRun, read_json
 from aorta.report.pages import optimize
 from aorta.report.pages.common import (
     standing,
@@ -18,6 +17,7 @@ from aorta.report.pages.common import (
     usual_facts,
     warnings_section,
 )
+from aorta.report.run_reader import OpenedRun, read_json
 from aorta.report.words import counted, listed, rate, seconds
 
 _CELL = "cell"

@@ -14,7 +14,7 @@ from aorta.report.building import page_of, reader_of
 from aorta.report.html import content, document
 from aorta.report.markup import Markup
 from aorta.report.model import FactRows, Headline, Page, Tone
-from aorta.report.opening import RunReader, state_of
+from aorta.report.run_reader import RunReader, state_of
 
 _LOOK_EVERY = 0.5
 _SHARE_OF_TIME = 0.1  # making pages may take at most this much of one core

@@ -42,7 +42,7 @@ class Cycle:
     signs: Mapping[int, float] = field(default_factory=dict)  # when each rank last wrote something
 
 
-def draw_lanes(cycles: Sequence[Cycle], width: int, says: str, unit: str = "") -> Markup:
+def draw_gantt(cycles: Sequence[Cycle], width: int, says: str, unit: str = "") -> Markup:
     """`unit`: what is counted where no clock is known."""
     ranks = _shown_ranks(cycles)
     left, right = 62, width - 16
