@@ -21,11 +21,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution.opinion import Adviser, opinion_on
 from aorta.attribution.service.lanes import AnalysisLostError, Lanes
-from aorta.attribution.service.looking import Looks, in_thread
 from aorta.attribution.service.models import CycleReport
+from aorta.attribution.service.path_checker import PathChecker, in_thread
 from aorta.attribution.service.queries import CycleKey, Report
 from aorta.attribution.service.store import Store
-from aorta.attribution.service.worker import Analysed, Told, paths_in
+from aorta.attribution.service.worker import Analysed, StoredCycle, paths_in
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
@@ -97,13 +97,18 @@ class Analyses:
         self,
         store: Store,
         lanes: Lanes,
-        looks: Looks,
+        path_checker: PathChecker,
         metrics: Metrics,
         *,
         adviser: Adviser | None = None,
         keep_days: float = 0.0,
     ) -> None:
-        self._store, self._lanes, self._looks, self._metrics = store, lanes, looks, metrics
+        self._store, self._lanes, self._path_checker, self._metrics = (
+            store,
+            lanes,
+            path_checker,
+            metrics,
+        )
         self._adviser, self._keep_days = adviser, keep_days
         self._aside: set[asyncio.Task[None]] = set()  # what nobody waits for
         self._asking = asyncio.Semaphore(_MOST_QUESTIONS)
@@ -315,11 +320,11 @@ class Analyses:
             earlier = await asyncio.wrap_future(self._store.answers_before(key))
             before = await asyncio.wrap_future(self._store.reports_before(key))
         paths = await in_thread(partial(paths_in, [*reports, *before]))
-        silent = await self._looks.silent(paths)
+        silent = await self._path_checker.silent(paths)
         self._metrics.analyses.inc()
         with self._metrics.seconds.time():
             try:
-                return await self._lanes.analyse(Told(reports, earlier, before, silent))
+                return await self._lanes.analyse(StoredCycle(reports, earlier, before, silent))
             except AnalysisLostError as lost:
                 return _no_answer(str(lost))
             except Exception:

@@ -19,9 +19,9 @@ from aorta.attribution.jail import PathJail, PathRefusedError
 from aorta.attribution.opinion import Adviser
 from aorta.attribution.service import worker
 from aorta.attribution.service.analyses import Analyses, CycleAnswer, Metrics
+from aorta.attribution.service.fast_posts import FastPosts, Handlers
 from aorta.attribution.service.guard import ApiError, Guard, RateLimit
 from aorta.attribution.service.lanes import Lanes
-from aorta.attribution.service.looking import Looks
 from aorta.attribution.service.models import (
     Accepted,
     CycleReport,
@@ -34,8 +34,8 @@ from aorta.attribution.service.models import (
     JobList,
     JobSummary,
 )
+from aorta.attribution.service.path_checker import PathChecker
 from aorta.attribution.service.peer import PeerWire, peer_routes
-from aorta.attribution.service.posts import Handlers, Posts
 from aorta.attribution.service.queries import CycleKey
 from aorta.attribution.service.store import Store
 from aorta.version import __version__
@@ -69,11 +69,11 @@ def database_url(database: str) -> str:
 class Wire:
     """What can be asked of the service, apart from how HTTP spells it."""
 
-    def __init__(self, store: Store, looks: Looks, analyses: Analyses) -> None:
-        self.store, self.looks, self.analyses = store, looks, analyses
+    def __init__(self, store: Store, path_checker: PathChecker, analyses: Analyses) -> None:
+        self.store, self.path_checker, self.analyses = store, path_checker, analyses
 
     async def report(self, report: CycleReport) -> Accepted:
-        await self.looks.admit(report.log_paths)
+        await self.path_checker.admit(report.log_paths)
         decided, duplicate = await self.analyses.report(report)
         return Accepted(
             job_id=report.job_id,
@@ -86,7 +86,7 @@ class Wire:
 def create_app(settings: Settings) -> Guard:
     store, metrics = Store(settings.database_url), Metrics()
     jail = PathJail(settings.allowed_roots)
-    looks = Looks(jail)
+    path_checker = PathChecker(jail)
     lanes = Lanes(
         jail,
         worker.AnalysisRules(
@@ -94,9 +94,9 @@ def create_app(settings: Settings) -> Guard:
         ),
     )
     analyses = Analyses(
-        store, lanes, looks, metrics, adviser=settings.adviser, keep_days=settings.keep_days
+        store, lanes, path_checker, metrics, adviser=settings.adviser, keep_days=settings.keep_days
     )
-    wire, peer = Wire(store, looks, analyses), PeerWire(store, jail, looks, analyses)
+    wire, peer = Wire(store, path_checker, analyses), PeerWire(store, jail, path_checker, analyses)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -113,7 +113,7 @@ def create_app(settings: Settings) -> Guard:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]
     return Guard(
-        Posts(app, routes, _HANDLERS),
+        FastPosts(app, routes, _HANDLERS),
         token=settings.token,
         limit=RateLimit(settings.rate_limit),
         own_user_is_free=settings.own_user_is_free,

@@ -29,7 +29,7 @@ class Lanes:
         self._jail, self._rules = jail, rules
         self._lanes = (_Lane(_QUICK), _Lane(_PATIENT))
 
-    async def analyse(self, told: worker.Told) -> worker.Analysed:
+    async def analyse(self, told: worker.StoredCycle) -> worker.Analysed:
         for lane in self._lanes:
             for _ in range(_ATTEMPTS):
                 try:
@@ -71,7 +71,7 @@ class _Lane:
         return self._pool
 
     async def run(
-        self, told: worker.Told, jail: PathJail, rules: worker.AnalysisRules
+        self, told: worker.StoredCycle, jail: PathJail, rules: worker.AnalysisRules
     ) -> worker.Analysed:
         async with self._turn:
             pool = self.start()

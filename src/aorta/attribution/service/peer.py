@@ -20,8 +20,8 @@ from aorta.attribution import path_look
 from aorta.attribution.jail import PathJail, place
 from aorta.attribution.service.analyses import Analyses
 from aorta.attribution.service.guard import ApiError
-from aorta.attribution.service.looking import DOOR, Looks, SilentError
 from aorta.attribution.service.models import CycleReport, ErrorBody, Id
+from aorta.attribution.service.path_checker import DOOR, PathChecker, SilentError
 from aorta.attribution.service.queries import CycleKey
 from aorta.attribution.service.store import Store
 
@@ -76,8 +76,15 @@ class LogResult(BaseModel):
 class PeerWire:
     """What the peer's launcher can ask, apart from how HTTP spells it."""
 
-    def __init__(self, store: Store, jail: PathJail, looks: Looks, analyses: Analyses) -> None:
-        self._store, self._jail, self._looks, self._analyses = store, jail, looks, analyses
+    def __init__(
+        self, store: Store, jail: PathJail, path_checker: PathChecker, analyses: Analyses
+    ) -> None:
+        self._store, self._jail, self._path_checker, self._analyses = (
+            store,
+            jail,
+            path_checker,
+            analyses,
+        )
         self._owners: OrderedDict[str, CycleKey] = OrderedDict()  # an owner stays for good
 
     async def submit(self, submission: LogSubmission) -> Submitted:
@@ -105,16 +112,16 @@ class PeerWire:
     async def _admitted(self, text: str) -> Path:
         path = place(*self._jail.check_name(text))
         known = f"file {text}"
-        if self._looks.was_seen(known):
+        if self._path_checker.was_seen(known):
             return path
         try:
-            (seen,) = await self._looks.look(str(path.parent), [text], DOOR)
+            (seen,) = await self._path_checker.look(str(path.parent), [text], DOOR)
         except SilentError:
             return path
         self._jail.check_seen(seen.what)
         if seen.what not in {path_look.FILE, path_look.MISSING}:
             raise ApiError(400, "not_regular", "the log is not a regular file")
-        self._looks.remember([known])
+        self._path_checker.remember([known])
         return path
 
     async def _owner(self, path: Path, key: CycleKey) -> CycleKey:
@@ -141,7 +148,7 @@ class PeerWire:
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
             before = size
             try:
-                (seen,) = await self._looks.look(str(path.parent), [str(path)], DOOR)
+                (seen,) = await self._path_checker.look(str(path.parent), [str(path)], DOOR)
             except SilentError:
                 return
             size = seen.size

@@ -40,7 +40,7 @@ class AnalysisRules:
 
 
 @dataclass(frozen=True)
-class Told:
+class StoredCycle:
     """What the store holds about a cycle: its reports, and the name and answer of each cycle before it. All JSON."""
 
     reports: Sequence[str]
@@ -57,7 +57,7 @@ class Analysed:
     question: str | None = None
 
 
-def analyse(told: Told, jail: PathJail, rules: AnalysisRules) -> Analysed:
+def analyse(told: StoredCycle, jail: PathJail, rules: AnalysisRules) -> Analysed:
     result = attribute(gather(told, jail), no_progress_limit=rules.no_progress_limit)
     if told.silent:
         result = _with_storage_advice(result, len(told.silent))
@@ -84,7 +84,7 @@ def paths_in(reports: Iterable[str]) -> set[str]:
     return found
 
 
-def gather(told: Told, jail: PathJail) -> Evidence:
+def gather(told: StoredCycle, jail: PathJail) -> Evidence:
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
     failures = {f.rank: _failure(f, jail, told.silent) for r in reports for f in r.failures}
     nodes = {rank: failure.node for rank, failure in failures.items()}

@@ -1,4 +1,4 @@
-"""Looks at the file system, in processes of their own: a mount that hangs holds up whoever looks there, and cannot be interrupted.
+"""Checks of paths, in processes of their own: a mount that hangs holds up whoever looks there, and cannot be interrupted.
 
 Not even the end of a process interrupts it: with a thread that waits there the service could not end. A process that does not come
 back in time is given up, and while it waits, nobody else is sent to the same place.
@@ -42,12 +42,12 @@ class Seen(NamedTuple):
 _Asked = tuple[list[tuple[str, str]], asyncio.Future[list[Seen]]]
 
 
-class Looks:
+class PathChecker:
     """Belongs to the event loop."""
 
     def __init__(self, jail: PathJail) -> None:
         self._jail = jail
-        self._idle: asyncio.Queue[_Looker] = asyncio.Queue()
+        self._idle: asyncio.Queue[_CheckingProcess] = asyncio.Queue()
         self._lookers = 0
         self._lost: dict[str, Process] = {}  # place -> who waits there
         self._waiting: dict[
@@ -153,7 +153,7 @@ class Looks:
         self._idle.put_nowait(looker)
         return seen
 
-    async def _free_looker(self) -> "_Looker":
+    async def _free_looker(self) -> "_CheckingProcess":
         """One that is free soon; else a new one, for those there are may wait for a mount that hangs."""
         if not self._idle.empty() or self._lookers >= _MOST:
             return await self._idle.get()
@@ -162,7 +162,7 @@ class Looks:
                 return await asyncio.wait_for(self._idle.get(), _SOON)
         self._lookers += 1
         try:
-            return await _Looker.start()
+            return await _CheckingProcess.start()
         except BaseException:
             self._lookers -= 1
             raise
@@ -173,7 +173,7 @@ class Looks:
         return place in self._lost
 
 
-class _Looker:
+class _CheckingProcess:
     """One process that looks, one question at a time."""
 
     def __init__(self, process: Process) -> None:
@@ -183,7 +183,7 @@ class _Looker:
         self._asked, self._answers = process.stdin, process.stdout
 
     @classmethod
-    async def start(cls) -> "_Looker":
+    async def start(cls) -> "_CheckingProcess":
         command = (sys.executable, "-I", "-S", path_look.__file__)
         looker = cls(
             await asyncio.create_subprocess_exec(

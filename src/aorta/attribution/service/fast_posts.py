@@ -20,7 +20,7 @@ Handlers = Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Res
 _JSON = "application/json"
 
 
-class Posts:
+class FastPosts:
     """ASGI: answers the POST requests for `routes`, which are those of `app`; `app` answers everything else."""
 
     def __init__(self, app: FastAPI, routes: Iterable[BaseRoute], handlers: Handlers) -> None:
