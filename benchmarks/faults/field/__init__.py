@@ -1,7 +1,7 @@
 """Failures in the shapes of the field: excerpts that imitate what public bug reports and manuals show, each with its truth.
 
-Facts, not texts: every entry says what kind of source it imitates; none is copied. Truth is written before any rule sees a set. All but `last`
-were looked at once and then learned from; from `last` nothing was learned but to take back one false STOP.
+Facts, not texts: every entry says what kind of source it imitates; none is copied. Truth is written before any rule sees a set. All were
+looked at once and then learned from; for `last` no row was written but one, yet rows that made it worse were narrowed.
 """
 
 from collections.abc import Mapping
