@@ -83,4 +83,4 @@ def test_no_option_of_ours_is_one_of_torchrun() -> None:
     torchruns = set(get_args_parser()._option_string_actions)
     ours = set(parser()._option_string_actions) - torchruns
     assert "--watch" in ours
-    assert all(option.startswith(("--ft", "--no-ft", "--watch")) for option in ours)
+    assert all(option.startswith(("--ft", "--no-ft", "--watch", "--cold")) for option in ours)

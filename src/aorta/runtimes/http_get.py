@@ -21,7 +21,7 @@ class Answered:
     headers: Message
 
 
-class RefusedError(Exception):
+class HttpRefusedError(Exception):
     """The server answered, but not with what it was asked for."""
 
     def __init__(self, code: int, reason: str, headers: Message) -> None:
@@ -29,7 +29,7 @@ class RefusedError(Exception):
         self.code, self.headers = code, headers
 
 
-class NoAnswerError(Exception):
+class HttpUnansweredError(Exception):
     """No server answered, or it broke off; the words say why."""
 
 
@@ -45,9 +45,9 @@ def read(
             return Answered(answer.read(), answer.headers)
     except urllib.error.HTTPError as refused:
         refused.close()
-        raise RefusedError(refused.code, str(refused.reason), refused.headers) from None
+        raise HttpRefusedError(refused.code, str(refused.reason), refused.headers) from None
     except (OSError, HTTPException) as wrong:
-        raise NoAnswerError(str(getattr(wrong, "reason", wrong))) from None
+        raise HttpUnansweredError(str(getattr(wrong, "reason", wrong))) from None
 
 
 def basic(user: str, password: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.runtimes.http_get import Answered, NoAnswerError, RefusedError, basic, read
+from aorta.runtimes.http_get import Answered, HttpRefusedError, HttpUnansweredError, basic, read
 
 _PAGE = 1000
 _MOST_PAGES = 10_000
@@ -123,7 +123,7 @@ class _Client:
         url = f"{self._scheme}://{self._repository.host}{path}"
         try:
             return self._get(url, self._authorization, method)
-        except RefusedError as refused:
+        except HttpRefusedError as refused:
             if refused.code == 404:
                 raise self._error(_about(refused), _NotThereError) from None
             if refused.code != 401 or self._authorization is not None:
@@ -153,7 +153,7 @@ class _Client:
         )
         try:
             answered = self._get(f"{realm}?{query}", f"Basic {login}" if login else None)
-        except RefusedError as refused:
+        except HttpRefusedError as refused:
             raise self._error(f"it gives no token ({_about(refused)})") from None
         content = _object(answered.body)
         token = content.get("token") or content.get("access_token")
@@ -164,7 +164,7 @@ class _Client:
     def _get(self, url: str, authorization: str | None, method: str = "GET") -> Answered:
         try:
             return read(url, accept=_ACCEPTED, authorization=authorization, method=method)
-        except NoAnswerError as wrong:
+        except HttpUnansweredError as wrong:
             raise self._error(f"it does not answer: {wrong}") from None
 
     def _error(
@@ -246,7 +246,7 @@ def _object(body: bytes) -> dict[str, Any]:
     return content
 
 
-def _about(refused: RefusedError) -> str:
+def _about(refused: HttpRefusedError) -> str:
     known = {
         401: "the login is not accepted",
         403: "it is forbidden",

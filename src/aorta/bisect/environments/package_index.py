@@ -30,7 +30,7 @@ from packaging.version import InvalidVersion, Version
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.http_get import NoAnswerError, RefusedError, read, split_credentials
+from aorta.runtimes.http_get import HttpRefusedError, HttpUnansweredError, read, split_credentials
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _PATIENCE = 60.0
@@ -322,11 +322,11 @@ def _read(address: str) -> tuple[str, str] | None:
     clean, authorization = split_credentials(address)
     try:
         answered = read(clean, accept=_ACCEPT, authorization=authorization)
-    except RefusedError as refused:
+    except HttpRefusedError as refused:
         if refused.code in {404, 410}:
             return None
         said = f"it answered {refused}"
-    except NoAnswerError as wrong:
+    except HttpUnansweredError as wrong:
         said = str(wrong)
     else:
         return answered.headers.get("Content-Type", ""), answered.body.decode("utf-8", "replace")
