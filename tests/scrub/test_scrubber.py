@@ -278,6 +278,24 @@ def test_a_scrubbed_shell_script_still_runs() -> None:
     assert done.stdout == "<SECRET:1> <PATH:2> <PATH:3>\n"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('rm -f "$place"/conf/a.yaml', None),
+        ('[ -L "$place"/a/b ] && rm "$place"/a/b', None),
+        ("cat ${HERE}/data/x.yaml", None),
+        ('cat "/proj/data/x.yaml"', 'cat "<PATH:1>"'),
+        ('"$X"/home/alice/x.py here', '"$X"<PATH:1> here'),
+        ('rm "$place"/a/b /mnt/team/x', 'rm "$place"/a/b <PATH:1>'),
+        ("a}/srv/team/x", "a}<PATH:1>"),
+    ],
+)
+def test_a_path_below_a_variable_of_a_shell_is_a_relative_name(
+    before: str, after: str | None
+) -> None:
+    assert Scrubber(Rules()).text(before).text == (before if after is None else after)
+
+
 def test_file_names_lose_what_text_loses_and_stay_portable() -> None:
     scrubber = Scrubber(Rules(patterns=("zeus",)))
     scrubber.learn("MASTER_ADDR=hgx-head-1")

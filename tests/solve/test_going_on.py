@@ -108,6 +108,27 @@ def test_data_and_configurations_that_a_run_opens_shrink_where_they_lie(tmp_path
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
 
 
+def test_numbers_and_lists_of_a_configuration_that_the_command_names_shrink(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "a.yaml").write_text(
+        "net:\n  layers:\n    - 4\n    - 8\n    - 15\n  width: 64\nsteps: 900\nrates: [1, 2, 3]\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "import sys, yaml\n"
+        "config = yaml.safe_load(open(sys.argv[2]))\n"
+        "total = sum(config['rates'])\n"
+        "if 8 in config['net']['layers'] and config['steps'] >= 438 and config['net']['width'] > 1:\n"
+        "    raise RuntimeError('a bad mix of settings')\n"
+    )
+    words = ("--config", "conf/a.yaml")
+    document = solve(tmp_path, "--stages", "reproduce,reduce,bundle", *COMMAND, *words)
+    finals = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
+    assert finals == {"CONFIG_WIDTH": 2, "CONFIG_STEPS": 438, "CONFIG_LAYERS": 1, "CONFIG_RATES": 1}
+    assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
+    said = (Path(document["reproducer"]["path"]).parent / "SHIP.md").read_text()
+    assert "not in here" not in said
+
+
 def test_lists_on_the_command_line_shrink_to_the_items_that_matter(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import argparse\n"

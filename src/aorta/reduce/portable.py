@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aorta.scrub.paths import is_below_a_variable
 from aorta.scrub.secrets.keywords import announces_secret, is_secret_value
 from aorta.scrub.secrets.shapes import secrets_in
 
@@ -28,7 +29,12 @@ class Portable:
     stays: list[str] = field(default_factory=list)  # paths of this machine that are still needed
 
     def text(self, text: str) -> str:
-        return _ABSOLUTE.sub(lambda found: self._moved(found.group()), text)
+        def moved(found: re.Match[str]) -> str:
+            if is_below_a_variable(text, found.start()):
+                return found.group()
+            return self._moved(found.group())
+
+        return _ABSOLUTE.sub(moved, text)
 
     def _moved(self, path: str) -> str:
         place = Path(path)

@@ -12,6 +12,7 @@ from typing import Any
 
 from aorta.core.names import is_variable
 from aorta.reduce.launcher import ranks_of
+from aorta.reduce.proposed_configs import is_config
 from aorta.reduce.proposed_files import in_a_place, propose_files
 
 _READS = re.compile(
@@ -101,8 +102,22 @@ def proposal_for(
             "floor": 1,
         }
     named = {str(axis.get("initial")) for axis in axes.values()} | set(words)
-    files = propose_files([name for name in opened if name not in named], cwd, list(axes))
+    configs = list(_configs(words, cwd))
+    others = [name for name in opened if name not in {*named, *configs}]
+    files = propose_files([*configs, *others], cwd, list(axes))
     return Proposal(in_a_place(command, files.replaced), (*axes.values(), *files.axes))
+
+
+def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
+    """Configurations that the command line names: `--config a.yaml`, `--config=a.yaml`, `a.yaml`."""
+    for word in dict.fromkeys(words):
+        name = word.rpartition("=")[2]
+        if _is_inside(name) and is_config(cwd / name):
+            yield os.path.normpath(name)
+
+
+def _is_inside(name: str) -> bool:
+    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
 def _with_defaults(
@@ -253,12 +268,13 @@ def _axis(name: str, value: str, cwd: Path, *, any_ending: bool = False) -> dict
     if _ITEMS.fullmatch(value):
         return {"name": name, "kind": "list", "initial": value}
     place = cwd / value
+    if _is_inside(value) and is_config(place):
+        return None  # its numbers and lists shrink, not its lines
     if (any_ending or value.endswith(_DATA)) and _is_text_of_lines(place):
         return {"name": name, "kind": "file_subset", "initial": value}
-    inside = value not in {"", ".", "/"} and not Path(value).is_absolute()
     if (
-        inside
-        and ".." not in Path(value).parts
+        _is_inside(value)
+        and value != "."
         and place.is_dir()
         and sum(1 for _ in place.iterdir()) > 1
     ):

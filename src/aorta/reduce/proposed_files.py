@@ -1,21 +1,18 @@
 """What a command opens without naming it, made to shrink: the command is run in a place where that is replaced.
 
 A place is a temporary directory of links to everything in the working directory, but for the files that shrink and for
-configurations, which are written anew with other numbers in them. It is plain shell, so that the reproducer that ships needs nothing else.
+configurations, which are written anew with other numbers and lists in them. It is plain shell, so that the reproducer that ships needs nothing else.
 """
 
-import json
 import re
 import shlex
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from aorta.reduce.proposed_configs import CONFIGS, settings_of
 
-_CONFIGS = (".yaml", ".yml", ".json", ".toml")
 _CODE = (
     ".py",
     ".pyc",
@@ -31,14 +28,7 @@ _CODE = (
     ".cfg",
     ".ini",
 )
-_FIXED = re.compile(
-    r"(?:^|_)(?:seed|port|rank|device|devices|gpu|gpus|id|version|verbose|nodes|workers|schema)(?:_|$)",
-    re.IGNORECASE,
-)
-_NUMBER = re.compile(r"(?<![\w.\-])(\d+)(?![\w.])")
 _MOST_BYTES = 1 << 26
-_MOST_CONFIG = 1 << 18
-_MOST_NUMBERS = 24
 _MOST_FILES = 6
 
 
@@ -71,8 +61,8 @@ def propose_files(opened: Sequence[str], cwd: Path, taken: Sequence[str]) -> Fil
     for name in data:
         if any(name.startswith(f"{folder}/") for folder in folders):
             continue
-        if name.endswith(_CONFIGS):
-            found, edits = _numbers_of(cwd / name, names)
+        if name.endswith(CONFIGS):
+            found, edits = settings_of(cwd / name, names)
             axes += found
             if edits:
                 replaced.append(Replaced(name, edits=tuple(edits)))
@@ -159,48 +149,3 @@ def _variable(path: str, kind: str, taken: set[str]) -> str:
         name += "_2"
     taken.add(name)
     return name
-
-
-def _numbers_of(path: Path, taken: set[str]) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """Whole numbers of a configuration that stand alone in a line with their key, and what replaces them there."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return [], []
-    if len(text) > _MOST_CONFIG or not _is_sound(path, text):
-        return [], []
-    axes: list[Mapping[str, Any]] = []
-    edits: list[str] = []
-    for number, key, value in _keyed(text):
-        if len(axes) >= _MOST_NUMBERS or value < 2 or _FIXED.search(key):
-            continue
-        stem = re.sub(r"\W+", "_", key).strip("_").upper()
-        name = f"CONFIG_{stem}" if stem else "CONFIG"
-        while name in taken:
-            name += "_2"
-        taken.add(name)
-        axes.append({"name": name, "kind": "env", "type": "int", "initial": value, "floor": 1})
-        edits.append(f"{number}s/{value}/${name}/")
-    return axes, edits
-
-
-def _keyed(text: str) -> Iterator[tuple[int, str, int]]:
-    """`steps: 500`, `"steps": 500,` and `steps = 500`, with the number of the line."""
-    pattern = re.compile(r"""^\s*["']?([\w.\-]+)["']?\s*[:=]\s*(\d+)\s*,?\s*(?:\#.*)?$""")
-    for number, line in enumerate(text.splitlines(), 1):
-        found = pattern.match(line)
-        if found and len(_NUMBER.findall(line.partition("#")[0])) == 1:
-            yield number, found[1], int(found[2])
-
-
-def _is_sound(path: Path, text: str) -> bool:
-    try:
-        if path.suffix == ".json":
-            json.loads(text)
-        elif path.suffix == ".toml":
-            tomllib.loads(text)
-        else:
-            yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
-        return False
-    return True

@@ -3,6 +3,7 @@
 Relative names stay: they are what makes a log readable. A project name inside one is for the user's own patterns.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -49,16 +50,13 @@ _HOME = hinted_in_line(
     "users",
 )
 _TRAILING = ".,:;!?)'\""
+_VARIABLE = re.compile(r"(?:\"\$(?:\w+|\{\w+\})\"|\$\{\w+\})\Z")
+_LONGEST_VARIABLE = 80
 
 
 def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpan]:
     """Absolute private paths, home-relative ones, Windows and UNC ones, object stores and clone addresses."""
-    for match in _QUOTED.finditer(text):
-        path = match["path"]
-        if " " in path and " -" not in path and path.count("/") > 1:
-            yield from _private(path, match.start("path"), private_roots)
-    for match in _ABSOLUTE.finditer(text):
-        yield from _private(match.group().rstrip(_TRAILING), match.start(), private_roots)
+    yield from _absolute_in(text, private_roots)
     for match in _REMOTE.finditer(text):
         yield from _private(match.group()[1:].rstrip(_TRAILING), match.start() + 1, private_roots)
     for match in _TILDE.finditer(text):
@@ -77,10 +75,33 @@ def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpa
                 )
 
 
+def _absolute_in(text: str, private_roots: Sequence[str]) -> Iterator[SecretSpan]:
+    quoted = ((match["path"], match.start("path")) for match in _QUOTED.finditer(text))
+    with_spaces = (
+        (path, at)
+        for path, at in quoted
+        if " " in path and " -" not in path and path.count("/") > 1
+    )
+    plain = ((m.group().rstrip(_TRAILING), m.start()) for m in _ABSOLUTE.finditer(text))
+    for path, at in itertools.chain(with_spaces, plain):
+        if not is_below_a_variable(text, at) or _spells_a_place_out(path, private_roots):
+            yield from _private(path, at, private_roots)
+
+
 def users_in(text: str) -> Iterator[str]:
     """Names that own a home directory."""
     for match in _HOME.finditer(text):
         yield match["user"].rstrip(_TRAILING)
+
+
+def is_below_a_variable(text: str, at: int) -> bool:
+    """`"$here"/data/a.txt` and `${here}/data/a.txt` in a shell script: what is written there is a relative name."""
+    start = max(0, at - _LONGEST_VARIABLE)
+    return text[at - 1 : at] in {'"', "}"} and _VARIABLE.search(text, start, at) is not None
+
+
+def _spells_a_place_out(path: str, private_roots: Sequence[str]) -> bool:
+    return next(users_in(path), None) is not None or path.startswith(tuple(private_roots))
 
 
 def _private(path: str, at: int, private_roots: Sequence[str]) -> Iterator[SecretSpan]:

@@ -1,0 +1,103 @@
+"""Numbers and lists of configurations are set by the very lines of shell that a reproducer ships with."""
+
+import json
+import os
+import subprocess
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aorta.reduce.proposed_configs import settings_of
+from aorta.reduce.proposed_files import Replaced, in_a_place
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "c.json": json.loads, "c.yaml": yaml.safe_load, "c.toml": tomllib.loads,
+}  # fmt: skip
+
+
+def written(directory: Path, name: str, text: str, values: Mapping[str, str]) -> Any:
+    """What a program reads from the configuration where those variables have these values."""
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_text(text)
+    _, edits = settings_of(directory / name, set())
+    command = in_a_place(f"cat {name}", [Replaced(name, edits=tuple(edits))] if edits else [])
+    done = subprocess.run(
+        ("bash", "-c", command), cwd=directory, env={**os.environ, **values},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return READERS[name](done.stdout)
+
+
+def axes_of(path: Path) -> dict[str, Mapping[str, Any]]:
+    return {str(axis["name"]): axis for axis in settings_of(path, set())[0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "items"),
+    [
+        ("c.yaml", "layers: [4, 8, 15]\n", "4, 8, 15"),
+        ("c.yaml", "net:\n  layers:\n    - 4\n    - 8\n  other: x\n", "4, 8"),
+        ("c.yaml", "layers:\n- a\n- 'b c'\nseed: 3\n", "a, 'b c'"),
+        ("c.json", '{"a": 1,\n "layers": [4, 8],\n "b": 2}', "4, 8"),
+        ("c.json", '{\n  "layers": [\n    "x",\n    "y"\n  ],\n  "n2": 50\n}\n', '"x", "y"'),
+        ("c.toml", "layers = [\n  4, 8,\n  15,\n]\nother = 1\n", "4, 8, 15"),
+    ],
+)
+def test_a_list_keeps_what_it_is_told_to_keep(
+    tmp_path: Path, name: str, text: str, items: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    axes = axes_of(tmp_path / name)
+    assert axes["CONFIG_LAYERS"]["initial"] == items
+    everything = {variable: str(axis["initial"]) for variable, axis in axes.items()}
+    assert written(tmp_path, name, text, everything) == READERS[name](text)
+    found = written(tmp_path, name, text, {**everything, "CONFIG_LAYERS": items.split(", ")[1]})
+    found = found.get("net", found)
+    assert found["layers"] == READERS["c.yaml"](f"[{items}]")[1:2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "layers: [[1, 2], [3, 4]]\n",
+        "layers:\n  - a: 1\n  - b: 2\n",
+        "layers:\n  - 1\n  - 2\n  - b: 2\n",
+        "layers:\n  - 1\n  - 2\n  # why\n  - 3\n",
+        "devices: [0, 1]\n",
+        "layers: [one/two, three]\n",
+        "layers: [4]\n",
+    ],
+)
+def test_what_is_no_plain_list_is_left_alone(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    assert axes_of(tmp_path / "c.yaml") == {}
+
+
+scalars = st.one_of(st.integers(0, 999), st.sampled_from(["a", "b c", "x-1", "1.5e-3", ""]))
+documents = st.dictionaries(
+    st.sampled_from(["layers", "n2", "lr", "a.b", "names", "seed", "steps"]),
+    st.one_of(scalars, st.lists(scalars, max_size=4), st.lists(st.lists(scalars, max_size=2))),
+    min_size=1,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(document=documents, indent=st.sampled_from([None, 2]), flow=st.sampled_from([None, False]))
+def test_with_every_initial_value_the_configuration_says_what_it_said(
+    document: dict[str, Any], indent: int | None, flow: bool | None, tmp_path_factory: Any
+) -> None:
+    directory = tmp_path_factory.getbasetemp() / "configs"
+    for name, text in {
+        "c.json": json.dumps(document, indent=indent),
+        "c.yaml": yaml.safe_dump(document, default_flow_style=flow),
+    }.items():
+        directory.mkdir(exist_ok=True)
+        (directory / name).write_text(text)
+        values = {key: str(axis["initial"]) for key, axis in axes_of(directory / name).items()}
+        assert written(directory, name, text, values) == document
