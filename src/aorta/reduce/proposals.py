@@ -56,6 +56,9 @@ _DATA = (
     ),
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
+_OVERRIDE = re.compile(
+    r"(?P<name>\+{0,2}[A-Za-z_][\w.@-]*)=(?P<open>\[?)(?P<value>[^\[\]]+)(?P<close>\]?)"
+)
 _INTERPRETERS = re.compile(
     r"(?:.*/)?(?:python[\d.]*|bash|sh|node|perl|ruby|torchrun|pytest|accelerate|deepspeed)"
 )
@@ -246,8 +249,24 @@ def _assigned(found: re.Match[str], cwd: Path, axes: dict[str, dict[str, Any]]) 
     return f'{name}="${name}"'
 
 
+def _overridden(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str | None:
+    """`trainer.steps=500` and `net.layers=[4,8]`, as configurations are overridden from the command line."""
+    found = _OVERRIDE.fullmatch(word)
+    if found is None or bool(found["open"]) is not bool(found["close"]):
+        return None
+    name = _variable_name(re.sub(r"[.@]", "_", found["name"].lstrip("+")))
+    axis = _axis(name, found["value"], cwd)
+    if axis is None or name in axes or (found["open"] and axis["kind"] != "list"):
+        return None
+    axes[name] = axis
+    return f'{found["name"]}="{found["open"]}${name}{found["close"]}"'
+
+
 def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
-    """A file or folder that is given as it is, or behind an @, as many tools read their arguments."""
+    """A setting, or a file or folder that is given as it is, or behind an @, as many tools read their arguments."""
+    overridden = _overridden(word, cwd, axes)
+    if overridden is not None:
+        return overridden
     mark, path = ("@", word[1:]) if word.startswith("@") else ("", word)
     stem = re.sub(r"\W+", "_", Path(path).name.partition(".")[0]).strip("_").upper() or "DATA"
     kind = "FILE" if (cwd / path).is_file() else "DIR"
