@@ -127,6 +127,7 @@ def test_numbers_and_lists_of_a_configuration_that_the_command_names_shrink(tmp_
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
     said = (Path(document["reproducer"]["path"]).parent / "SHIP.md").read_text()
     assert "not in here" not in said
+    assert "what makes it stop: left out by --stages or --skip" in document["not_found_out"]
 
 
 def test_lists_on_the_command_line_shrink_to_the_items_that_matter(tmp_path: Path) -> None:

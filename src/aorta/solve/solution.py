@@ -104,7 +104,7 @@ class Solution:
         said = []
         for name, result in self.state.results.items():
             if result.status in {"no_answer", "failed", "budget"} or (
-                result.status == "skipped" and name in {"bisect", "diverge"} and result.why
+                result.status == "skipped" and result.why and name != "bundle"
             ):
                 said.append(f"{_QUESTIONS[name]}: {result.why}")
             elif result.status == "done" and result.why:
