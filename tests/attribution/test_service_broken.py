@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,17 +63,18 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
         def report_until_refused(connection: int) -> None:
             address = urlsplit(service.url)
             agent = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
-            for number in range(10_000 // 8):
-                name = f"{connection}-{number}"
-                body = report(f"job-{number % 10}", name, CORPUS / "assertion")
-                try:
-                    agent.request("POST", "/v1/cycles", json.dumps(body), JSON)
-                    answer = agent.getresponse()
-                    answer.read()
-                except (OSError, http.client.HTTPException):
-                    return
-                assert answer.status == 202
-                acknowledged.append(name)
+            with closing(agent):
+                for number in range(10_000 // 8):
+                    name = f"{connection}-{number}"
+                    body = report(f"job-{number % 10}", name, CORPUS / "assertion")
+                    try:
+                        agent.request("POST", "/v1/cycles", json.dumps(body), JSON)
+                        answer = agent.getresponse()
+                        answer.read()
+                    except (OSError, http.client.HTTPException):
+                        return
+                    assert answer.status == 202
+                    acknowledged.append(name)
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             agents = [pool.submit(report_until_refused, number) for number in range(8)]
@@ -154,10 +155,11 @@ def test_connections_that_never_finish_a_request_do_not_lock_others_out(tmp_path
         most = resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (100, most[1]))
         address = urlsplit(service.url)
-        slow = [socket.create_connection((address.hostname, address.port)) for _ in range(150)]
+        there = (address.hostname, address.port)
+        slow = [held.enter_context(socket.create_connection(there)) for _ in range(150)]
         for number, connection in enumerate(slow):
-            held.enter_context(connection)
-            connection.sendall(b"POST /v1/cycles HTTP/1.1\r\nHost: x\r\n"[: number % 40])
+            with suppress(ConnectionError):  # it was sent away before
+                connection.sendall(b"POST /v1/cycles HTTP/1.1\r\nHost: x\r\n"[: number % 40])
         wait_until(lambda: is_answered(service))  # once those in the way are sent away
         slow[0].settimeout(60)
         assert slow[0].recv(1) == b""  # sent away
