@@ -4,14 +4,14 @@ Credentials in an address (`http://user:password@host`) are sent as they should 
 followed: they would carry a token to whoever answers there.
 """
 
-import base64
 import http.client
 import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+
+from aorta.runtimes.http_get import credentials_in, without_credentials
 
 _LARGEST_ANSWER = 8 << 20
 
@@ -22,13 +22,6 @@ class HttpError(Exception):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-
-
-def without_credentials(url: str) -> str:
-    """An address as it may be shown."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=host))
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -48,7 +41,7 @@ class JsonClient:
     ) -> None:
         """`find_token` is asked at every call, where neither a token nor credentials are given: a server may have come since."""
         self.url = without_credentials(url).rstrip("/")
-        self._given = f"Bearer {token}" if token else _basic(url)
+        self._given = f"Bearer {token}" if token else credentials_in(url)
         self._find_token = find_token
         self._opener = urllib.request.build_opener(_NoRedirect)
 
@@ -84,11 +77,3 @@ class JsonClient:
     def _authorization(self) -> str | None:
         found = self._find_token(self.url) if self._find_token and not self._given else None
         return f"Bearer {found}" if found else self._given
-
-
-def _basic(url: str) -> str | None:
-    parts = urlsplit(url)
-    if parts.username is None:
-        return None
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import Field, field_validator
 
-from aorta.attribution.http_client import without_credentials
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
+from aorta.runtimes.http_get import without_credentials
 
 log = logging.getLogger(__name__)
 

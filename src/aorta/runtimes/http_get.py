@@ -54,15 +54,27 @@ def basic(user: str, password: str) -> str:
     return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
+def without_credentials(url: str) -> str:
+    """An address as it may be shown."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def credentials_in(url: str) -> str | None:
+    """The header that carries what `http://user:password@host` says."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return None
+    return f"Basic {basic(unquote(parts.username), unquote(parts.password or ''))}"
+
+
 def split_credentials(url: str) -> tuple[str, str | None]:
     """The address without a user and a password in it, and the header that carries them; also from `.netrc`."""
-    parts = urlsplit(url)
-    clean = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    if parts.username is not None:
-        user, password = unquote(parts.username), unquote(parts.password or "")
-    else:
-        user, password = _from_netrc(parts.hostname or "")
-    return clean, f"Basic {basic(user, password)}" if user else None
+    header = credentials_in(url)
+    if header is None:
+        user, password = _from_netrc(urlsplit(url).hostname or "")
+        header = f"Basic {basic(user, password)}" if user else None
+    return without_credentials(url), header
 
 
 def _from_netrc(host: str) -> tuple[str, str]:
