@@ -6,8 +6,8 @@ message.
 
 import os
 import re
+import shutil
 import subprocess
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -198,15 +198,17 @@ class Repository:
         return frozenset(line.split()[-1] for line in lines if line.split())
 
     def lay_out(self, revision: str, scratch: Path) -> Path:
-        """The files of a revision in a directory of their own: the user's checkout is not moved, nothing is registered."""
+        """The files of a revision in a clone of their own, with all that a checkout has: the user's is not moved, and nothing is
+        registered in it.
+        """
         commit = self.resolve(revision)
-        tree, draft, archive = (scratch / f"{commit}{end}" for end in ("", ".draft", ".tar"))
+        tree, draft = scratch / commit, scratch / f"{commit}.draft"
         if not tree.exists():
             scratch.mkdir(parents=True, exist_ok=True)
-            self._asked("archive", f"--output={archive}", commit)
-            with tarfile.open(archive) as packed:
-                packed.extractall(draft, filter="tar")
-            archive.unlink()
+            shutil.rmtree(draft, ignore_errors=True)  # of somebody who was killed
+            self._asked("clone", "--quiet", "--shared", "--no-checkout", self.where, str(draft))
+            clone = Repository(git_on_host(draft), str(draft))
+            clone._asked("checkout", "--quiet", "--detach", commit)
             draft.rename(tree)
         return tree
 
