@@ -59,3 +59,11 @@ def test_a_number_that_is_none_is_a_symptom_and_a_word_with_it_is_none(tmp_path:
     assert found is not None
     assert found.kind == "nan"
     assert symptom_of(ended(tmp_path, ["saved to banana.inf.txt", "info: done"])) is None
+
+
+@pytest.mark.parametrize("bars", [("load", "train"), ("train", "eval")])
+def test_a_slower_bar_of_other_work_is_no_symptom(bars: tuple[str, str], tmp_path: Path) -> None:
+    first, second = bars
+    lines = [f"{first}: {n}/20 [00:01, 50.1it/s]" for n in range(20)]
+    lines += [f"{second}: {n}/20 [00:09, 5.1it/s]" for n in range(20)]
+    assert symptom_of(ended(tmp_path, lines)) is None

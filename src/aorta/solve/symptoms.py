@@ -59,7 +59,7 @@ def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:
     """Its last quarter is slower than its first half by so much that no line of it is as fast as that."""
     text = _text(stream)
     for pattern, is_time in (*((p, True) for p in _TIMES), *((p, False) for p in _RATES)):
-        values = [float(found[1]) for found in re.finditer(pattern, text)][1:]  # the first warms up
+        values = _of_one_kind(pattern, text)[1:]  # the first warms up
         if len(values) < _FEWEST or min(values) <= 0:
             continue
         early = statistics.median(values[: len(values) // 2])
@@ -79,9 +79,24 @@ def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:
         yield Symptom("got slower on the way", oracle, FailureClass.UNKNOWN, 0.0, words)
 
 
+def _of_one_kind(pattern: str, text: str) -> list[float]:
+    """The numbers of the kind of line that the last one stands in: another bar (of a download, an evaluation) has a speed of its
+    own, and the last number is what a metric is judged by.
+    """
+    kinds: dict[str, list[float]] = {}
+    words = ""
+    for found in re.finditer(pattern, text):
+        begin = max(text.rfind(end, 0, found.start()) for end in "\r\n") + 1
+        words = re.sub(r"[^a-z]", "", text[begin : found.start(1)].lower())
+        kinds.setdefault(words, []).append(float(found[1]))
+    return kinds.get(words, [])
+
+
 def _text(stream: StreamEnd) -> str:
-    """From its beginning: the tail alone holds no early step."""
+    """Its beginning and its end: the tail alone holds no early step."""
     if not stream.path.is_file():
         return stream.tail
     with stream.path.open("rb") as file:
-        return file.read(_MOST_READ).decode("utf-8", "replace")
+        begun = file.read(_MOST_READ).decode("utf-8", "replace")
+        more = bool(file.read(1))
+    return f"{begun}\n{stream.tail}" if more else begun
