@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.reduce.proposed_configs import settings_of
-from aorta.reduce.proposed_files import Replaced, in_a_place
+from aorta.reduce.proposed_files import Replaced, in_a_place, propose_files
 
 READERS: dict[str, Callable[[str], Any]] = {
     "c.json": json.loads, "c.yaml": yaml.safe_load, "c.toml": tomllib.loads,
@@ -101,3 +101,21 @@ def test_with_every_initial_value_the_configuration_says_what_it_said(
         (directory / name).write_text(text)
         values = {key: str(axis["initial"]) for key, axis in axes_of(directory / name).items()}
         assert written(directory, name, text, values) == document
+
+
+def test_a_configuration_put_together_from_many_files_is_no_folder_of_data(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    names = [f"conf/{name}.yaml" for name in ("model", "data", "optimizer", "trainer")]
+    for name in names:
+        (tmp_path / name).write_text("layers: [1, 2]\nsteps: 9\n")
+    found = propose_files(names, tmp_path, [])
+    assert {str(axis["kind"]) for axis in found.axes} == {"env", "list"}
+    assert [one.path for one in found.replaced] == sorted(names)
+
+
+def test_every_axis_of_a_file_has_its_file_replaced(tmp_path: Path) -> None:
+    names = [f"rows{number}.txt" for number in range(9)]
+    for name in names:
+        (tmp_path / name).write_text("a\nb\n")
+    found = propose_files(names, tmp_path, [])
+    assert [axis["name"] for axis in found.axes] == [one.variable for one in found.replaced]

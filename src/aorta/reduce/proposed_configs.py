@@ -28,7 +28,7 @@ _LIST_ENDS = re.compile(r"^\s*\]\s*(?P<comma>,?)\s*$")
 _BLOCK_BEGINS = re.compile(rf"{_KEY}$")
 _BLOCK_GOES_ON = re.compile(rf"^(?P<indent>\s*)-\s+(?P<item>{_ITEM})\s*$")
 _BETWEEN = ", "
-_MOST_TEXT = 1 << 18
+_MOST_BYTES = 1 << 18
 _MOST_SETTINGS = 24
 _MOST_LIST = 1 << 14  # characters of one variable
 
@@ -75,10 +75,10 @@ def settings_of(path: Path, taken: set[str]) -> tuple[list[Mapping[str, Any]], l
 
 def _settings(path: Path) -> list[_Setting]:
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8") if path.stat().st_size <= _MOST_BYTES else ""
     except (OSError, UnicodeDecodeError):
         return []
-    if len(text) > _MOST_TEXT or not _is_sound(path, text):
+    if not _is_sound(path, text):
         return []
     lines = text.splitlines()
     found = [*_numbers(lines), *_lists(lines)]

@@ -28,6 +28,7 @@ _CODE = (
     ".cfg",
     ".ini",
 )
+_ALWAYS_CONFIGS = (".yaml", ".yml", ".toml")
 _MOST_BYTES = 1 << 26
 _MOST_FILES = 6
 
@@ -49,28 +50,38 @@ class FileProposal:
 
 def propose_files(opened: Sequence[str], cwd: Path, taken: Sequence[str]) -> FileProposal:
     """Axes for the data and the configurations among files that a run opened, seen from its working directory."""
-    axes: list[Mapping[str, Any]] = []
-    replaced: list[Replaced] = []
     names = set(taken)
     data = [name for name in sorted(opened) if _is_data(cwd / name)]
     folders = _folders(data, cwd)
-    for folder in folders:
-        variable = _variable(folder, "DIR", names)
-        axes.append({"name": variable, "kind": "dir_subset", "initial": folder})
-        replaced.append(Replaced(folder, variable))
-    for name in data:
-        if any(name.startswith(f"{folder}/") for folder in folders):
-            continue
-        if name.endswith(CONFIGS):
-            found, edits = settings_of(cwd / name, names)
-            axes += found
-            if edits:
-                replaced.append(Replaced(name, edits=tuple(edits)))
-        elif _has_lines(cwd / name):
-            variable = _variable(name, "FILE", names)
-            axes.append({"name": variable, "kind": "file_subset", "initial": name})
-            replaced.append(Replaced(name, variable))
-    return FileProposal(tuple(axes), tuple(replaced[:_MOST_FILES]) if axes else ())
+    alone = [name for name in data if not any(name.startswith(f"{f}/") for f in folders)]
+    found = [_folder(folder, names) for folder in folders] + [
+        _config(name, cwd, names) if name.endswith(CONFIGS) else _file(name, cwd, names)
+        for name in alone
+    ]
+    kept = [one for one in found if one.axes][:_MOST_FILES]
+    return FileProposal(
+        tuple(axis for one in kept for axis in one.axes),
+        tuple(replaced for one in kept for replaced in one.replaced),
+    )
+
+
+def _folder(name: str, taken: set[str]) -> FileProposal:
+    variable = _variable(name, "DIR", taken)
+    axis = {"name": variable, "kind": "dir_subset", "initial": name}
+    return FileProposal((axis,), (Replaced(name, variable),))
+
+
+def _config(name: str, cwd: Path, taken: set[str]) -> FileProposal:
+    axes, edits = settings_of(cwd / name, taken)
+    return FileProposal(tuple(axes), (Replaced(name, edits=tuple(edits)),))
+
+
+def _file(name: str, cwd: Path, taken: set[str]) -> FileProposal:
+    if not _has_lines(cwd / name):
+        return FileProposal()
+    variable = _variable(name, "FILE", taken)
+    axis = {"name": variable, "kind": "file_subset", "initial": name}
+    return FileProposal((axis,), (Replaced(name, variable),))
 
 
 def in_a_place(command: str, replaced: Sequence[Replaced]) -> str:
@@ -127,9 +138,13 @@ def _has_lines(path: Path) -> bool:
 
 
 def _folders(data: Sequence[str], cwd: Path) -> list[str]:
-    """Folders of which several files were opened and that hold nothing but data."""
+    """Folders of which several files were opened and that hold nothing but data. A program that opens many YAML or TOML files
+    puts its configuration together from them: each has numbers of its own.
+    """
     counted: dict[str, int] = {}
     for name in data:
+        if name.endswith(_ALWAYS_CONFIGS):
+            continue
         parent = str(Path(name).parent)
         counted[parent] = counted.get(parent, 0) + 1
     found = []
