@@ -49,10 +49,8 @@ _ENDING = "ending"
 _LEFT = "left"
 _NEVER = timedelta(days=20)  # the longest that the store takes
 
-_FIRST_WAIT, _MOST_DOUBLINGS = (
-    0.005,
-    7,
-)  # of an agent whose write of the shared state came too late: .64 s at most
+_FIRST_WAIT = 0.005  # seconds, of an agent whose write of the shared state came too late
+_MOST_DOUBLINGS = 7  # of it: .64 s at most
 
 
 class StoreLostError(InfrastructureError):
