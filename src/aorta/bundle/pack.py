@@ -91,10 +91,11 @@ def prepared(
         keep=tuple(policy.keep),
         identity=this_site(run_dir),
     )
-    with _spool(near) as spool, _without_collector():
+    with _spool(near) as spool:
         packing = _Packing(source, FileScrubber(Scrubber(rules)), TarWriter(spool))
-        packing.learn(found.members, found.left_out)
-        files = [packing.add(member) for member in found.members if member.path != SHIP]
+        with _without_collector():
+            packing.learn(found.members, found.left_out)
+            files = [packing.add(member) for member in found.members if member.path != SHIP]
         _check_names([*(file.path for file in files), SHIP], source)
         yield Prepared(
             source,
