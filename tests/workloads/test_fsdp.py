@@ -12,6 +12,9 @@ def test_two_ranks_train_and_a_rate_at_which_they_diverge_fails(tmp_path: Path) 
         "--json", "-q", cwd=tmp_path, timeout=900,
     )  # fmt: skip
     cells = by_name(done.json())
-    assert cells["baseline-local"]["failed_count"] == 1, cells
-    assert cells["small-rate"]["passed_count"] == 1, cells
+    said = "\n".join(
+        f"{file}: {file.read_text()[-2000:]}" for file in sorted(tmp_path.rglob("*stderr*"))
+    )
+    assert cells["baseline-local"]["failed_count"] == 1, f"{cells}\n{said}"
+    assert cells["small-rate"]["passed_count"] == 1, f"{cells}\n{said}"
     assert cells["small-rate"]["steps_counted"] == 60

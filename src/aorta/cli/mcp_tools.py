@@ -16,7 +16,7 @@ from aorta.attribution.jail import PathJail
 from aorta.attribution.mcp_server import in_a_sentence
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.report.building import page_of, reader_of
-from aorta.report.run_reader import state_of, verb_of
+from aorta.report.run_reader import verb_of
 from aorta.report.runs import list_runs as runs_below
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _status(run_dir: Path) -> dict[str, Any]:
     opened = reader_of(run_dir).open()
     result = opened.material.get("result") or {}
     return {
-        "state": state_of(run_dir, "solve"),
+        "state": opened.state,
         "status": result.get("status"),
         "stages": result.get("stages") or opened.material.get("stages") or [],
         "answer": page_of(opened).answer.sentence,

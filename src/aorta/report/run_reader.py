@@ -86,6 +86,9 @@ class RunReader:
         self._scrubber = Scrubber(Rules(identity=this_site(path)))
 
     def open(self) -> OpenedRun:
+        state = state_of(
+            self.path, self.verb
+        )  # first: what a run wrote before it ended is read then
         records = read_records_of(self.path)
         raw = {
             "directory": _name_of(self.path.resolve()),
@@ -100,7 +103,7 @@ class RunReader:
         return OpenedRun(
             name=clean["directory"],
             verb=self.verb,
-            state=state_of(self.path, self.verb),
+            state=state,
             about=clean["about"],
             material=clean["material"],
             trials=[_trial(record, replaced) for record in records],
@@ -148,12 +151,13 @@ def attribution_in(path: Path) -> Document | None:
 def state_of(path: Path, verb: str) -> str:
     """A run whose process is gone without a last word has died, whatever host it ran on, as far as can be seen here."""
     run = RunDir(path)
-    said = words(run.about(), "state")
-    try:
+    try:  # before its last word, which it writes while it holds the lock
         owner = Owner.from_label(run.lock.read_text())
     except OSError:
-        return said or _state_without_owner(run, verb)
-    return "running" if owner is not None and not owner.is_gone() else said or "died"
+        return words(run.about(), "state") or _state_without_owner(run, verb)
+    if owner is not None and not owner.is_gone():
+        return "running"
+    return words(run.about(), "state") or "died"
 
 
 def _state_without_owner(run: RunDir, verb: str) -> str:

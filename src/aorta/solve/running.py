@@ -43,7 +43,6 @@ def begin(request: SolveRequest, means: Means) -> Solution:
     request = request.checked()
     _check(request)
     run = claim_run_dir(request.output, VERB, ticket=request.ticket)
-    keep_request(run, request)
     return _solve(run, request, means)
 
 
@@ -72,6 +71,7 @@ def go_on(request: SolveRequest, means: Means) -> Solution:
 def _solve(run: RunDir, request: SolveRequest, means: Means) -> Solution:
     lock = RunLock(run.lock).take()
     try:
+        keep_request(run, request)  # where it can be read, the run is under way
         state = State(run, request, means)
         code = _stages(state)
         solution = Solution(state, code)

@@ -102,7 +102,10 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            losses.append(loss.item())  # waits for the device
+            # One loss for all: they stop at the same step, and none leaves while another still needs it.
+            everyones = loss.detach().clone()
+            dist.all_reduce(everyones)
+            losses.append(everyones.item() / ranks)  # waits for the device
             times.append(1000 * (time.perf_counter() - start))
             if not math.isfinite(losses[-1]):
                 break

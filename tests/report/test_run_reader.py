@@ -1,0 +1,52 @@
+"""A run directory that is read while its run writes it."""
+
+from pathlib import Path
+from typing import Any
+
+from aorta.engine.rundir import RunDir, RunLock, claim_run_dir
+from aorta.report.run_reader import RunReader, state_of
+
+
+def begun(output: Path) -> tuple[RunDir, RunLock]:
+    run = claim_run_dir(output, "solve")
+    return run, RunLock(run.lock).take()
+
+
+def ended(run: RunDir, lock: RunLock) -> None:
+    run.describe(state="done")
+    lock.release()
+
+
+def test_a_run_that_ends_while_it_is_read_is_done_only_with_what_it_wrote(tmp_path: Path) -> None:
+    run, lock = begun(tmp_path)
+    result = run.path / "result"
+
+    def gather(path: Path) -> dict[str, Any]:
+        found = {"result": result.exists()}
+        if not found["result"]:  # it ends right after it was looked at
+            result.touch()
+            ended(run, lock)
+        return found
+
+    reader = RunReader(run.path, {"solve": gather})
+    first, second = reader.open(), reader.open()
+    assert (first.state, first.material) == ("running", {"result": False})
+    assert (second.state, second.material) == ("done", {"result": True})
+
+
+def test_a_run_that_ends_between_two_looks_of_one_question_has_not_died(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    run, lock = begun(tmp_path)
+    look = RunDir.about
+
+    def about_after_the_end(self: RunDir) -> dict[str, Any]:
+        before = look(self)
+        ended(run, lock)
+        return before
+
+    monkeypatch.setattr(RunDir, "about", about_after_the_end)
+    assert state_of(run.path, "solve") == "running"
+    monkeypatch.undo()
+    ended(run, lock)
+    assert state_of(run.path, "solve") == "done"
