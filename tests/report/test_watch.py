@@ -36,7 +36,7 @@ def watching(run: Path, *options: str) -> Iterator[str]:
 def fetch(address: str, **headers: str) -> tuple[int, str]:
     request = urllib.request.Request(address, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=patience()) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         with refused:
@@ -103,7 +103,7 @@ def test_it_only_reads(tmp_path: Path) -> None:
         assert fetch(address)[0] == 200
         request = urllib.request.Request(address, data=b"x", method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=30)
+            urllib.request.urlopen(request, timeout=patience())
         with refused.value:
             assert refused.value.code == 501
         assert fetch(address.replace("?", ".aorta/journal.jsonl?"))[0] == 404
