@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,13 +13,12 @@ import pytest
 
 from aorta.core.trial import Watch
 from aorta.executors.local import LocalExecutor
-from aorta.executors.process_tree import descendants
 from aorta.executors.warm import python_command
 from support.executor_contract import looking_for, pid_in
 from support.memory_groups import memory_group
 from support.processes import open_files, wait_until_gone
 from support.waiting import patience, wait_until
-from support.warm import IMPORT_SECONDS, WarmBench, facts, said, slow_environment
+from support.warm import IMPORT_SECONDS, WarmBench, facts, hosts_of, said, slow_environment
 
 CASES = '''
 import atexit, json, multiprocessing, os, pickle, random, resource, signal, subprocess, sys, threading, time, traceback
@@ -256,24 +254,8 @@ def test_everything_a_warm_trial_started_ends_with_it(bench: WarmBench, slow_pyt
 
 
 def _host_of(executor: LocalExecutor) -> int:
-    supervisor = executor._slots[0].process.pid
-    children = []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with suppress(OSError):  # it ended meanwhile
-            if f"PPid:\t{supervisor}\n" in status.read_text(errors="replace"):
-                children.append(int(status.parent.name))
-    assert len(children) == 1
-    return children[0]
-
-
-def _hosts_of(executor: LocalExecutor) -> set[int]:
-    supervisor = executor._slots[0].process.pid
-    found = descendants(supervisor)
-    return {pid for pid in found if _parent_of(pid) == supervisor}
-
-
-def _parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    (host,) = hosts_of(executor)
+    return host
 
 
 def test_a_slot_keeps_three_hosts_and_the_least_used_goes_first(
@@ -287,11 +269,11 @@ def test_a_slot_keeps_three_hosts_and_the_least_used_goes_first(
     for value in "123":
         before = set(hosts.values())
         bench.warm(*command, env={"MY_THREADS": value})
-        (hosts[value],) = _hosts_of(executor) - before
+        (hosts[value],) = hosts_of(executor) - before
     bench.warm(*command, env={"MY_THREADS": "1"})
-    assert _hosts_of(executor) == set(hosts.values())
+    assert hosts_of(executor) == set(hosts.values())
     bench.warm(*command, env={"MY_THREADS": "4"})
-    left = _hosts_of(executor)
+    left = hosts_of(executor)
     assert len(left) == 3
     assert {value for value, pid in hosts.items() if pid in left} == {"1", "3"}
 
