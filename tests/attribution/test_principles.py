@@ -116,6 +116,36 @@ def test_output_that_was_written_late_does_not_hide_the_only_explanation() -> No
     assert result.finding.confidence < SURE
 
 
+# ---- what a message says, whoever words it ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exception", "expected"),
+    [
+        ("acme.StoreError: the folder /data/x was not found", "missing_file"),
+        ("acme.EngineError: the saved state has a different number of layers", "checkpoint_mismatch"),
+        ("acme.RunError: failed to allocate 3 buffers in accelerator memory", "device_oom"),
+        ("acme.FeedError: shard 7 failed to decode", "data_error"),
+        ("AssertionError: tokenizer path /m/tok was not found", "missing_file"),
+        ("AttributeError: 'Namespace' object is missing the option use_flash", "user_exception"),
+        ("acme.RunError: everything went wrong", "user_exception"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_what_tells_the_class_where_no_row_knows_the_words(
+    exception: str, expected: str
+) -> None:
+    assert found(raised(exception)).finding.failure_class == expected
+
+
+def test_what_native_code_wrote_above_an_exception_that_says_nothing_is_a_hint_and_never_stops() -> (
+    None
+):
+    text = "ERROR engine: the driver release 11 is too old for this build\n"
+    result = found(text + raised("RuntimeError: could not start"))
+    assert result.finding.failure_class == "bad_config"
+    assert result.decision.action is Action.RESTART
+
+
 # ---- whose words they are ----------------------------------------------------------------------------------------
 
 

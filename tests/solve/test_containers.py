@@ -61,3 +61,19 @@ def test_the_day_that_brought_it_is_named_from_the_date_of_a_container_that_work
     assert bisect["why"] is None  # the original says the same in both containers
     (check,) = (work / document["run_dir"]).glob("4-bisect-original/result.json")
     assert json.loads(check.read_text())["status"] == "found"
+
+
+@pytest.mark.xdist_group("docker")
+def test_an_image_that_worked_and_is_nowhere_is_said_before_anything_runs(
+    docker_engine: DockerEngine, oci_registry: Registry, busybox: Rootfs, tmp_path: Path
+) -> None:
+    oci_registry.push("solve/typo", "bad", [busybox.tarball])
+    failing, good = (f"{oci_registry.address}/solve/typo:{tag}" for tag in ("bad", "godo"))
+    done = aorta(
+        *("solve", "-q", "--environment", f"image:{failing}", "--good", good, "--", "false"),
+        cwd=tmp_path, env=docker_engine.environ,
+    )  # fmt: skip
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert f"--good: found {good!r}, which docker does not have" in line
+    assert not (tmp_path / "solve").exists()

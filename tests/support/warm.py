@@ -9,6 +9,8 @@ from pathlib import Path
 
 from aorta.core.trial import Start, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.executors import Executor
+from aorta.executors.local import LocalExecutor
+from aorta.executors.process_tree import descendants
 from support.executor_contract import Bench
 
 IMPORT_SECONDS = 0.5
@@ -22,6 +24,16 @@ def slow_environment(folder: Path, **modules: str) -> Path:
     for name, text in {"slow": SLOW, **modules}.items():
         (site / f"{name}.py").write_text(text)
     return folder / "bin" / "python"
+
+
+def hosts_of(executor: LocalExecutor) -> set[int]:
+    """The children of its first supervisor: between two trials these are its warm hosts."""
+    supervisor = executor._slots[0].process.pid
+    return {pid for pid in descendants(supervisor) if _parent_of(pid) == supervisor}
+
+
+def _parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 class WarmBench(Bench):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aorta.attribution.events import Event
+from aorta.attribution.exceptions import SAYS_LITTLE
 from aorta.attribution.external import BY_SCHEDULER, from_outside, is_outside, lost_peer, never_came
 from aorta.attribution.facts import Cause, Facts, by_rank, of_events
 from aorta.attribution.healthy import is_fatal, is_last_word, went_on
@@ -101,13 +102,24 @@ def _own_cause(who: Who, facts: Facts) -> Cause | None:
     )
     if told is None and (wrapped or not followed) and _left_by_itself(failure):
         hint = facts.last_words.get(who)
-        told = None if hint is None or hint.offset in wrappers else as_hint(hint)
+        if hint is not None and hint.offset not in wrappers and _may_end(hint, failure):
+            told = as_hint(hint)
+    if told is not None and told.pattern in SAYS_LITTLE:
+        told = _said_just_before(told, facts.last_words.get(who)) or told
     if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
         return None
     if told is None or (from_exit is not None and _outranks(from_exit, told)):
         return from_exit
     moment = None if failure is None else failure.time
     return replace(of_events([told], rank), moment=moment, said=told.time)
+
+
+def _said_just_before(told: Event, hint: Event | None) -> Event | None:
+    """What native code, which has no exceptions, wrote above one that says nothing."""
+    if hint is None or hint.source != told.source or hint.is_exception:
+        return None
+    above = 0 < told.offset - hint.offset <= _SAME_PLACE
+    return as_hint(hint) if above else None
 
 
 def _left_by_itself(failure: RankEnd | None) -> bool:

@@ -4,6 +4,7 @@ import builtins
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from aorta.attribution.events import BLOCK, RANDOM, Event, event_of, occurrences, stable
 from aorta.attribution.reading import (
@@ -26,6 +27,11 @@ _QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", 
 LITERALS = (HEADER, _WHAT, *_NAMES, *_QUOTES)
 LOADER_WORKER = "data.loader_worker"
 ANY_EXCEPTION = "python.exception"
+SAYS_LITTLE = {ANY_EXCEPTION, "python.assertion"}
+# Types that say the program is wrong, whatever their words speak of.
+_OF_THE_PROGRAM = re.compile(
+    r"\b(?:Attribute|Name|Index|Type|UnboundLocal|ZeroDivision|Recursion|StopIteration|Tracer\w*)Error\b|^KeyError: \S+$"
+)
 _CODE = re.compile(r"\(([A-Z][A-Za-z]{4,})\)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 _QUOTATION = "'\" "
@@ -236,16 +242,11 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
     known = registry.exception(traceback.exception, raised)
     if known is None:
         return None
-    hint = False
-    if known[0].id == ANY_EXCEPTION:
-        more = _under_another_name(traceback, raised, registry)
-        hint = more is None
-        known = more or _said_otherwise(traceback, registry) or known
     event = event_of(*known, _line_of(traceback), source)
+    if known[0].id in SAYS_LITTLE:
+        event = _read_closer(traceback, raised, source, registry) or event
     if event is None:
         return None
-    if hint:
-        event = replace(event, certainty=Certainty.WEAK)
     innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
     frames = RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
     kind, _, message = traceback.headline.partition(":")
@@ -259,6 +260,32 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         survived=traceback.survived,
         leads_on=traceback.link is not None,
         is_torn=not traceback.frames and traceback.begins != traceback.offset,
+    )
+
+
+def _read_closer(
+    traceback: Traceback, raised: Raised, source: ReadableLog, registry: Registry
+) -> Event | None:
+    """What an exception says whose type says nothing: by its words, as a sentence, or by what stands around them."""
+    line = _line_of(traceback)
+    known = _under_another_name(traceback, raised, registry)
+    if known is None and not _OF_THE_PROGRAM.search(traceback.headline):
+        known = _telling(registry.sentence(traceback.headline, raised))
+    if traceback.headline.startswith("AssertionError"):
+        return event_of(*known, line, source) if _names_a_mistake(known) else None
+    if known is not None:
+        return event_of(*known, line, source)
+    hint = _said_otherwise(traceback, registry)
+    event = None if hint is None else event_of(*hint, line, source)
+    return None if event is None else replace(event, certainty=Certainty.WEAK)
+
+
+def _names_a_mistake(known: Known | None) -> TypeGuard[Known]:
+    """Whether it is sure enough to say more than that something was asserted."""
+    return (
+        known is not None
+        and known[0].certainty is not Certainty.WEAK
+        and known[0].failure_class is not FailureClass.DATA_ERROR
     )
 
 
@@ -280,7 +307,9 @@ def _said_otherwise(traceback: Traceback, registry: Registry) -> Known | None:
         text = line.strip()
         if text and text[0].isalnum() and not _ADVICE.match(text):
             texts += [f"RuntimeError: {text}", f"RuntimeError: {spelled_out(text)}"]
-    told = (_telling(registry.exception(text)) for text in texts)
+    told = [_telling(registry.exception(text)) for text in texts]
+    if not _OF_THE_PROGRAM.search(traceback.headline):
+        told += [_telling(registry.sentence(text)) for text in texts]
     return next((known for known in told if known is not None), None)
 
 

@@ -20,6 +20,7 @@ _LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
     r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|refused|denied|unhealthy|terminat\w+|cannot|"
     r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|hung|no progress|halt|unexpected\w*|"
+    r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|not supported|unavailable|timed out|"
     r"unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
@@ -73,6 +74,8 @@ def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event 
     if known is None or known[0].failure_class in _NO_CLASS:
         known = registry.exception(spelled_out(words))
     if known is None or known[0].failure_class in _NO_CLASS:
+        known = registry.sentence(words)
+    if known is None:
         return None
     event = event_of(*known, line, source)
     return event if event is not None and event.role is Role.ROOT else None

@@ -3,6 +3,8 @@
 A dialect is one file in `dialects/`. Each row carries lines it must read (`hits`) and must not (`misses`), which tests run.
 
 on         "exception": the last line of a Python traceback and what follows it ("Type: message"), or the message of a C++ one
+           "sentence": an exception or a last word that no other row knows: one clause of it holds a word of the lexicon from each group
+           of `words`, and it holds none of `never` (see `meaning`)
            "line": any line of any log; `triggers` are literals, one of which such a line must hold
            "end": the sentence of a launcher, shell or scheduler on how a process ended; its groups rank or ranks, code, signal,
            node tell the rest
@@ -19,6 +21,7 @@ regex      Python syntax; the groups device, rank, node, file, key, blamed are t
 origin     "injected": seen in a failure that was really made; otherwise the public page that shows the line
 """
 
+import builtins
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -30,18 +33,24 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from aorta.attribution.meaning import known_words, says
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import RegistryError, SpecError, UsageError
 
 DIALECTS = (  # in this order: of rows that are as sure, the first wins
-    "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes", "shell", "codes", "words", "names", "python",
+    "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes", "shell", "codes", "words", "names", "sentences", "python",
 )  # fmt: skip
+_SAYS_NOTHING = {*dir(builtins), "error", "XlaRuntimeError", "JaxRuntimeError", "InternalError"}
 _SHORTEST_TRIGGER = 4  # shorter literals would be found everywhere and make the fast pass slow
 
 
 def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _tuples(value: object) -> object:
+    return tuple(_tuple(each) for each in value) if isinstance(value, list) else value
 
 
 class PatternAdvice(StrictModel):
@@ -63,11 +72,13 @@ class Pattern(StrictModel):
 
     id: str = Field(min_length=1)
     failure_class: FailureClass = Field(alias="class", strict=False)
-    on: Literal["exception", "line", "end"]
-    regex: str
+    on: Literal["exception", "sentence", "line", "end"]
+    regex: str = ""
     role: Role = Field(default=Role.ROOT, strict=False)
     certainty: Certainty = Field(strict=False)
     triggers: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    words: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_tuples)] = ()
+    never: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
     frame: str | None = None  # must match the innermost `file.py:function` of the traceback
     stack: str | None = None  # must match somewhere in the frames, outermost first
     source: str | None = None  # must match the program's own source line in the traceback
@@ -86,10 +97,15 @@ class Pattern(StrictModel):
                 re.compile(expression or "")
             except re.error as wrong:
                 raise UsageError(f"{expression!r} is not a regular expression: {wrong}") from None
-        if (self.on == "exception") == bool(self.triggers):
+        if (self.on in {"exception", "sentence"}) == bool(self.triggers):
             raise UsageError(
-                "a row on `line` or `end` needs triggers; a row on `exception` has none"
+                "a row on `line` or `end` needs triggers; a row on `exception` or `sentence` has none"
             )
+        if (self.on == "sentence") == (not self.words) or bool(self.words) == bool(self.regex):
+            raise UsageError("a row on `sentence` has words and no regex; every other has a regex")
+        unknown = {*self.never, *(word for group in self.words for word in group)} - known_words()
+        if unknown:
+            raise UsageError(f"{min(unknown)!r} is no word of the lexicon")
         short = next((t for t in self.triggers if len(t) < _SHORTEST_TRIGGER), None)
         if short is not None:
             raise UsageError(
@@ -100,7 +116,8 @@ class Pattern(StrictModel):
     @property
     def says(self) -> tuple[int, bool]:
         """How much it says: of rows that are as sure, one that also knows the place says more."""
-        return self.certainty.weight, any((self.frame, self.stack, self.source))
+        knows_the_place = self.on != "sentence" and any((self.frame, self.stack, self.source))
+        return self.certainty.weight, knows_the_place
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -108,8 +125,7 @@ class Pattern(StrictModel):
 
     def match(self, text: str, raised: Raised | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        spoken = text if self.whole_message else text.split("\n", 1)[0]
-        found = self.compiled.search(spoken)
+        found = self._found_in(text)
         raised = raised or Raised()
         places = (
             (self.frame, raised.frame),
@@ -134,10 +150,23 @@ class Pattern(StrictModel):
         wrong = next((text for text in self.misses if self._shows(text)), None)
         return None if wrong is None else f"matches its miss {wrong!r}"
 
+    def _found_in(self, text: str) -> re.Match[str] | None:
+        spoken = text if self.whole_message else text.split("\n", 1)[0]
+        if self.words and not says(_own_words(spoken), self.words, self.never):
+            return None
+        return self.compiled.search(spoken)
+
     def _shows(self, text: str) -> bool:
-        return (
-            self.compiled.search(text if self.whole_message else text.split("\n", 1)[0]) is not None
-        )
+        return self._found_in(text) is not None
+
+
+def _own_words(text: str) -> str:
+    """A message without the names of exceptions that say nothing, and with those of others as its first clause."""
+    name, colon, message = text.partition(": ")
+    kind = name.rpartition(".")[2]
+    if not colon or not kind.isidentifier():
+        return text
+    return message if kind in _SAYS_NOTHING else f"{kind}: {message}"
 
 
 class _PatternFile(StrictModel):
@@ -150,6 +179,7 @@ class Registry:
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
         self.on_exception = tuple(row for row in self.patterns if row.on == "exception")
+        self.on_sentence = tuple(row for row in self.patterns if row.on == "sentence")
         by_trigger: dict[str, list[Pattern]] = {}
         for row in self.patterns:
             for trigger in row.triggers:
@@ -160,14 +190,26 @@ class Registry:
         self, text: str, raised: Raised | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """The row that says most about an exception."""
-        best: tuple[Pattern, re.Match[str]] | None = None
-        for row in self.on_exception:
-            if best is not None and row.says <= best[0].says:
-                continue
-            found = row.match(text, raised)
-            if found is not None:
-                best = (row, found)
-        return best
+        return _says_most(self.on_exception, text, raised)
+
+    def sentence(
+        self, text: str, raised: Raised | None = None
+    ) -> tuple[Pattern, re.Match[str]] | None:
+        """What a message says that no row on `exception` knows."""
+        return _says_most(self.on_sentence, text, raised)
+
+
+def _says_most(
+    rows: Iterable[Pattern], text: str, raised: Raised | None
+) -> tuple[Pattern, re.Match[str]] | None:
+    best: tuple[Pattern, re.Match[str]] | None = None
+    for row in rows:
+        if best is not None and row.says <= best[0].says:
+            continue
+        found = row.match(text, raised)
+        if found is not None:
+            best = (row, found)
+    return best
 
 
 @cache

@@ -23,6 +23,7 @@ from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.journal import TrialRecord
 from aorta.engine.rundir import write_json
+from aorta.executors.streams import read_end
 from aorta.runtimes.git import without_secrets
 from aorta.search.bisecting import Bisection
 
@@ -341,10 +342,7 @@ def _now() -> str:
 
 def _tail(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - _TAIL))
-            return file.read().decode("utf-8", "replace").strip()
+        return read_end(path, _TAIL).decode("utf-8", "replace").strip()
     except OSError:
         return ""
 

@@ -28,6 +28,13 @@ Mirror = Callable[[bytes], None]
 """Gets every byte that a log keeps, as it is kept: for somebody who cannot see the file."""
 
 
+def read_end(path: Path, most: int) -> bytes:
+    """The last `most` bytes of a log that may be long, and may still be written."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - most))
+        return file.read(most)
+
+
 class SlowPatternError(Exception):
     """A pattern took too long on one window."""
 

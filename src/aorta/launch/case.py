@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
+from aorta.executors.streams import read_end
 from aorta.launch.case_spec import ELSEWHERE, draft_spec, portable_spec
 from aorta.launch.cycle_dir import CycleDir
 from aorta.launch.decision import LastWords
@@ -82,7 +83,7 @@ def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
     wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
     here = [path for path in wanted if path.exists()]
     for path in (*here, *_existing(piece.dumps)):
-        _copy_end(path, folder / path.name)
+        (folder / path.name).write_bytes(read_end(path, _LARGEST_LOG))
     if not here:
         for rank, tail in piece.tails.items():
             (folder / f"rank_{rank}.err").write_text(tail)
@@ -94,10 +95,3 @@ def _existing(paths: Iterable[str]) -> list[Path]:
 
 def _rank(path: str) -> int:
     return int(Path(path).stem.removeprefix("rank_"))
-
-
-def _copy_end(source: Path, target: Path) -> None:
-    with source.open("rb") as stream:
-        stream.seek(max(0, source.stat().st_size - _LARGEST_LOG))
-        with target.open("wb") as copy:
-            shutil.copyfileobj(stream, copy)

@@ -19,6 +19,7 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
+from aorta.executors.streams import read_end
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, SourceVerdict, WorkerEnd
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
@@ -335,8 +336,6 @@ def _tail_of(directory: CycleDir, rank: int) -> str:
 
 def _tail(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - _TAIL))
-            return stream.read(_TAIL).decode("utf-8", "replace")
+        return read_end(path, _TAIL).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -10,6 +10,7 @@ from typing import Any
 from aorta.core.documents import dump_yaml
 from aorta.engine.journal import TrialRecord
 from aorta.engine.rundir import PRIVATE, RunDir, fresh_dir, write_atomically, writing
+from aorta.executors.streams import read_end
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport
 from aorta.reduce.ship import ship_text, unfinished_ship
@@ -171,13 +172,7 @@ def _log_files(private: Path, record: TrialRecord) -> dict[str, bytes]:
     for log in rank_logs(trial / RANK_LOGS):
         places[f"logs/rank_{log.rank}.out"] = log.stdout
         places[f"logs/rank_{log.rank}.err"] = log.stderr
-    return {name: _end_of(path) for name, path in places.items() if path.is_file()}
-
-
-def _end_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _MOST_LOG))
-        return file.read()
+    return {name: read_end(path, _MOST_LOG) for name, path in places.items() if path.is_file()}
 
 
 def _utf8(text: str) -> bytes:

@@ -18,6 +18,7 @@ from aorta.core.outcome import Outcome, Tally
 from aorta.core.point import Window
 from aorta.engine.journal import TrialRecord, read_records
 from aorta.engine.rundir import RunDir
+from aorta.executors.streams import read_end
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Rules, Scrubber
@@ -198,15 +199,11 @@ def read_json_lines(path: Path) -> list[Document]:
 def read_tail(path: Path, most: int = _TAIL) -> list[str]:
     """The last lines of a log, without colours."""
     try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            size = file.tell()
-            file.seek(max(0, size - most))
-            data = file.read(most)
+        data = read_end(path, most + 1)
     except OSError:
         return []
     lines = clean_lines(data.decode("utf-8", "replace").rstrip())
-    return lines[1:] if size > most else lines
+    return lines[1:] if len(data) > most else lines  # the first of a longer log is cut
 
 
 def clean_lines(content: str) -> list[str]:

@@ -1,12 +1,16 @@
 """What worked, as `--good` says it: a revision of the checkout, an environment, or a container where it fails in one."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aorta.bisect.containers.image import is_at_hand
+from aorta.bisect.containers.registry import digest_of
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.trial import Environment
+from aorta.runtimes.containers import ENGINES
 from aorta.runtimes.git import Repository
 from aorta.solve.request import SolveRequest
 from aorta.solve.subject import environment_of, subject_of
@@ -61,6 +65,20 @@ def _image_of(good: str, failing: Environment) -> str:
     return _DATE.sub(good, image)
 
 
+def _check_image(containers: ContainersSpec, failing: Environment) -> None:
+    """Named outright it must be somewhere; between two dates the days that are missing are passed over."""
+    passing = containers.passing
+    if passing is None or failing.kind not in ENGINES:
+        return
+    if is_at_hand(replace(failing, image=passing)) or digest_of(passing) is not None:
+        return
+    raise UsageError(
+        f"found {passing!r}, which {ENGINES[failing.kind].command} does not have, and no registry says that it has it; "
+        "expected the image that worked, or its date",
+        where="--good",
+    )
+
+
 def repository_of(directory: Path) -> Repository | None:
     """The checkout that this directory lies in."""
     try:
@@ -72,7 +90,11 @@ def repository_of(directory: Path) -> Repository | None:
 def check_good(request: SolveRequest) -> None:
     """A good end that is nowhere is said before anything runs."""
     environment = environment_of(request)
-    if request.good is None or good_containers(request) is not None:
+    if request.good is None:
+        return
+    containers = good_containers(request)
+    if containers is not None:
+        _check_image(containers, environment)
         return
     if environment.isolated:
         raise UsageError(

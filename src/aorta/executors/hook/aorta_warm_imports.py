@@ -8,7 +8,7 @@ import sys
 import time
 from _frozen_importlib_external import PathFinder
 
-from aorta_warm_variables import Recording
+from aorta_warm_reads import Recording
 
 TYPE_CHECKING = False  # without `typing`, which the program may not import
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class Imports:
         self.began = time.time()
 
     def run(self, candidates: list[list[str]]) -> None:
-        plain = type(os.environ)
-        os.environ.__class__ = Recording
+        Recording.begin()
         try:
             for name, origin, changed in candidates:
                 if changed and not set(changed.split(",")) <= self.changed_variables().keys():
@@ -45,7 +44,7 @@ class Imports:
                 if name not in sys.modules and not self._is_excluded(name):
                     self._import(name, origin)
         finally:
-            os.environ.__class__ = plain
+            Recording.end()
         self.ended = time.time()
 
     def _is_excluded(self, name: str) -> bool:

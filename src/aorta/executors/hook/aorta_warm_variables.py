@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from aorta_warm_reads import ALL, Recording
+
 TYPE_CHECKING = False  # without `typing`, which the program may not import
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,21 +13,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 22
 _OF_THE_LOADER = ("PYTHON", "LD_", "GLIBC_", "MALLOC_")
-
-
-class Recording(os._Environ):  # type: ignore[type-arg]
-    """Remembers which variables were asked for. `os.environ` is of this class while the host imports, and then not."""
-
-    asked: set[str] = set()
-
-    def __getitem__(self, name: str) -> str:
-        Recording.asked.add(name)
-        value: str = os._Environ.__getitem__(self, name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        Recording.asked.add("*")
-        return os._Environ.__iter__(self)
 
 
 class Variables:
@@ -37,14 +24,14 @@ class Variables:
 
     def refuse(self, names: set[str]) -> str | None:
         new = [name for name in names if name not in self._known]
-        if "*" in Recording.asked and new:
+        if ALL in Recording.asked and new:
             return new[0]
         binaries = _names_in_binaries(new) if new else set()
         for name in new:
             self._known[name] = not (
                 name in Recording.asked
                 or (name in binaries and name not in self._given)
-                or name.startswith(_OF_THE_LOADER)
+                or name.startswith((*_OF_THE_LOADER, *Recording.prefixes))
             )
         return next((name for name in sorted(names) if not self._known[name]), None)
 
