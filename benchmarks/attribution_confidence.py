@@ -18,7 +18,7 @@ from aorta.attribution.decision import SURE, SURE_LATER
 from aorta.attribution.finding import fitted_as
 from aorta.attribution.taxonomy import FailureClass
 from benchmarks.faults.corpus import cases
-from benchmarks.faults.field import fifth, last, seventh, sixth
+from benchmarks.faults.field import eighth, fifth, last, seventh, sixth
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
@@ -41,6 +41,7 @@ LOOKED_AT = (
     ("fifth", fifth.EXCERPTS),
     ("sixth", sixth.EXCERPTS),
     ("seventh", seventh.EXCERPTS),
+    ("eighth", eighth.EXCERPTS),
 )
 
 Shares = Mapping[str, Mapping[str, tuple[int, int]]]  # kind -> dialect -> (right, of)

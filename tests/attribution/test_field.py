@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 from benchmarks import attribution_confidence
-from benchmarks.faults.field import Excerpt, fifth, first, last, second, seventh, sixth, third
+from benchmarks.faults.field import (
+    Excerpt,
+    eighth,
+    fifth,
+    first,
+    last,
+    second,
+    seventh,
+    sixth,
+    third,
+)
 
 from aorta.attribution import attribute
 from aorta.attribution.decision import SURE
@@ -19,7 +29,12 @@ RESTARTED_TO_BE_SAFE = {  # only plain words tell, or a log that may have been c
     "llamafactory_dataset",
     "json_lines",
 }
-LATER = (("fifth", fifth.EXCERPTS), ("sixth", sixth.EXCERPTS), ("seventh", seventh.EXCERPTS))
+LATER = (
+    ("fifth", fifth.EXCERPTS),
+    ("sixth", sixth.EXCERPTS),
+    ("seventh", seventh.EXCERPTS),
+    ("eighth", eighth.EXCERPTS),
+)
 RIGHT_AT_FIRST = 54  # of the last set
 
 
