@@ -23,9 +23,10 @@ from aorta.attribution.decision import SURE
 
 RESULTS = Path(first.__file__).parents[2] / "results"
 LEARNED = (*first.EXCERPTS, *second.EXCERPTS, *third.EXCERPTS)
-NOT_UNDERSTOOD = {"bnb_no_cuda", "dask_worker"}  # their words say something else
+NOT_UNDERSTOOD = {"dask_worker"}  # their words say something else
 RESTARTED_TO_BE_SAFE = {  # only plain words tell, or a log that may have been cut off
     "sagemaker_user",
+    "bnb_no_cuda",
     "llamafactory_dataset",
     "json_lines",
 }

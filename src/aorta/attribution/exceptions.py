@@ -292,10 +292,11 @@ def _may_pass(event: Event, traceback: Traceback) -> bool:
 
 def _names_a_mistake(known: Known | None) -> TypeGuard[Known]:
     """Whether it is sure enough to say more than that something was asserted."""
-    if known is None or known[0].failure_class is FailureClass.DATA_ERROR:
-        return False
-    of_a_setting = known[0].failure_class is FailureClass.BAD_CONFIG
-    return of_a_setting or known[0].certainty is not Certainty.WEAK
+    return (
+        known is not None
+        and known[0].certainty is not Certainty.WEAK
+        and known[0].failure_class is not FailureClass.DATA_ERROR
+    )
 
 
 def _under_another_name(traceback: Traceback, raised: Raised, registry: Registry) -> Known | None:
