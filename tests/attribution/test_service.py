@@ -3,9 +3,9 @@
 import concurrent.futures
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,21 @@ from benchmarks.faults.corpus import CORPUS
 
 from support.aorta_cli import aorta
 from support.attribution_service import Service, running_service
-from support.waiting import eventually
+from support.waiting import eventually, patience, wait_until
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(CORPUS, tmp_path_factory.mktemp("service") / "state.sqlite") as running:
+def linking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of logs with a way out."""
+    logs = tmp_path_factory.mktemp("logs")
+    (logs / "link").symlink_to("/etc")
+    return logs
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, linking: Path) -> Iterator[Service]:
+    database = tmp_path_factory.mktemp("service") / "state.sqlite"
+    with running_service(CORPUS, database, "--allowed-root", str(linking)) as running:
         yield running
 
 
@@ -60,7 +69,7 @@ def test_a_leader_may_ask_before_anybody_has_reported(service: Service) -> None:
         asked = pool.submit(decision, client, body)
         time.sleep(0.3)
         client.post("/v1/cycles", json=body)
-        assert asked.result(60)["finding"]["class"] == "killed"
+        assert asked.result(patience())["finding"]["class"] == "killed"
 
 
 def test_many_agents_of_one_cycle_are_one_analysis_and_one_answer(service: Service) -> None:
@@ -141,26 +150,21 @@ def test_a_tracked_log_is_analysed_when_it_is_asked_for(service: Service) -> Non
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/passwd", "{root}/../test_service.py", "relative.log", "{link}"]
+    "path", ["/etc/passwd", "{root}/../test_service.py", "relative.log", "{logs}/link/passwd"]
 )
 def test_paths_outside_the_roots_are_refused_without_being_repeated(
-    service: Service, path: str, tmp_path: Path
+    service: Service, linking: Path, path: str
 ) -> None:
-    link = CORPUS / f"link-{os.getpid()}"
-    link.symlink_to("/etc")
-    try:
-        path = path.format(root=CORPUS, link=link / "passwd")
-        with service.client() as client:
-            body = report("jail", "import_error") | {"log_paths": [path]}
-            answers = [
-                client.post("/v1/cycles", json=body),
-                client.post("/logs", json={"log_path": path}),
-                client.get("/logs", params={"log_path": path}),
-            ]
-        assert all(answer.status_code in {400, 403, 422} for answer in answers)
-        assert not any(path in answer.text for answer in answers)
-    finally:
-        link.unlink()
+    path = path.format(root=CORPUS, logs=linking)
+    with service.client() as client:
+        body = report("jail", "import_error") | {"log_paths": [path]}
+        answers = [
+            client.post("/v1/cycles", json=body),
+            client.post("/logs", json={"log_path": path}),
+            client.get("/logs", params={"log_path": path}),
+        ]
+    assert all(answer.status_code in {400, 403, 422} for answer in answers)
+    assert not any(path in answer.text for answer in answers)
 
 
 def test_malformed_bodies_are_refused_without_being_repeated(service: Service) -> None:
@@ -214,7 +218,7 @@ def test_decisions_and_counts_survive_kill_9_and_what_was_undecided_is_taken_up(
         first = decision(client, body)
         unfinished = report("survivor", "assertion", cycle="1")
         assert client.post("/v1/cycles", json=unfinished).status_code == 202
-        workers = children_of(service.process.pid)
+        workers = service.children()
         service.kill()
         assert gone(workers)
     with running_service(CORPUS, database) as service, service.client() as client:
@@ -224,8 +228,8 @@ def test_decisions_and_counts_survive_kill_9_and_what_was_undecided_is_taken_up(
 
 def test_workers_that_are_still_starting_do_not_outlive_a_killed_service(tmp_path: Path) -> None:
     with running_service(CORPUS, tmp_path / "state.sqlite") as service:
-        while not (workers := children_of(service.process.pid)):
-            assert service.process.poll() is None
+        wait_until(service.children, "a worker")
+        workers = service.children()
         service.kill()
         assert gone(workers)
 
@@ -233,8 +237,8 @@ def test_workers_that_are_still_starting_do_not_outlive_a_killed_service(tmp_pat
 def test_a_worker_killed_in_the_middle_costs_a_retry_not_the_answer(service: Service) -> None:
     body = report("worker", "nan_check")
     with service.client() as client:
-        for worker in children_of(service.process.pid):
-            if "spawn_main" in Path(f"/proc/{worker}/cmdline").read_text():
+        for worker in service.workers():
+            with suppress(ProcessLookupError):
                 os.kill(worker, 9)
         client.post("/v1/cycles", json=body)
         assert decision(client, body)["finding"]["class"] == "nan"
@@ -258,13 +262,6 @@ def test_a_taken_port_and_a_bad_database_are_one_line_and_code_5(
 def metric(client: httpx.Client, name: str) -> float:
     rows = client.get("/metrics").text.splitlines()
     return next(float(row.split()[-1]) for row in rows if row.startswith(f"{name} "))
-
-
-def children_of(pid: int) -> list[int]:
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True
-    )
-    return [int(child) for child in listed.stdout.split()]
 
 
 def gone(processes: list[int]) -> bool:

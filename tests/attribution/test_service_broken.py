@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import resource
+import signal
 import socket
 import sqlite3
 import sys
@@ -62,7 +63,9 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
 
         def report_until_refused(connection: int) -> None:
             address = urlsplit(service.url)
-            agent = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+            agent = http.client.HTTPConnection(
+                address.hostname or "", address.port, timeout=patience()
+            )
             with closing(agent):
                 for number in range(10_000 // 8):
                     name = f"{connection}-{number}"
@@ -81,7 +84,7 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
             wait_until(lambda: len(acknowledged) > 1500)
             service.kill()
             for agent in agents:
-                agent.result(60)
+                agent.result(patience())
     with running_service(CORPUS, database) as service:
         answers = [decision(service, f"job-{number}") for number in range(10)]
         again = [
@@ -129,9 +132,15 @@ def test_a_full_disk_is_a_503_and_over_when_there_is_room_again(tmp_path: Path) 
 def test_a_decision_that_cannot_be_kept_is_given_when_it_can(tmp_path: Path) -> None:
     """The disk fills between the report and the decision: nobody is told what a restart would forget."""
     with running_service(CORPUS, tmp_path / "state.sqlite") as service:
+        wait_until(lambda: len(service.workers()) == 2, "the workers")
+        workers = service.workers()
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
         assert tell(service, report("late", "a", CORPUS / "assertion")).status_code == 202
         limits = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (4096, limits[1]))
+        for worker in workers:
+            os.kill(worker, signal.SIGCONT)
         assert decision(service, "late", wait=3)["status"] == "pending"
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, limits)
         assert decision(service, "late")["status"] == "decided"
@@ -161,7 +170,7 @@ def test_connections_that_never_finish_a_request_do_not_lock_others_out(tmp_path
             with suppress(ConnectionError):  # it was sent away before
                 connection.sendall(b"POST /v1/cycles HTTP/1.1\r\nHost: x\r\n"[: number % 40])
         wait_until(lambda: is_answered(service))  # once those in the way are sent away
-        slow[0].settimeout(60)
+        slow[0].settimeout(patience())
         assert slow[0].recv(1) == b""  # sent away
 
 
@@ -329,7 +338,7 @@ def test_two_services_on_one_database_give_one_answer(tmp_path: Path) -> None:
             bodies = [report("both", f"agent-{n}", CORPUS / "assertion") for n in range(8)]
             told = pool.map(tell, [one, two] * 4, bodies)
             assert {answer.status_code for answer in told} == {202}
-            first = waiting.result(90)
+            first = waiting.result(patience())
         only_one = tell(one, report("one", "a", CORPUS / "import_error"))
         assert only_one.status_code == 202
         assert decision(one, "both") == decision(two, "both") == first

@@ -21,7 +21,7 @@ def written_by(cluster: SlurmCluster, *command: str) -> str:
         capture_output=True,
         text=True,
         env={**os.environ, **cluster.environ},
-        timeout=120,
+        timeout=patience(),
         check=False,
     )
     return done.stdout + done.stderr
@@ -89,7 +89,7 @@ def test_a_job_that_a_person_cancels_is_stopped(
         capture_output=True,
         text=True,
         env={**os.environ, **slurm_cluster.environ},
-        timeout=60,
+        timeout=patience(),
         check=True,
     )
     deadline = time.monotonic() + patience(60)
@@ -98,7 +98,7 @@ def test_a_job_that_a_person_cancels_is_stopped(
     subprocess.run(
         ["scancel", submitted.stdout.strip()],
         env={**os.environ, **slurm_cluster.environ},
-        timeout=60,
+        timeout=patience(),
         check=True,
     )
     while "JOB" not in log.read_text() and time.monotonic() < deadline:

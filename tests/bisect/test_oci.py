@@ -16,6 +16,7 @@ import pytest
 from aorta.bisect.containers.registry import ImageRepository, list_tags
 from aorta.core.errors import InfrastructureError
 from support.services.registry import Registry
+from support.waiting import patience
 
 _USER = base64.b64encode(b"ann:hunter2").decode()
 
@@ -56,7 +57,7 @@ def _upload(registry: Registry, name: str, content: bytes) -> str:
 
 def _send(url: str, method: str, body: bytes, kind: str = "application/json") -> str:
     request = urllib.request.Request(url, body, {"Content-Type": kind}, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=patience()) as answer:
         return str(answer.headers.get("Location", ""))
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import tarfile
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -15,8 +14,10 @@ import pytest
 
 from support import real_runs
 from support.aorta_cli import Finished, aorta, start_aorta
+from support.processes import wait_for_file
 from support.real_runs import HF, HOST, MAKERS, USER, copied
 from support.reductions import numeric, write_spec
+from support.waiting import patience
 
 EACH_VERB = pytest.mark.parametrize("verb", MAKERS)
 
@@ -179,19 +180,16 @@ def test_a_private_name_in_the_ticket_is_taken_out_of_archive_manifest_and_ship_
 
 
 def test_a_run_that_is_not_over_is_refused(tmp_path: Path) -> None:
-    spec = write_spec(
-        tmp_path / "work", 'sleep 1; [ "$N" -ge 5 ] && echo BOOM', [numeric("N", 40, 1)]
-    )
+    script = f"touch {tmp_path}/begun; sleep 600"
+    spec = write_spec(tmp_path / "work", script, [numeric("N", 40, 1)])
     process = start_aorta("reduce", "--spec", spec, "--output", tmp_path / "out")
     try:
-        deadline = time.monotonic() + 60
-        while not (locks := list((tmp_path / "out").glob("2*/.aorta/lock"))):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        done = aorta("bundle", locks[0].parent.parent, "--output", tmp_path / "b", "--ticket", "T")
+        wait_for_file(tmp_path / "begun")
+        (run,) = (tmp_path / "out").glob("2*")
+        done = aorta("bundle", run, "--output", tmp_path / "b", "--ticket", "T")
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=patience())
     assert done.exit_code == 1
     assert "the run is not over" in done.stderr
 

@@ -10,6 +10,7 @@ import pytest
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.engine.rundir import RunLock
 from aorta.runtimes.owner import Owner
+from support.waiting import patience
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 
@@ -84,7 +85,7 @@ while got < 50:
 print(got)
 """
     racers = [python(code) for _ in range(3)]
-    assert [racer.communicate(timeout=120)[0] for racer in racers] == ["50\n"] * 3
+    assert [racer.communicate(timeout=patience())[0] for racer in racers] == ["50\n"] * 3
 
 
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_g
 from aorta.executors.worker import CHANNEL_VARIABLE, TICKET_VARIABLE
 from support.executor_contract import Bench, ExecutorContract, pid_in
 from support.processes import wait_until_gone
-from support.waiting import patience
+from support.waiting import eventually, patience, wait_until
 
 
 @dataclass
@@ -123,7 +123,8 @@ def invitation(scheduler: ByHand) -> tuple[tuple[str, int], str]:
 def test_a_stranger_gets_no_order_and_disturbs_nobody(
     bench: Bench, scheduler: ByHand, tmp_path: Path
 ) -> None:
-    bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; sleep 2; echo done")
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; {waits}; echo done")
     pid_in(tmp_path / "pid")
     address, _ = invitation(scheduler)
     for first_words in (
@@ -143,12 +144,13 @@ def test_a_stranger_gets_no_order_and_disturbs_nobody(
         b"\xff\xfe\n",
         os.urandom(100_000),
     ):
-        with socket.create_connection(address, timeout=30) as line:
+        with socket.create_connection(address, timeout=patience()) as line:
             greeting = line.recv(4096)
             line.sendall(first_words)
             heard = _until_closed(line)
         assert b"nonce" in greeting
         assert heard == b""
+    (tmp_path / "go").touch()
     assert bench.end().stdout.path.read_text() == "done\n"
 
 
@@ -168,23 +170,24 @@ def test_a_worker_that_stops_reading_holds_up_nobody_and_close_is_bounded(
     assert bench.run("echo", "hello").exit_code == 0
     began = time.monotonic()
     executor.close()
-    assert time.monotonic() - began < 0.5 + 20  # its grace, and what is promised beyond
+    assert time.monotonic() - began < patience(0.5 + 20)  # its grace, and what is promised beyond
     os.kill(stuck.pid, signal.SIGCONT)
     wait_until_gone(stuck.pid)
 
 
 def _first_worker_with_a_pack(scheduler: ByHand) -> "subprocess.Popen[bytes]":
     """The first worker, once it has begun to take in the directories that are sent to it."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def has_begun() -> bool:
         worker = scheduler.started.get("1.0")
-        if worker is not None:
-            status = Path(f"/proc/{worker.pid}/status").read_text()
-            resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-            if int(resident.split()[1]) > 60 * 1024:
-                return worker
-        time.sleep(0.005)
-    raise AssertionError("the worker took nothing in")
+        if worker is None:
+            return False
+        status = Path(f"/proc/{worker.pid}/status").read_text()
+        resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(resident.split()[1]) > 60 * 1024
+
+    assert eventually(has_begun, every=0.005), "the worker took nothing in"
+    return scheduler.started["1.0"]
 
 
 def test_a_scheduler_that_takes_its_time_holds_up_neither_ends_nor_cancels_nor_close(
@@ -193,17 +196,16 @@ def test_a_scheduler_that_takes_its_time_holds_up_neither_ends_nor_cancels_nor_c
     bench.start("bash", "-c", f"echo $$ > {tmp_path}/pid; sleep 300")
     bench.start("bash", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.05; done")
     pid_in(tmp_path / "pid")
-    while len(scheduler.started) < 2:
-        time.sleep(0.01)
+    wait_until(lambda: len(scheduler.started) == 2, "two workers")
     scheduler.answer.clear()
-    assert scheduler.asked.wait(60)
+    assert scheduler.asked.wait(patience())
     (tmp_path / "go").touch()
     assert bench.end().exit_code == 0
     executor.cancel("t1")
     assert bench.end().cancelled
     began = time.monotonic()
     executor.close()
-    assert time.monotonic() - began < 0.5 + 20
+    assert time.monotonic() - began < patience(0.5 + 20)
     scheduler.answer.set()
 
 
@@ -265,11 +267,13 @@ def test_a_worker_takes_no_order_from_somebody_who_does_not_know_the_secret(
 
 
 def test_a_ticket_is_good_for_one_worker(bench: Bench, scheduler: ByHand, tmp_path: Path) -> None:
-    bench.start("bash", "-c", f"echo $$ >> {tmp_path}/pid; sleep 1")
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    bench.start("bash", "-c", f"echo $$ >> {tmp_path}/pid; {waits}")
     pid_in(tmp_path / "pid")
     address, secret = invitation(scheduler)
     with dial([address], "1.0", secret, {"host": "h", "node": "h"}) as second:
         assert second.recv(4096) == b""
+    (tmp_path / "go").touch()
     assert bench.end().exit_code == 0
 
 

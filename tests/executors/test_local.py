@@ -11,7 +11,8 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import TrialEnd, Watch, WatchedPattern
 from aorta.executors.local import LocalExecutor
 from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
-from support.processes import wait_until_gone
+from support.processes import open_files, wait_until_gone
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -137,14 +138,13 @@ class TestLocalExecutor(ExecutorContract):
     def test_hundreds_of_trials_leave_no_descriptor_and_no_process(
         self, bench: Bench, executor: LocalExecutor
     ) -> None:
-        def open_files(pid: int) -> int:
-            return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
         for _ in range(20):
             bench.run("true")
         supervisor = executor._slots[0].process.pid
-        before = (open_files(os.getpid()), open_files(supervisor))
+        here, there = open_files(os.getpid()), open_files(supervisor)
         for _ in range(300):
             bench.run("true")
-        assert (open_files(os.getpid()), open_files(supervisor)) == before
+        assert open_files(os.getpid()) == here
+        # What belonged to a trial is closed a moment after its end is told.
+        wait_until(lambda: open_files(supervisor) <= there, "the closing of every file")
         assert len(executor._slots) == 1

@@ -12,6 +12,7 @@ from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSp
 from aorta.executors.ranks import across_ranks
 from aorta.runtimes import Launch, launch_for
 from support.processes import wait_until_gone
+from support.waiting import patience
 
 OPTIONS = ("--nodes=2", "--ntasks-per-node=4")
 
@@ -87,5 +88,5 @@ def _one_rank(trial: TrialSpec) -> "subprocess.CompletedProcess[str]":
     first = argv.index(sys.executable if sys.executable in argv else "sh")
     rank = {"AORTA_TRIAL_DIR": str(trial.trial_dir), "SLURM_PROCID": "3"}
     return subprocess.run(
-        argv[first:], env={**os.environ, **rank}, capture_output=True, text=True, timeout=60
+        argv[first:], env={**os.environ, **rank}, capture_output=True, text=True, timeout=patience()
     )

@@ -17,7 +17,7 @@ from aorta.executors.ray import RayTasks
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
 from support.processes import wait_until_gone, wait_until_no_process_has
-from support.searched import search_on
+from support.searched import disturb, search_on
 from support.services.ray_cluster import CPUS, RayCluster
 from support.waiting import eventually, patience
 from support.warm import WarmBench, said, slow_environment
@@ -108,16 +108,19 @@ def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
         return [where for where in told if where]  # one that is only being written names nobody yet
 
     def kill_a_node() -> None:
-        if eventually(lambda: bool(running_on())):
-            where = running_on()[-1]
-            node = next(node for node in cluster.nodes if str(node.directory) == where)
-            killed.append(where)
-            cluster.kill_node(node)
+        try:
+            if eventually(lambda: bool(running_on())):
+                where = running_on()[-1]
+                node = next(node for node in cluster.nodes if str(node.directory) == where)
+                killed.append(where)
+                cluster.kill_node(node)
+        finally:
+            disturb(tmp_path)
 
     killer = threading.Thread(target=kill_a_node)
     killer.start()
     try:
-        found = search_on(opened(cluster, jobs=3), tmp_path, threshold=37, seconds=1.0)
+        found = search_on(opened(cluster, jobs=3), tmp_path, threshold=37, disturbed=True)
     finally:
         killer.join()
         if killed:

@@ -20,7 +20,7 @@ from aorta.executors.slurm import SlurmJobs, slurm_scheduler
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, pid_in
 from support.processes import wait_for_file, wait_until_gone
-from support.searched import search_on
+from support.searched import disturb, search_on
 from support.services.slurm import CPUS, NODES, SlurmCluster
 from support.waiting import eventually, patience
 
@@ -93,7 +93,10 @@ def test_slots_are_what_fits_on_the_cluster(cluster: SlurmCluster) -> None:
             executor.close()
 
 
-def test_trials_started_together_are_one_array(cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_trials_started_together_are_one_array(
+    cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aorta.executors.cluster._TOGETHER", patience(1.0))
     executor = opened(jobs=4)
     try:
         bench = Bench(executor, tmp_path)
@@ -123,7 +126,11 @@ def test_every_rank_of_a_trial_on_two_nodes_has_its_own_logs(
     executor = opened(Resources(nodes=2, tasks_per_node=2), jobs=1)
     try:
         # All ranks speak before one ends: srun stops the others at the first bad exit.
-        script = 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME"; echo oops >&2; sleep 3; exit $SLURM_PROCID'
+        script = (
+            'echo "rank $SLURM_PROCID on $SLURMD_NODENAME"; echo oops >&2; '
+            f"echo x >> {tmp_path}/said; until [ $(wc -l < {tmp_path}/said) -eq 4 ]; do sleep 0.05; done; "
+            "exit $SLURM_PROCID"
+        )
         end = Bench(executor, tmp_path).shell(script)
     finally:
         executor.close()
@@ -195,15 +202,18 @@ def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
         return next(filter(None, told), None)  # one that is only being written names nobody yet
 
     def kill_a_node() -> None:
-        if eventually(lambda: bool(victim())):
-            killed.append(str(victim()))
-            cluster.kill_node(killed[0])
+        try:
+            if eventually(lambda: bool(victim())):
+                killed.append(str(victim()))
+                cluster.kill_node(killed[0])
+        finally:
+            disturb(tmp_path)
 
     killed: list[str] = []
     killer = threading.Thread(target=kill_a_node)
     killer.start()
     try:
-        found = search_on(opened(jobs=3), tmp_path, threshold=37, seconds=1.0)
+        found = search_on(opened(jobs=3), tmp_path, threshold=37, disturbed=True)
     finally:
         killer.join()
         for name in killed:

@@ -13,7 +13,7 @@ from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.slurm import slurm_scheduler
 from aorta.executors.slurm_commands import JobState, states_of
 from support.executor_contract import Bench
-from support.searched import search_on
+from support.searched import disturb, search_on
 from support.services.slurm import SlurmCluster
 from support.waiting import eventually
 
@@ -48,13 +48,19 @@ def opened(jobs: int = 3) -> ClusterExecutor:
 
 
 @contextmanager
-def disturbing(begin: Callable[[], bool], disturb: Callable[[], None]) -> Iterator[None]:
-    """Beside what is done here: once `begin` is true, `disturb`."""
+def befalling(where: Path, befall: Callable[[], None]) -> Iterator[None]:
+    """Beside the search that is done here: once a trial runs, `befall`, and no trial ends before."""
+
+    def begin() -> bool:
+        return bool(list(where.rglob("node")))
 
     def wait_and_disturb() -> None:
-        if eventually(begin):
-            disturb()
-            disturbed.append(True)
+        try:
+            if eventually(begin):
+                befall()
+                disturbed.append(True)
+        finally:
+            disturb(where)
 
     disturbed: list[bool] = []
     beside = threading.Thread(target=wait_and_disturb)
@@ -66,21 +72,18 @@ def disturbing(begin: Callable[[], bool], disturb: Callable[[], None]) -> Iterat
     assert disturbed
 
 
-def running_in(where: Path) -> Callable[[], bool]:
-    return lambda: bool(list(where.rglob("node")))
-
-
 def test_a_controller_that_restarts_in_the_middle_of_a_search_costs_no_trial(
     cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     def restart() -> None:
         cluster.stop_controller()
+        disturb(tmp_path)
         for _ in range(2):  # what was submitted meanwhile has been given up too, once these are
             cluster("squeue", check=False)
         cluster.start_controller()
 
-    with disturbing(running_in(tmp_path), restart):
-        found = search_on(opened(), tmp_path, threshold=37, seconds=0.5)
+    with befalling(tmp_path, restart):
+        found = search_on(opened(), tmp_path, threshold=37, disturbed=True)
     assert found.answer == Point.of({"N": 37})
     assert found.errors == []
 
@@ -111,8 +114,8 @@ def test_a_controller_that_lost_its_memory_does_not_change_the_answer(
         either_cluster.stop_controller()
         either_cluster.start_controller(forgetful=True)
 
-    with disturbing(running_in(tmp_path), forget):
-        found = search_on(opened(), tmp_path, threshold=37, seconds=1.0)
+    with befalling(tmp_path, forget):
+        found = search_on(opened(), tmp_path, threshold=37, disturbed=True)
     assert found.answer == Point.of({"N": 37})
 
 

@@ -16,7 +16,11 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("slurm")
 ON_SLURM = ("--executor", "slurm", "--jobs", "4")
-WHERE = 'echo "$SLURMD_NODENAME" >> "$NODES"; sleep 0.5; '
+# From the third on a trial stays until a node was lost: one that runs is.
+WHERE = (
+    'echo "$SLURMD_NODENAME" >> "$NODES"; '
+    'until [ -e "$NODES.lost" ] || [ $(wc -l < "$NODES") -lt 3 ]; do sleep 0.05; done; '
+)
 
 
 @contextmanager
@@ -25,9 +29,12 @@ def losing_a_node(cluster: SlurmCluster, nodes: Path) -> Iterator[list[str]]:
     killed: list[str] = []
 
     def kill() -> None:
-        if eventually(lambda: nodes.exists() and len(nodes.read_text().split()) >= 3):
-            killed.append(nodes.read_text().split()[-1])
-            cluster.kill_node(killed[0])
+        try:
+            if eventually(lambda: nodes.exists() and len(nodes.read_text().split()) >= 3):
+                killed.append(nodes.read_text().split()[-1])
+                cluster.kill_node(killed[0])
+        finally:
+            nodes.with_name(f"{nodes.name}.lost").touch()
 
     killer = threading.Thread(target=kill)
     killer.start()

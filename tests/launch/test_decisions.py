@@ -4,7 +4,7 @@ import re
 import signal
 from pathlib import Path
 
-from support.launching import Oracle, Site, answer, script, serving
+from support.launching import RESTARTS_AND_WAITS, Oracle, Site, answer, script, serving
 from support.waiting import wait_until
 
 FAILS = "print('attempt', attempt); sys.exit(3)"
@@ -75,11 +75,13 @@ def test_a_dry_run_decides_and_logs_and_does_not_act(site: Site) -> None:
 def test_a_verdict_that_comes_too_late_restarts_and_a_late_stop_is_logged_and_dropped(
     site: Site,
 ) -> None:
-    job = script(site.folder, "time.sleep(4 if attempt else 0); sys.exit(0 if attempt else 3)")
+    job = script(site.folder, RESTARTS_AND_WAITS)
     with serving(Oracle(lambda _: answer("STOP", "too late"), delay=2.0)) as oracle:
-        end = site.run(*asked(oracle, "--ft-attribution-decision-timeout", "0.5"), str(job))
+        agent = site.start(*asked(oracle, "--ft-attribution-decision-timeout", "0.5"), str(job))
+        wait_until(lambda: "late STOP" in agent.err(), "a late STOP")
+        (site.folder / "go").touch()
+        end = agent.wait()
     assert end.code == 0, end
-    assert "late STOP" in end.err
     assert site.cycle(0)["decision"]["action"] == "UNKNOWN"
     assert site.cycles() == ["cycle_0", "cycle_1"]
 

@@ -3,6 +3,7 @@
 import json
 
 from support.launching import Site, script
+from support.waiting import patience
 
 SILENT_HANG = """
     def stuck_in_the_loop():
@@ -44,7 +45,8 @@ GLOO = """
 def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: Site) -> None:
     job = script(site.folder, SILENT_HANG)
     end = site.run(
-        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "5"), str(job)
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", str(patience(5))),
+        str(job),
     )
     assert end.code == 0, end
     assert "Error in sitecustomize" not in end.err
@@ -61,7 +63,8 @@ def test_silence_is_a_hang_whose_stacks_are_collected_before_the_restart(site: S
 def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
     job = script(site.folder, BEATS)
     end = site.run(
-        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", "5"), str(job)
+        *("--nproc-per-node", "2", "--max-restarts", "1", "--ft-hang-timeout", str(patience(5))),
+        str(job),
     )
     assert end.code == 0, end
     assert "rank 1 gave no heartbeat" in end.err
@@ -70,7 +73,9 @@ def test_a_rank_that_stops_to_beat_hangs_although_it_talks(site: Site) -> None:
 
 def test_flight_recorder_of_every_rank_names_the_one_that_did_not_arrive(site: Site) -> None:
     job = script(site.folder, GLOO)
-    ends = site.run_nodes(2, "--max-restarts", "1", "--ft-hang-timeout", "10", str(job))
+    ends = site.run_nodes(
+        2, "--max-restarts", "1", "--ft-hang-timeout", str(patience(10)), str(job)
+    )
     assert [end.code for end in ends] == [0, 0], ends
     dumps = site.logs / "cycle_0" / "flight_recorder"
     assert sorted(path.name for path in dumps.iterdir()) == ["rank_0.json", "rank_1.json"]

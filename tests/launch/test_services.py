@@ -20,7 +20,7 @@ import pytest
 from aorta.attribution.http_client import JsonClient
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
 from aorta.launch.sources.http import HttpSource
-from support.launching import Site, answer, environment, script
+from support.launching import RESTARTS_AND_WAITS, Site, answer, environment, script
 from support.waiting import wait_until
 
 IMPORTS_NOTHING_THERE = "import surely_not_installed"
@@ -226,14 +226,16 @@ def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
 
 
 def test_a_stop_that_the_peer_finds_after_the_leader_s_wait_is_logged(site: Site) -> None:
-    job = script(site.folder, "time.sleep(6 if attempt else 0); sys.exit(0 if attempt else 3)")
+    job = script(site.folder, RESTARTS_AND_WAITS)
     with backend(Peer(analysis=3.0).answer) as url:
-        end = site.run(
+        agent = site.start(
             *("--ft-attribution-http-url", url, "--ft-attribution-decision-timeout", "0.5"),
             *("--max-restarts", "2", str(job)),
         )
+        wait_until(lambda: "late STOP" in agent.err(), "a late STOP")
+        (site.folder / "go").touch()
+        end = agent.wait()
     assert end.code == 0, end
-    assert "late STOP" in end.err
     assert "timed out" not in end.err
 
 

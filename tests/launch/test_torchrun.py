@@ -67,14 +67,17 @@ def test_modules_and_other_programs_run_too(site: Site) -> None:
 @pytest.mark.parametrize(
     ("how", "out"),
     [
-        ((), "out 0\nout 1\n"),
-        (("-t", "0:1", "-r", "1:3"), "[default0]:out 0\n"),
+        ((), ["out 0", "out 1"]),
+        (("-t", "0:1", "-r", "1:3"), ["[default0]:out 0"]),
     ],
 )
-def test_the_console_shows_what_torchrun_would(site: Site, how: tuple[str, ...], out: str) -> None:
-    job = script(site.folder, "time.sleep(0.5 * rank); print('out', rank)")
+def test_the_console_shows_what_torchrun_would(
+    site: Site, how: tuple[str, ...], out: list[str]
+) -> None:
+    job = script(site.folder, "print('out', rank)")
     end = site.run("--nproc-per-node", "2", *how, str(job))
-    assert (end.code, end.out) == (0, out), end
+    assert end.code == 0, end
+    assert sorted(end.out.splitlines()) == out
     for rank in (0, 1):
         assert (site.logs / "cycle_0" / f"rank_{rank}.out").read_text() == f"out {rank}\n"
 

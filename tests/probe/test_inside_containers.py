@@ -12,6 +12,7 @@ from aorta.probe.snapshot import probe_argv, probe_mount
 from support.aorta_cli import ROOT
 from support.services.engines import DockerEngine
 from support.services.images import Rootfs
+from support.waiting import patience
 
 # Run with -I and -S: no PYTHONPATH, no site-packages. The source is all that is added to the standard library.
 _ALONE = f"""
@@ -32,7 +33,7 @@ def probe_alone(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patience(),
     )
 
 

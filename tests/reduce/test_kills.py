@@ -12,6 +12,7 @@ import pytest
 from aorta.engine.journal import read_records
 from support.aorta_cli import environ
 from support.reductions import finals, numeric, reduce_spec, write_spec
+from support.waiting import patience
 
 KILLS = 20
 
@@ -63,7 +64,7 @@ def test_killed_twenty_times_it_answers_the_same_and_runs_no_trial_twice(
     order = [KILLS, seed, 0.9, "reduce", "--spec", "aorta.yaml", "--output", "out", "-v", "--jobs", jobs]  # fmt: skip
     driven = subprocess.run(
         [sys.executable, "-c", DRIVER, json.dumps(order)],
-        cwd=tmp_path, env=environ({"COUNT": str(count)}), timeout=500, check=False,
+        cwd=tmp_path, env=environ({"COUNT": str(count)}), timeout=patience(500), check=False,
     )  # fmt: skip
     said = (tmp_path / "log.txt").read_text()
     assert driven.returncode == 0, (seed, said)

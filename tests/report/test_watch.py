@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from aorta.report.model import FactRows, Headline, Page, Tone
+from aorta.report.watch.following import Following
 from aorta.runtimes.owner import Owner
 from support.aorta_cli import COMMAND, aorta, environ, start_aorta
 from support.report_runs import private, run_dir, trial
@@ -36,7 +39,7 @@ def watching(run: Path, *options: str) -> Iterator[str]:
 def fetch(address: str, **headers: str) -> tuple[int, str]:
     request = urllib.request.Request(address, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=patience()) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         with refused:
@@ -103,7 +106,7 @@ def test_it_only_reads(tmp_path: Path) -> None:
         assert fetch(address)[0] == 200
         request = urllib.request.Request(address, data=b"x", method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=30)
+            urllib.request.urlopen(request, timeout=patience())
         with refused.value:
             assert refused.value.code == 501
         assert fetch(address.replace("?", ".aorta/journal.jsonl?"))[0] == 404
@@ -130,6 +133,37 @@ def test_it_waits_for_a_directory_that_is_no_run_yet(tmp_path: Path) -> None:
         for entry in (tmp_path / "moved").iterdir():
             entry.rename(tmp_path / entry.name)
         assert "half_nan fails in" in fetch(address)[1]
+
+
+def test_a_picture_that_was_begun_earlier_does_not_replace_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last look of a run that ends comes while the regular one is still reading."""
+    following = Following(run_dir(tmp_path))
+    following.close()
+    begun, read = threading.Event(), threading.Event()
+    earlier, later = (
+        Page("watch", "x", Headline(words, Tone.UNSURE), FactRows([]))
+        for words in ("seen early", "seen late")
+    )
+
+    def page() -> Page:
+        if begun.is_set():
+            return later
+        begun.set()
+        assert read.wait(patience())
+        return earlier
+
+    monkeypatch.setattr(following, "page", page)
+    looks = [threading.Thread(target=following.refresh) for _ in range(2)]
+    looks[0].start()
+    assert begun.wait(patience())
+    looks[1].start()
+    looks[1].join(0.2)  # it waits for the first, or would be over by now
+    read.set()
+    for look in looks:
+        look.join(patience())
+    assert "seen late" in following.moment.fragment
 
 
 def test_a_taken_port_is_exit_5_and_one_line(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.aorta_cli import COMMAND, aorta, environ
+from support.waiting import patience
 
 GRUESSE = b"gr\xfc\xdfe"  # Latin-1
 
@@ -18,7 +19,7 @@ def run(tmp_path: Path, *words: str | bytes) -> "subprocess.CompletedProcess[byt
         env=environ(),
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=patience(),
     )
 
 

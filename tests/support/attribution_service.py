@@ -27,9 +27,26 @@ class Service:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=patience())
 
+    def children(self) -> list[int]:
+        listed = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True
+        )
+        return [int(child) for child in listed.stdout.split()]
+
+    def workers(self) -> list[int]:
+        """The processes that analyse."""
+        return [child for child in self.children() if "spawn_main" in _command_of(child)]
+
     def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait(patience())
+
+
+def _command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:  # it ended meanwhile
+        return ""
 
 
 @contextmanager

@@ -29,6 +29,10 @@ def _is_in_mask(pid: int, mask: str, number: signal.Signals) -> bool:
     return bool(int(bits, 16) >> (number - 1) & 1)
 
 
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 def wait_until_gone(*pids: int) -> None:
     wait_until(lambda: not any(map(is_running, pids)), f"the end of {pids}")
 

@@ -53,16 +53,18 @@ class SmallestNumber(RankedSearch):
 
 @dataclass(frozen=True)
 class FailsFrom:
-    """The trial of N fails if N is at least the threshold; it says where it runs, and takes its time."""
+    """The trial of N fails if N is at least the threshold; it says where it runs, and waits for what is to befall it."""
 
     threshold: int
-    seconds: float = 0.0
+    waits_for: Path | None = None
     oracle: Oracle = field(default_factory=ExitCodeOracle)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
+        place = self.waits_for
+        waits = "" if place is None else f"until [ -e {place} ]; do sleep 0.05; done; "
         script = (
             'echo "$$" > "$AORTA_TRIAL_DIR/pid"; echo "${SLURMD_NODENAME:-$AORTA_TEST_RAY_NODE}" > '
-            f'"$AORTA_TRIAL_DIR/node"; sleep {self.seconds}; exit {int(int(str(point["N"])) >= self.threshold)}'
+            f'"$AORTA_TRIAL_DIR/node"; {waits}exit {int(int(str(point["N"])) >= self.threshold)}'
         )
         return TrialSpec(("bash", "-c", script), trial_dir=trial_dir, cwd=trial_dir)
 
@@ -74,8 +76,18 @@ class Searched:
     errors: list[str]
 
 
-def search_on(executor: Executor, where: Path, threshold: int, *, seconds: float = 0.0) -> Searched:
-    """Find the threshold on this executor, which is closed afterwards."""
+_DISTURBED = "disturbed"
+
+
+def disturb(where: Path) -> None:
+    """Lets the trials of a search that is to be disturbed come to their ends, once it is."""
+    (where / _DISTURBED).touch()
+
+
+def search_on(
+    executor: Executor, where: Path, threshold: int, *, disturbed: bool = False
+) -> Searched:
+    """Find the threshold on this executor, which is closed afterwards. With `disturbed`, no trial ends before `disturb`."""
     errors: list[str] = []
 
     def listen(event: Event) -> None:
@@ -86,7 +98,7 @@ def search_on(executor: Executor, where: Path, threshold: int, *, seconds: float
     question = Question(
         search,
         SameJudge(KOfN(1, 1)),
-        FailsFrom(threshold, seconds),
+        FailsFrom(threshold, where / _DISTURBED if disturbed else None),
         {},
         budget=Budget(retries=3),
         guard_signature=False,

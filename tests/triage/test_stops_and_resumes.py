@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aorta.engine.journal import read_records
 from support.aorta_cli import aorta, start_aorta
 from support.processes import processes_with, wait_until_no_process_has
 from support.triage_runs import BASELINE, by_name, cell, document, run, written
@@ -27,6 +28,11 @@ def wait_for_trials(folder: Path, count: int) -> Path:
     return begun()[0].parent.parent
 
 
+def trials_of_the_first_cell(run_dir: Path) -> int:
+    places = [Path(record.path).parent for record in read_records(run_dir / ".aorta/journal.jsonl")]
+    return places.count(places[0])
+
+
 def recipe(folder: Path) -> Path:
     cells = [BASELINE, cell("fixed", extra_env={"FIXED": "1"}), cell("c", extra_env={"X": "1"})]
     return written(folder, document(*cells, script=SLOW, trials=5, order="rounds"))
@@ -39,6 +45,7 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path, jobs: str) ->
     env = {"LOG": str(log)}
     process = start_aorta(*words, cwd=tmp_path, env=env)
     run_dir = wait_for_trials(tmp_path, 4)
+    wait_until(lambda: trials_of_the_first_cell(run_dir) >= 3, "three trials of the baseline")
     process.kill()
     process.communicate(timeout=patience())
     done = aorta(*words, "--resume", cwd=tmp_path, env=env)

@@ -13,6 +13,7 @@ from aorta.core.point import Point
 from aorta.workloads.discovery import check_workload, load_workload
 from aorta.workloads.half_nan import HalfNan
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
+from support.waiting import patience
 
 MODULE = """
 from aorta.workloads.base import Workload, WorkloadResult
@@ -42,7 +43,7 @@ def test_a_plugin_workload_is_found_by_name_and_run_in_the_child(
 ) -> None:
     trial = workload_experiment(WorkloadRequest("gadget")).trial(Point.of({}), 0, tmp_path)
     env = {**os.environ, "PYTHONPATH": str(distribution)}
-    subprocess.run(trial.argv, env=env, check=True, timeout=60)
+    subprocess.run(trial.argv, env=env, check=True, timeout=patience())
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["metrics"] == {"from": "gadgets"}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 HOOK = Path(__file__).resolve().parent / "hook"  # on the path of a recorded process
 _STATISTICS = 4  # norm, sum, minimum, maximum; samples follow
+_HASH = _STATISTICS + 16  # the place of the hash
 _WHOLE = 32  # elements up to which a tensor is written down whole
 
 
@@ -26,7 +27,9 @@ class Digest:
     total: float
     low: float
     high: float
-    hash: float | None = None  # of all bits, or a sum in which every place weighs something else
+    hash: int | None = (
+        None  # of all bits, or those of a sum in which every place weighs something else
+    )
 
     @property
     def size(self) -> int:
@@ -133,6 +136,12 @@ def _lines(paths: Sequence[Path]) -> Iterator[str]:
 
 
 def _operation(record: Mapping[str, Any]) -> Operation:
+    numbers = memoryview(a2b_base64(record["v"]))
+    outputs = []
+    for facts in record["d"]:
+        size = 8 * facts["n"]
+        outputs.append(_digest(facts, numbers[:size]))
+        numbers = numbers[size:]
     return Operation(
         index=record["i"],
         step=record["s"],
@@ -143,13 +152,13 @@ def _operation(record: Mapping[str, Any]) -> Operation:
         line=record["l"],
         inputs=tuple(tuple(writers) for writers in record["in"]),
         input_shapes=tuple((tuple(shape), dtype) for shape, dtype in record["ish"]),
-        outputs=tuple(_digest(d) for d in record["d"] if d is not None),
+        outputs=tuple(outputs),
         is_random=bool(record.get("r")),
     )
 
 
-def _digest(content: Mapping[str, Any]) -> Digest:
-    shape, values = tuple(content["sh"]), tuple(array("d", a2b_base64(content["v"])))
+def _digest(content: Mapping[str, Any], numbers: memoryview) -> Digest:
+    shape, values = tuple(content["sh"]), tuple(array("d", numbers.tobytes()))
     facts = (shape, content["dt"], content["dev"])
     if not values:
         return Digest(*facts, (), 0.0, 0.0, 0.0, 0.0)
@@ -163,7 +172,9 @@ def _digest(content: Mapping[str, Any]) -> Digest:
         total = math.fsum(values) if math.isfinite(low + high) else math.nan
         return Digest(*facts, values, norm, total, low, high)
     norm, total, low, high = values[:_STATISTICS]
-    return Digest(*facts, values[_STATISTICS:], norm, total, low, high, content["h"])
+    samples, beyond = values[_STATISTICS:_HASH], numbers[8 * _HASH :]
+    of_bits = int.from_bytes(beyond, "little") if beyond else None
+    return Digest(*facts, samples, norm, total, low, high, of_bits)
 
 
 def _plain(value: float | bool) -> float | bool | str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from support.services.guarded import Guarded
 from support.services.ports import free_ports
+from support.waiting import patience
 
 CONFIGURATION = """\
 AccountingStorageType=accounting_storage/slurmdbd
@@ -71,7 +72,7 @@ def register_cluster(name: str, environ: dict[str, str]) -> None:
     """Slurm accepts no record of a cluster that it was not told of."""
     command = ("sacctmgr", "--immediate", "add", "cluster", name)
     subprocess.run(
-        command, env={**os.environ, **environ}, check=True, capture_output=True, timeout=60
+        command, env={**os.environ, **environ}, check=True, capture_output=True, timeout=patience()
     )
 
 
@@ -86,7 +87,7 @@ def _started_database(place: Path, port: int, password: str) -> Guarded:
     first_words.chmod(0o600)
     common = ("--no-defaults", f"--datadir={data}", "--user=root")
     prepare = ("mariadb-install-db", *common, "--skip-test-db", "--skip-name-resolve")
-    subprocess.run(prepare, check=True, capture_output=True, timeout=120)
+    subprocess.run(prepare, check=True, capture_output=True, timeout=patience())
     where = (f"--socket={place}/db.sock", f"--port={port}", "--bind-address=127.0.0.1")
     speed = ("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M")
     serve = ("mariadbd", *common, *where, *speed, f"--init-file={first_words}")

@@ -306,7 +306,8 @@ class Analyses:
 
     async def _settled(self, cycle: _Cycle) -> None:
         while not cycle.all_heard.is_set():
-            quiet_at = cycle.last_report + SETTLE
+            # Where the agents were counted, those that are missing are on their way: quiet says nothing.
+            quiet_at = cycle.last_report + (SETTLE if cycle.expected is None else SETTLE_AT_MOST)
             wake = min(quiet_at, cycle.first_report + SETTLE_AT_MOST)
             left = wake - time.monotonic()
             if left <= 0:

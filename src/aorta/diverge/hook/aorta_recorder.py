@@ -13,18 +13,17 @@ import sys
 import sysconfig
 from array import array
 from binascii import b2a_base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 SAMPLES = 16
 SMALL = 32  # elements: such a tensor is written down whole
 _PENDING = 256  # records between two fetches from the device
-_HELD_BYTES = 128 * 2**20  # of copies that wait for the next fetch, as the doubles they become
 _SEGMENT = 50_000  # records in a file of the ring
+Place = tuple[str, str, str, int]  # phase, module, file, line
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,12 @@ class Recorder:
         self._notes: set[str] = set()
         self._count = 0
         self._truncated = False
-        self._pending: list[tuple[dict[str, Any], list[Any]]] = []
+        self.batch: Any = None  # of tensors, where torch is
+        self._pending: list[_Pending] = []
+        self._fetching: tuple[list[_Pending], Callable[[], None] | None] = ([], None)
         self._file: TextIO | None = None
         self._segments: list[Path] = []
         self._in_segment = 0
-        self.held_bytes = 0
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -82,38 +82,35 @@ class Recorder:
             return False
         return within
 
-    def emit(self, record: dict[str, Any], digests: list[Any]) -> int:
-        """One more record; its number. `digests` are per output: None, or (facts, numbers, hash).
-
-        The numbers are a list of tensors and floats, or a `Held` copy that is summed up with all others at the next fetch.
-        """
+    def emit(
+        self, head: str, writers: list[list[int]], shapes: list[str], outputs: list["Slot"]
+    ) -> int:
+        """One more record; its number. Spelled out once its numbers are there."""
         index = self._count
         self._count += 1
-        self._pending.append(({**record, "i": index, "s": self.step}, digests))
-        if len(self._pending) >= _PENDING or self.held_bytes > _HELD_BYTES:
+        self._pending.append((index, self.step, head, writers, shapes, outputs))
+        if len(self._pending) >= _PENDING or (self.batch is not None and self.batch.is_full):
             self.flush()
         return index
 
     def flush(self) -> None:
+        """What waits is summed up; what a device was asked for at the last flush is there by now, and is written."""
         pending, self._pending = self._pending, []
-        given = [digest for _, digests in pending for digest in digests if digest is not None]
-        fetch_held([digest[1] for digest in given if isinstance(digest[1], Held)])
-        self.held_bytes = 0
-        told = [digest for digest in given if not isinstance(digest[1], Held)]
-        numbers = _fetched([digest[1] for digest in told])
-        hashes = _fetched([digest[2] for digest in told if digest[2] is not None])
+        batch, self.batch = self.batch, None
+        self._write_fetched()
+        on_its_way, wait = (False, None) if batch is None else batch.launch()
+        self._fetching = (pending, wait)
+        if not on_its_way:
+            self._write_fetched()
 
-        def said(digest: Any) -> dict[str, Any]:
-            facts, found, of_bits = digest
-            if isinstance(found, Held):
-                return {**facts, "v": _packed(found.numbers), "h": found.hash}
-            of_bits = None if of_bits is None else next(hashes)[0]
-            return {**facts, "v": _packed(next(numbers)), "h": of_bits}
-
+    def _write_fetched(self) -> None:
+        (pending, wait), self._fetching = self._fetching, ([], None)
+        if not pending:
+            return
+        if wait is not None:
+            wait()
         file = self._stream()
-        for record, digests in pending:
-            record["d"] = [None if digest is None else said(digest) for digest in digests]
-            file.write(_written(record) + "\n")
+        file.writelines(_spelled(record) for record in pending)
         file.flush()
         self._in_segment += len(pending)
 
@@ -138,6 +135,7 @@ class Recorder:
             return
         self.paused = True
         self.flush()
+        self._write_fetched()
         torch = sys.modules.get("torch")
         end = {
             "end": True,
@@ -197,86 +195,45 @@ def rank() -> int | None:
     return int(told) if told.isdigit() else None
 
 
-_written = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+class Lot:
+    """Numbers of several results, one behind the other, once they are fetched."""
+
+    def __init__(self, fetched: bytes = b"") -> None:
+        self.fetched = memoryview(fetched)
 
 
-def _packed(numbers: list[float]) -> str:
-    """Doubles in base64: spelling them out takes longer than everything else that is done for a record."""
-    return b2a_base64(array("d", numbers), newline=False).decode()
+Slot = tuple[str, Lot | None, int, int]  # facts of a result, and where its numbers are
+_Pending = tuple[int, int, str, list[list[int]], list[str], list[Slot]]
 
 
-class Held:
-    """A copy of one tensor that waits for the next fetch: `size` elements of `copy`, from `start`."""
-
-    __slots__ = ("copy", "hash", "numbers", "size", "start")
-
-    def __init__(self, copy: Any, start: int, size: int) -> None:
-        self.copy, self.start, self.size = copy, start, size
-        self.numbers: list[float] = []
-        self.hash: float | None = None
+def facts_of(shape: list[int], dtype: str, device: str, count: int) -> str:
+    """What is told of a tensor without looking into it, and of how many numbers its digest is."""
+    return json.dumps({"sh": shape, "dt": dtype, "dev": device, "n": count}, separators=(",", ":"))
 
 
-def fetch_held(held: list[Held]) -> None:
-    """The numbers of all copies, with a dozen launches for each device and type, however many there are.
-
-    The copies of one operation lie one behind the other, and so they do in here.
-    """
-    torch = sys.modules.get("torch")
-    groups: dict[tuple[Any, Any], list[Held]] = {}
-    for one in held:
-        groups.setdefault((one.copy.device, one.copy.dtype), []).append(one)
-    for group in groups.values():
-        assert torch is not None
-        copies = [one.copy for one in group if one.start == 0]
-        sizes = [one.size for one in group]
-        for one, row in zip(group, _summed_up(torch, copies, sizes), strict=True):
-            one.numbers, one.hash, one.copy = row[:-1], row[-1], None
+def head_of(op: str, place: "Place", *, random: bool = False) -> str:
+    """Which operation a record is of, and where it stands in the program."""
+    phase, module, file, line = place
+    facts = {
+        "op": op,
+        "p": phase,
+        "m": module,
+        "f": file,
+        "l": line,
+        **({"r": 1} if random else {}),
+    }
+    return json.dumps(facts, separators=(",", ":"))[1:-1]
 
 
-def _summed_up(torch: Any, copies: list[Any], sizes: list[int]) -> list[list[float]]:
-    """Of each tensor: norm, sum, extrema, samples, and a sum in which every place weighs something else."""
-    flat = torch.cat(copies).to(torch.float64)
-    lengths = torch.tensor(sizes, device=flat.device)
-    starts = lengths.cumsum(0) - lengths
-    begins = torch.repeat_interleave(starts, lengths, output_size=flat.numel())
-    weights = (torch.arange(flat.numel(), device=flat.device) - begins).remainder_(_WEIGHTS).add_(1)
-
-    def of_each(values: Any, how: str) -> Any:
-        return torch.segment_reduce(values, how, lengths=lengths, unsafe=True)
-
-    statistics = [
-        of_each(flat * flat, "sum").sqrt(),
-        of_each(flat, "sum"),
-        of_each(flat, "min"),
-        of_each(flat, "max"),
-    ]
-    at = starts[:, None] + (lengths // SAMPLES)[:, None] * torch.arange(SAMPLES, device=flat.device)
-    weighed = of_each(flat * weights, "sum")
-    rows = torch.cat([torch.stack(statistics, 1), flat[at], weighed[:, None]], 1)
-    found: list[list[float]] = rows.tolist()
-    return found
-
-
-_WEIGHTS = 1021
-
-
-def _fetched(digests: list[list[Any]]) -> Iterator[list[float]]:
-    """Each digest's tensors as one list of numbers, with one transfer for each device and type."""
-    torch = sys.modules.get("torch")
-    groups: dict[tuple[Any, Any], list[Any]] = {}
-    for pieces in digests:
-        for piece in pieces:
-            if not isinstance(piece, float):
-                groups.setdefault((piece.device, piece.dtype), []).append(piece.reshape(-1))
-    flat = {key: iter(torch.cat(group).tolist()) for key, group in groups.items() if torch}
-    for pieces in digests:
-        found: list[float] = []
-        for piece in pieces:
-            if isinstance(piece, float):
-                found.append(piece)
-            else:
-                found += islice(flat[piece.device, piece.dtype], piece.numel())
-        yield found
+def _spelled(record: _Pending) -> str:
+    """One line. All doubles of a record in base64: spelling them out takes longer than everything else does."""
+    index, step, head, writers, shapes, outputs = record
+    facts = ",".join([slot[0] for slot in outputs])
+    numbers = b"".join([lot.fetched[start:end] for _, lot, start, end in outputs if lot])
+    return (
+        f'{{"i":{index},"s":{step},{head},"in":{writers},"ish":[{",".join(shapes)}],'
+        f'"d":[{facts}],"v":"{b2a_base64(numbers, newline=False).decode()}"}}\n'
+    )
 
 
 def record_value(name: str, value: Any) -> None:
@@ -285,16 +242,15 @@ def record_value(name: str, value: Any) -> None:
     if recorder is None or not recorder.wants_more:
         return
     file, line = users_line()
-    record = {"op": f"record::{name}", "p": "f", "m": "", "f": file, "l": line, "in": [], "ish": []}
+    head = head_of(f"record::{name}", ("f", "", file, line))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        digest_of = importlib.import_module("aorta_recorder_torch").digest_of
-        with recorder.pause(), torch.no_grad():
-            recorder.emit(record, [digest_of(torch, value)])
+        importlib.import_module("aorta_recorder_torch").emit(recorder, torch, head, [value])
         return
     elements = list(_flat(value))
-    facts = {"sh": [len(elements)], "dt": "float64", "dev": "cpu"}
-    recorder.emit(record, [(facts, _statistics(elements), None)])
+    numbers = array("d", _statistics(elements)).tobytes()
+    facts = facts_of([len(elements)], "float64", "cpu", len(numbers) // 8)
+    recorder.emit(head, [], [], [(facts, Lot(numbers), 0, len(numbers))])
 
 
 def _flat(value: Any) -> Iterator[float]:
@@ -322,14 +278,24 @@ _PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
+_users_files: dict[str, bool] = {}  # whether its lines are the user's
+
+
 def users_line(ours: tuple[str, ...] = ()) -> tuple[str, int]:
     """The innermost line that is neither torch's, nor the standard library's, nor this file's."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((*ours, _PACKAGE, "<frozen")) and (
-            not name.startswith(_LIBRARY) or "site-packages" in name
-        ):
+        is_users = _users_files.get(name)
+        if is_users is None:
+            is_users = _users_files[name] = _is_users(name, ours)
+        if is_users:
             return name, frame.f_lineno
         frame = frame.f_back
     return "", 0
+
+
+def _is_users(name: str, ours: tuple[str, ...]) -> bool:
+    if name.startswith((*ours, _PACKAGE, "<frozen")):
+        return False
+    return not name.startswith(_LIBRARY) or "site-packages" in name

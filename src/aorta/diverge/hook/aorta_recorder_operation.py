@@ -1,7 +1,12 @@
 """One call of torch's dispatcher: what it reads and writes, who wrote that memory last, how it runs on this side."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aorta.diverge.hook.aorta_recorder import Place
+else:  # the directory of this file is on the path, and Aorta may not be installed
+    from aorta_recorder import Place
 
 _MOST_WRITERS = 8
 _MOST_HELD = 20_000  # pieces of memory, before those that are gone are forgotten
@@ -25,7 +30,7 @@ _CREATES_FLOATS = frozenset(
     ["empty", "empty_strided", "zeros", "ones", "eye", "linspace", "logspace"]
 )
 _LOW = ("float16", "bfloat16")
-Place = tuple[str, str, str, int]  # phase, module, file, line
+_EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty")
 
 
 class Memory:
@@ -34,117 +39,178 @@ class Memory:
     Each piece is held by a weak reference: its address is not given to another one while something is known of it.
     """
 
-    def __init__(self, weak_reference: Callable[[Any], Any]) -> None:
-        self._weak_reference = weak_reference
-        self._held: dict[int, Any] = {}
+    def __init__(self, torch: Any) -> None:
+        self._torch, self._tensor = torch, torch.Tensor
+        self._held: dict[int, int] = {}
         self._most = _MOST_HELD
         self._writers: dict[int, list[int]] = {}
         self._unwritten: dict[int, Place] = {}
 
-    def _key(self, tensor: Any) -> int | None:
+    def _key(self, tensor: Any) -> int:
+        """Zero for what has no one storage, such as a sparse tensor."""
+        if type(tensor) is not self._tensor:
+            tensor = getattr(tensor, "_local_tensor", tensor)
         try:
-            storage = getattr(tensor, "_local_tensor", tensor).untyped_storage()
+            storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
-            return None  # sparse and others have no one storage
-        key = int(storage._cdata)
+            return 0
+        key: int = storage._cdata
         if key not in self._held:
             if len(self._held) >= self._most:
                 self._forget_what_is_gone()
-            self._held[key] = self._weak_reference(storage)
+            self._held[key] = storage._weak_ref()
         return key
 
     def _forget_what_is_gone(self) -> None:
-        for key in [key for key, held in self._held.items() if held.expired()]:
-            for known in (self._held, self._writers, self._unwritten):
-                known.pop(key, None)
+        storages = self._torch.UntypedStorage
+        for key in [key for key, held in self._held.items() if storages._expired(held)]:
+            storages._free_weak_ref(self._held.pop(key))
+            self._writers.pop(key, None)
+            self._unwritten.pop(key, None)
         self._most = max(_MOST_HELD, 2 * len(self._held))
 
     def unwritten(self, tensor: Any, place: Place) -> None:
         key = self._key(tensor)
-        if key is not None:
+        if key:
             self._writers.pop(key, None)
             self._unwritten[key] = place
 
     def written(self, tensor: Any, index: int) -> None:
         key = self._key(tensor)
-        if key is None:
+        if not key:
             return
-        self._unwritten.pop(key, None)
-        bare = getattr(tensor, "_local_tensor", tensor)
-        whole = bare.numel() * bare.element_size() >= bare.untyped_storage().nbytes()
-        before = [] if whole else self._writers.get(key, [])
-        self._writers[key] = [*before, index][-_MOST_WRITERS:]
+        if self._unwritten:
+            self._unwritten.pop(key, None)
+        before = self._writers.get(key)
+        if before is not None:
+            bare = getattr(tensor, "_local_tensor", tensor)
+            whole = bare.numel() * bare.element_size() >= bare.untyped_storage().nbytes()
+            self._writers[key] = [index] if whole else [*before, index][-_MOST_WRITERS:]
+        else:
+            self._writers[key] = [index]
 
-    def writers(self, tensor: Any) -> list[int]:
-        """The last one that wrote all of it, and those that wrote parts since."""
-        return self._writers.get(self._key(tensor) or 0, [])
+    def knows(self, tensors: list[Any]) -> bool:
+        """Whether something recorded wrote all of them."""
+        key_of, writers = self._key, self._writers
+        for tensor in tensors:  # noqa: SIM110 - a generator takes twice as long
+            if key_of(tensor) not in writers:
+                return False
+        return True
 
-    def note_unwritten(
-        self, tensors: list[Any], place: Place, emit: Callable[[dict[str, Any], Any], int]
-    ) -> None:
-        """What nothing recorded wrote: data from outside, or memory that was never written at all."""
+    def writers(
+        self, tensors: list[Any], emit: Callable[[str, Place | None, Any], int]
+    ) -> list[list[int]]:
+        """Of each: the last one that wrote all of it, and those that wrote parts since.
+
+        What nothing recorded wrote is data from outside, or memory that was never written at all; that becomes a record
+        here, of the place that asked for the memory, if one did.
+        """
+        found = []
+        key_of, writers_of = self._key, self._writers.get
         for tensor in tensors:
-            key = self._key(tensor)
-            if key is None or key in self._writers or tensor.numel() == 0:
+            key = key_of(tensor)
+            known = writers_of(key)
+            if known is None:
+                if not key or tensor.numel() == 0:
+                    known = []
+                else:
+                    empty = self._unwritten.pop(key, None)
+                    index = emit("aten::empty" if empty else "input", empty, tensor)
+                    known = self._writers[key] = [index]
+            found.append(known)
+        return found
+
+
+class Signature:
+    """What the schema of an operation says, read once: torch makes it anew each time it is asked."""
+
+    def __init__(self, torch: Any, func: Any) -> None:
+        schema = func._schema
+        self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
+        self.overload = str(func)
+        self.name: str = schema.name
+        self.short = schema.name.rpartition("::")[2]
+        self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+        self.arguments = [a.name for a in schema.arguments]
+        overwrites = self.short in _WRITES_ONLY or self.short.endswith("_out")
+        self._over = frozenset(self.written) if overwrites else frozenset()
+        shares = self.short == "_unsafe_view"  # a view that its schema does not own up to
+        aliases = [r.alias_info for r in schema.returns]
+        is_view = shares or (
+            bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+        )
+        gives = self.written or any("Tensor" in str(r.type) for r in schema.returns)
+        self.computes = bool(gives) and not is_view  # a view, or a number for Python, is no result
+        self.is_random = torch.Tag.nondeterministic_seeded in func.tags
+        self.is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
+        self.is_empty = self.name in _EMPTY
+
+    def inputs(self, args: Any, kwargs: Any) -> list[Any]:
+        """The tensors that are read. One that is only written over is none of them."""
+        found: list[Any] = []
+        if self._over:
+            named = zip(self.arguments, args, strict=False)
+            args = [value for name, value in named if name not in self._over]
+        self._add_tensors(found, args)
+        if kwargs:
+            over = self._over
+            self._add_tensors(found, [v for n, v in kwargs.items() if n not in over and n != "out"])
+        return found
+
+    def outputs(self, out: Any, args: Any, kwargs: Any) -> list[Any]:
+        if type(out) is self._tensor:
+            return [out]
+        found: list[Any] = []
+        self._add_tensors(found, (out,))
+        if not found and self.written:
+            named = {**dict(zip(self.arguments, args, strict=False)), **kwargs}
+            self._add_tensors(found, [named.get(name) for name in self.written])
+        return found
+
+    def _add_tensors(self, found: list[Any], values: Any) -> None:
+        tensor, parameter = self._tensor, self._parameter
+        for value in values:
+            kind = type(value)
+            if kind is tensor or kind is parameter:
+                found.append(value)
+            elif kind in _PLAIN:
                 continue
-            empty = self._unwritten.pop(key, None)
-            phase, module, file, line = empty or place
-            op = "aten::empty" if empty else "input"
-            record = {"op": op, "p": phase, "m": module, "f": file, "l": line, "in": [], "ish": []}
-            self._writers[key] = [emit(record, tensor)]
+            elif isinstance(value, (list, tuple)):
+                self._add_tensors(found, value)
+            elif isinstance(value, tensor):
+                found.append(value)
+
+
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+_signatures: dict[Any, Signature] = {}
+
+
+def signature_of(torch: Any, func: Any) -> Signature:
+    known = _signatures.get(func)
+    if known is None:
+        known = _signatures[func] = Signature(torch, func)
+    return known
+
+
+def wait_for(torch: Any, out: Any) -> None:
+    """The result of a collective is there only then."""
+    for work in out if isinstance(out, (list, tuple)) else (out,):
+        if type(work).__name__ == "ScriptObject":
+            torch._C._distributed_c10d.Work.unbox(work).wait()
 
 
 _born: dict[int, Any] = {}  # storage -> the precision the program asked for
 
 
-class _Signature:
-    """What the schema of an operation says, read once: torch makes it anew each time it is asked."""
-
-    def __init__(self, torch: Any, func: Any) -> None:
-        schema = func._schema
-        self.name: str = schema.name
-        self.short = schema.name.rpartition("::")[2]
-        self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
-        self.arguments = [a.name for a in schema.arguments]
-        shares = self.short == "_unsafe_view"  # a view that its schema does not own up to
-        aliases = [r.alias_info for r in schema.returns]
-        self.is_view = shares or (
-            bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
-        )
-        self.is_random = torch.Tag.nondeterministic_seeded in func.tags
-
-
-_signatures: dict[Any, _Signature] = {}
-
-
-class DispatcherCall:
-    """One call of the dispatcher: what it reads and writes, and how it runs on this side."""
+class OtherSide:
+    """A call whose side runs it otherwise than the program says: on another device, in another precision, drawn alike."""
 
     def __init__(self, torch: Any, func: Any, args: Any, kwargs: Any) -> None:
         self._torch, self.func = torch, func
-        known = _signatures.get(func)
-        if known is None:
-            known = _signatures[func] = _Signature(torch, func)
-        self.name, self.short = known.name, known.short
-        self._written, self._arguments = known.written, known.arguments
-        self.is_view, self.is_random = known.is_view, known.is_random
+        self._signature = signature_of(torch, func)
+        self._written, self._arguments = self._signature.written, self._signature.arguments
         self._given = (args, kwargs)
         self._asked: Any = None
-
-    def inputs(self, args: Any, kwargs: Any) -> list[Any]:
-        """The tensors that are read. One that is only written over is none of them."""
-        over = self._written if self.short in _WRITES_ONLY or self.short.endswith("_out") else []
-        read = [v for n, v in zip(self._arguments, args, strict=False) if n not in over]
-        read += [v for n, v in kwargs.items() if n not in over and n != "out"]
-        return list(self._tensors(read))
-
-    def outputs(self, out: Any) -> list[Any]:
-        found = list(self._tensors(out))
-        if not found and self._written:
-            args, kwargs = self._given
-            named = {**dict(zip(self._arguments, args, strict=False)), **kwargs}
-            found = list(self._tensors([named.get(name) for name in self._written]))
-        return found
 
     def _tensors(self, value: Any) -> Iterator[Any]:
         if isinstance(value, self._torch.Tensor):
@@ -153,23 +219,10 @@ class DispatcherCall:
             for item in value:
                 yield from self._tensors(item)
 
-    def is_capturing(self) -> bool:
-        """Inside a CUDA graph nothing has a value yet."""
-        cuda = self._torch.cuda
-        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
-
     def run(self, args: Any, kwargs: Any, orders: Any) -> Any:
-        if self.is_random and (orders.device or orders.dtype or orders.same_random):
+        if self._signature.is_random:
             return self._drawn_alike(args, kwargs, orders)
-        out = self.func(*args, **kwargs)
-        if self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT:
-            self._wait(out)  # its result is there only then
-        return out
-
-    def _wait(self, out: Any) -> None:
-        for work in out if isinstance(out, (list, tuple)) else (out,):
-            if type(work).__name__ == "ScriptObject":
-                self._torch._C._distributed_c10d.Work.unbox(work).wait()
+        return self.func(*args, **kwargs)
 
     def _drawn_alike(self, args: Any, kwargs: Any, orders: Any) -> Any:
         """Drawn on the CPU and in the precision that was asked for, so that both sides draw the same numbers."""
@@ -227,7 +280,7 @@ class DispatcherCall:
         )
         kwargs = {k: v if k in fixed else self._raised(v, wanted) for k, v in kwargs.items()}
         torch = self._torch
-        if self.short in _CREATES_FLOATS and kwargs.get("dtype") is None:
+        if self._signature.short in _CREATES_FLOATS and kwargs.get("dtype") is None:
             default = torch.get_default_dtype()
             kwargs = {**kwargs, "dtype": self._raised(default, wanted)}
         return args, kwargs

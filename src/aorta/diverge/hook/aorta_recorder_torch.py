@@ -1,31 +1,39 @@
 """Records what torch does, from the moment it is imported: a mode of its dispatcher, hooks of modules and optimizers.
 
-A digest is four statistics and sixteen samples, computed on the device and fetched many at a time, so that a GPU does not
-wait for each of them. What an operation read is told by who wrote that memory last, so inputs cost nothing.
+What an operation read is told by who wrote that memory last, so inputs cost nothing. Everything here runs once for each
+call of the dispatcher, most of which are views: what can be known of an operation, a shape or a line is found out once.
 """
 
 import gc
+import json
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aorta.diverge.hook.aorta_recorder import (
-        SAMPLES,
-        SMALL,
-        Held,
+        Place,
         Recorder,
         current,
+        head_of,
         rank,
         users_line,
     )
-    from aorta.diverge.hook.aorta_recorder_operation import DispatcherCall, Memory, Place
+    from aorta.diverge.hook.aorta_recorder_digest import Batch, name_of
+    from aorta.diverge.hook.aorta_recorder_operation import (
+        Memory,
+        OtherSide,
+        Signature,
+        signature_of,
+        wait_for,
+    )
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import SAMPLES, SMALL, Held, Recorder, current, rank, users_line
-    from aorta_recorder_operation import DispatcherCall, Memory, Place
+    from aorta_recorder import Place, Recorder, current, head_of, rank, users_line
+    from aorta_recorder_digest import Batch, name_of
+    from aorta_recorder_operation import Memory, OtherSide, Signature, signature_of, wait_for
 
 _MOST_KEPT_BYTES = 64 * 2**20
-_EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty")
 
 
 def start(torch: Any) -> None:
@@ -50,80 +58,26 @@ def _say_when_compiled(torch: Any) -> None:
     torch.compile = noted
 
 
-_LARGE = {"cpu": 1 << 13}  # elements from which computing takes longer than launching does
-_LARGE_ELSEWHERE = 1 << 22
-_dtype_names: dict[Any, str] = {}
-
-
-def name_of(dtype: Any) -> str:
-    """Torch takes longer to spell one than to launch an operation."""
-    found = _dtype_names.get(dtype)
-    if found is None:
-        found = _dtype_names[dtype] = str(dtype).removeprefix("torch.")
-    return found
-
-
-def digest_of(torch: Any, tensor: Any) -> Any:
-    """Facts, a vector of numbers that stays on the device, and a hash of all bits where torch has one."""
-    return digests_of(torch, [tensor])[0]
-
-
-def digests_of(torch: Any, tensors: list[Any]) -> list[Any]:
-    """Of each tensor. What is not large is copied, all that is alike with one launch, and summed up at the next fetch."""
-    digests: list[Any] = []
-    waiting: dict[tuple[Any, Any], list[tuple[int, Any]]] = {}
-    for place, tensor in enumerate(tensors):
-        facts, flat = _flattened(torch, tensor)
-        size = 0 if flat is None else flat.numel()
-        if flat is None:
-            digests.append((facts, [], None))
-        elif size <= SMALL:
-            # It may be written over before it is fetched.
-            digests.append((facts, [flat.to(torch.float64, copy=True)], None))
-        elif size < _LARGE.get(facts["dev"], _LARGE_ELSEWHERE):
-            digests.append((facts, None, None))
-            waiting.setdefault((flat.device, flat.dtype), []).append((place, flat))
-        else:
-            digests.append((facts, *_statistics(torch, flat)))
-    recorder = current()
-    for group in waiting.values():
-        alone = len(group) == 1
-        copy = group[0][1].clone() if alone else torch.cat([flat for _, flat in group])
-        start = 0
-        for place, flat in group:
-            digests[place] = (digests[place][0], Held(copy, start, flat.numel()), None)
-            start += flat.numel()
-        if recorder is not None:
-            recorder.held_bytes += 8 * start
-    return digests
-
-
-def _flattened(torch: Any, tensor: Any) -> tuple[dict[str, Any], Any]:
-    """What is known of a tensor without looking into it, and its elements; None where it has none to look at."""
-    if type(tensor).__name__ == "AsyncCollectiveTensor":
-        tensor = tensor.wait()
-    tensor = getattr(tensor, "_local_tensor", tensor)  # of a DTensor: what this rank holds
-    device = tensor.device.type
-    facts = {"sh": list(tensor.shape), "dt": name_of(tensor.dtype), "dev": device}
-    if device == "meta" or tensor.layout is not torch.strided or tensor.is_quantized:
-        return facts, None
-    flat = tensor.detach()
-    if flat.is_complex():
-        flat = torch.view_as_real(flat.resolve_conj())
-    return facts, flat.resolve_neg().reshape(-1)
-
-
-def _statistics(torch: Any, flat: Any) -> tuple[list[Any], Any]:
-    if not flat.is_floating_point():
-        flat = flat.to(torch.float64)
-    stride = flat.numel() // SAMPLES
-    numbers = [
-        torch.linalg.vector_norm(flat, dtype=torch.float64),
-        flat.sum(dtype=torch.float64),
-        *torch.aminmax(flat),
-        flat[: stride * SAMPLES : stride].clone(),
-    ]
-    return numbers, [torch.hash_tensor(flat)] if hasattr(torch, "hash_tensor") else None
+def emit(
+    recorder: Recorder,
+    torch: Any,
+    head: str,
+    outputs: list[Any],
+    writers: list[list[int]] | None = None,
+    shapes: list[str] | None = None,
+) -> int:
+    """One more record, of results that are tensors. What that computes is nobody's operation, and has no gradient."""
+    graded, was_paused, recorder.paused = torch.is_grad_enabled(), recorder.paused, True
+    if graded:
+        torch._C._set_grad_enabled(False)
+    try:
+        if recorder.batch is None:
+            recorder.batch = Batch(torch)
+        return recorder.emit(head, writers or [], shapes or [], recorder.batch.take(outputs))
+    finally:
+        recorder.paused = was_paused
+        if graded:
+            torch._C._set_grad_enabled(True)
 
 
 class _Places:
@@ -190,8 +144,18 @@ class _Places:
         file, line = users_line(self._ours)
         module = self.stack[-1] if self.stack else ""
         if torch.is_grad_enabled():
-            self._of_node[torch.autograd._get_sequence_nr() - 1] = (module, file, line)
+            # The first since its node came about is the one: another that follows may have no node of its own.
+            self._of_node.setdefault(torch.autograd._get_sequence_nr() - 1, (module, file, line))
         return (self.phase, module, file, line)
+
+    def note_node(self) -> None:
+        """Of an operation that is not recorded: where it stands, should it have a backward."""
+        torch = self._torch
+        if torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
+            node = torch.autograd._get_sequence_nr() - 1
+            if node not in self._of_node:
+                module = self.stack[-1] if self.stack else ""
+                self._of_node[node] = (module, *users_line(self._ours))
 
     def _before_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         self._record_parameters(optimizer, "grad")
@@ -214,25 +178,20 @@ class _Places:
         recorder = current()
         if recorder is None or not recorder.orders.parameters or not recorder.wants_more:
             return
-        torch = self._torch
-        with recorder.pause(), torch.no_grad():
-            for group, held in enumerate(optimizer.param_groups):
-                for place, parameter in enumerate(held["params"]):
-                    value = parameter if what == "param" else parameter.grad
-                    if value is None or hasattr(value, "_local_tensor"):
-                        continue  # a shard differs between ranks by design
-                    name = self.parameters.get(id(parameter), f"group{group}.{place}")
-                    record = {"op": f"{what}::{name}", "p": "o", "m": name, "f": "", "l": 0}
-                    digest = digest_of(torch, value)
-                    recorder.emit({**record, "in": [], "ish": []}, [digest])
+        for group, held in enumerate(optimizer.param_groups):
+            for place, parameter in enumerate(held["params"]):
+                value = parameter if what == "param" else parameter.grad
+                if value is None or hasattr(value, "_local_tensor"):
+                    continue  # a shard differs between ranks by design
+                name = self.parameters.get(id(parameter), f"group{group}.{place}")
+                emit(recorder, self._torch, head_of(f"{what}::{name}", ("o", name, "", 0)), [value])
 
 
 def _mode(torch: Any, places: _Places) -> Any:
     """The class is made here, because its base is torch's."""
-    from torch.multiprocessing.reductions import StorageWeakRef
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    memory = Memory(StorageWeakRef)
+    calls = _Calls(torch, places)
     base: Any = TorchDispatchMode
 
     class RecordingMode(base):  # type: ignore[misc]
@@ -244,92 +203,127 @@ def _mode(torch: Any, places: _Places) -> Any:
         def __torch_dispatch__(
             self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            kwargs = kwargs or {}
             recorder = current()
             if recorder is None or recorder.paused:
-                return func(*args, **kwargs)
-            operation = DispatcherCall(torch, func, args, kwargs)
-            args, kwargs = operation.on_its_side(recorder.orders)
-            if operation.is_capturing():
-                recorder.note("a CUDA graph was captured; what it replays is not recorded")
-            elif recorder.wants_more:
-                call = _Call(torch, recorder, operation, places, memory)
-                return call.recorded(args, kwargs)
-            return operation.run(args, kwargs, recorder.orders)
+                return func(*args, **(kwargs or {}))
+            return calls.run(recorder, func, args, kwargs or {})
 
     return RecordingMode()
 
 
-class _Call:
-    """One operation on its way into the stream."""
+class _Calls:
+    """The dispatcher's calls, on their way into the stream."""
 
-    def __init__(
+    def __init__(self, torch: Any, places: _Places) -> None:
+        self._torch, self._places = torch, places
+        self._memory = Memory(torch)
+        self._heads: dict[Any, str] = {}
+        self._shapes: dict[Any, str] = {}
+
+    def run(self, recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+        orders, signature = recorder.orders, signature_of(self._torch, func)
+        if orders.device or orders.dtype or orders.same_random:
+            other = OtherSide(self._torch, func, args, kwargs)
+            args, kwargs = other.on_its_side(orders)
+            out = self._recorded(
+                recorder, signature, args, kwargs, lambda: other.run(args, kwargs, orders)
+            )
+            other.remember_birth(signature.outputs(out, args, kwargs), orders)
+            return out
+        if not signature.computes and self._memory.knows(signature.inputs(args, kwargs)):
+            self._places.note_node()
+            return func(*args, **kwargs)
+        return self._recorded(recorder, signature, args, kwargs, lambda: func(*args, **kwargs))
+
+    def _recorded(
         self,
-        torch: Any,
         recorder: Recorder,
-        operation: DispatcherCall,
-        places: _Places,
-        memory: Memory,
-    ) -> None:
-        self._torch, self._recorder, self._operation = torch, recorder, operation
-        self._memory = memory
-        self._place = places.of_call()
-        self._places = places
+        signature: Signature,
+        args: Any,
+        kwargs: Any,
+        run: Callable[[], Any],
+    ) -> Any:
+        if not recorder.wants_more or self._is_captured(recorder):
+            return self._waited_for(signature, run())
+        memory, place = self._memory, self._places.of_call()
 
-    def recorded(self, args: Any, kwargs: Any) -> Any:
-        operation, memory, place = self._operation, self._memory, self._place
-        inputs = operation.inputs(args, kwargs)
-        saved = self._saved_before(args, kwargs)
-        memory.note_unwritten(inputs, place, lambda record, tensor: self._emit(record, [tensor]))
-        out = operation.run(args, kwargs, self._recorder.orders)
-        outputs = operation.outputs(out)
-        operation.remember_birth(outputs, self._recorder.orders)
-        if operation.name in _EMPTY:
+        def emit_unwritten(op: str, empty: Place | None, tensor: Any) -> int:
+            return emit(recorder, self._torch, self._head(op, empty or place), [tensor])
+
+        inputs = signature.inputs(args, kwargs)
+        saved = self._saved_before(recorder, signature, place, args, kwargs)
+        writers = memory.writers(inputs, emit_unwritten)
+        out = self._waited_for(signature, run())
+        if not signature.computes:
+            return out
+        outputs = signature.outputs(out, args, kwargs)
+        if signature.is_empty:
             for tensor in outputs:
                 memory.unwritten(tensor, place)
-            return out
-        if operation.is_view or not outputs:
-            return out
-        phase, module, file, line = place
-        record = {"op": operation.name, "p": phase, "m": module, "f": file, "l": line}
-        record["in"] = [memory.writers(tensor) for tensor in inputs]
-        record["ish"] = [[list(t.shape), name_of(t.dtype)] for t in inputs]
-        if operation.is_random:
-            record["r"] = 1
-        index = self._emit(record, outputs)
-        for tensor in outputs:
-            memory.written(tensor, index)
-        if saved is not None:
-            self._save(saved, outputs)
+        elif outputs:
+            head = self._head(signature.name, place, random=signature.is_random)
+            shapes = self._shapes_of(inputs)
+            index = emit(recorder, self._torch, head, outputs, writers, shapes)
+            for tensor in outputs:
+                memory.written(tensor, index)
+            if saved is not None:
+                self._save(recorder, saved, outputs)
         return out
 
-    def _emit(self, record: dict[str, Any], tensors: list[Any]) -> int:
-        with self._torch.no_grad():
-            return self._recorder.emit(record, digests_of(self._torch, tensors))
+    def _is_captured(self, recorder: Recorder) -> bool:
+        """Inside a CUDA graph nothing has a value yet."""
+        cuda = self._torch.cuda
+        captured = bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+        if captured:
+            recorder.note("a CUDA graph was captured; what it replays is not recorded")
+        return captured
 
-    def _saved_before(self, args: Any, kwargs: Any) -> dict[str, Any] | None:
+    def _waited_for(self, signature: Signature, out: Any) -> Any:
+        if signature.is_collective:
+            wait_for(self._torch, out)
+        return out
+
+    def _head(self, op: str, place: Place, *, random: bool = False) -> str:
+        head = self._heads.get((op, place))
+        if head is None:
+            head = self._heads[op, place] = head_of(op, place, random=random)
+        return head
+
+    def _shapes_of(self, tensors: list[Any]) -> list[str]:
+        known, found = self._shapes, []
+        for tensor in tensors:
+            key = (tensor.shape, tensor.dtype)
+            shape = known.get(key)
+            if shape is None:
+                shape = known[key] = json.dumps([list(tensor.shape), name_of(tensor.dtype)])
+            found.append(shape)
+        return found
+
+    def _saved_before(
+        self, recorder: Recorder, signature: Signature, place: Place, args: Any, kwargs: Any
+    ) -> dict[str, Any] | None:
         """The inputs of the one operation that is to be kept, before it may write over them."""
-        keep, operation = self._recorder.orders.keep, self._operation
-        if keep is None or keep["op"] != operation.name or keep["s"] != self._recorder.step:
+        keep = recorder.orders.keep
+        if keep is None or keep["op"] != signature.name or keep["s"] != recorder.step:
             return None
-        if (keep["p"], keep["m"]) != self._place[:2]:
+        if (keep["p"], keep["m"]) != place[:2]:
             return None
         self._places.kept_candidates += 1
         if self._places.kept_candidates - 1 != keep["nth"]:
             return None
-        tensors = operation.inputs(args, kwargs)
+        tensors = signature.inputs(args, kwargs)
         if sum(t.numel() * t.element_size() for t in tensors) > _MOST_KEPT_BYTES:
-            self._recorder.note("the inputs of the operation are too large to be kept")
+            recorder.note("the inputs of the operation are too large to be kept")
             return None
         return {
-            "op": str(operation.func),
+            "op": signature.overload,
             "args": _detached(self._torch, args),
             "kwargs": _detached(self._torch, kwargs),
         }
 
-    def _save(self, saved: dict[str, Any], outputs: list[Any]) -> None:
+    def _save(self, recorder: Recorder, saved: dict[str, Any], outputs: list[Any]) -> None:
         saved["outputs"] = [_detached(self._torch, tensor) for tensor in outputs]
-        path = Path(self._recorder.orders.out) / f"kept-{rank() or 0}.pt"
+        path = Path(recorder.orders.out) / f"kept-{rank() or 0}.pt"
         path.parent.mkdir(parents=True, exist_ok=True)
         self._torch.save(saved, path)
 

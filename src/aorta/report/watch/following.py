@@ -52,6 +52,7 @@ class Following:
         self.path = path
         self._reader: RunReader | None = None
         self._reading = threading.Lock()  # its scrubber learns while it reads
+        self._refreshing = threading.Lock()  # an older picture never replaces a newer one
         self._changed = threading.Condition()
         self._closed = False
         self._stamp: Stamp | None = None
@@ -84,11 +85,12 @@ class Following:
 
     def refresh(self) -> None:
         """Look once more, now."""
-        made = self._made(self._moment.number + 1)
-        with self._changed:
-            if made.fragment != self._moment.fragment:
-                self._moment = made
-            self._changed.notify_all()
+        with self._refreshing:
+            made = self._made(self._moment.number + 1)
+            with self._changed:
+                if made.fragment != self._moment.fragment:
+                    self._moment = made
+                self._changed.notify_all()
 
     def close(self) -> None:
         with self._changed:

@@ -20,7 +20,7 @@ from aorta.scrub.secrets.keywords import (
 from aorta.scrub.secrets.vocabulary import words
 
 _LEFT = r"(?<![A-Za-z0-9])"
-PROVIDERS: tuple[str, ...] = (
+_OTHER_PROVIDERS: tuple[str, ...] = (
     r"(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z2-7]{16}(?![A-Z0-9])",  # AWS
     r"gh[pousr]_[A-Za-z0-9]{30,}",
     r"github_pat_[A-Za-z0-9_]{22,}",
@@ -44,7 +44,6 @@ PROVIDERS: tuple[str, ...] = (
     r"(?:SK|AC)[0-9a-f]{32}(?![0-9a-f])",  # Twilio
     r"\d{8,10}:AA[A-Za-z0-9_\-]{33}",  # Telegram
     r"[0-9a-f]{32}-us\d{1,2}(?!\d)|key-[0-9a-f]{32}(?![0-9a-f])",  # Mailchimp, Mailgun
-    r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?",  # JWT
     r"hv[sbr]\.[A-Za-z0-9_\-]{24,}|[a-zA-Z0-9]{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}",  # HashiCorp
     r"gls?a_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{32,}|NRAK-[A-Z0-9]{27}",  # Grafana, New Relic
     r"sntry[su]_[A-Za-z0-9+/=_\-]{40,}|lin_api_[A-Za-z0-9]{40}|dp\.(?:pt|st|ct|sa)\.[\w.\-]{40,}",
@@ -54,8 +53,15 @@ PROVIDERS: tuple[str, ...] = (
     r"ATATT3[\w\-=]{50,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}|HRKU-[\w\-]{30,}|figd_[\w\-]{36,}",
     r"AKC[A-Za-z0-9]{10,}(?![A-Za-z0-9])|cmVmdGtuOj[A-Za-z0-9]{30,}",  # Artifactory
 )
+_JWT_BEGIN, _JWT_REST = (
+    r"eyJ[A-Za-z0-9_\-]{8,}",
+    r"\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?",
+)
+PROVIDERS = (*_OTHER_PROVIDERS, _JWT_BEGIN + _JWT_REST)
 _LONG_TOKEN = re.compile(r"[A-Za-z0-9_\-.:/+=~@]{13,}")  # no credential is shorter
-_PROVIDER = re.compile(_LEFT + "(?:" + "|".join(PROVIDERS) + ")")
+_OTHER_PROVIDER = re.compile(_LEFT + "(?:" + "|".join(_OTHER_PROVIDERS) + ")")
+# What only begins like a JWT is consumed with it: whatever else begins inside would end at the same place.
+JWT_OR_BEGIN = re.compile(rf"{_LEFT}{_JWT_BEGIN}+(?P<rest>{_JWT_REST})?")
 _KEY_BLOCK = hinted(
     r"-----BEGIN (?P<what>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
     r"|PuTTY-User-Key-File-\d:(?:(?s:.*?)Private-MAC: *[0-9a-f]+|[^\n]*(?:\n[A-Za-z0-9+/=:\- ]+)*)",
@@ -128,8 +134,26 @@ _ALSO_ENGLISH = frozenset({"token", "secret", "cookie", "bearer", "credentials"}
 def providers_in(text: str) -> Iterator[SecretSpan]:
     """Credentials that their own shape gives away."""
     for token in _LONG_TOKEN.finditer(text):
-        for match in _PROVIDER.finditer(text, token.start(), token.end()):
+        for match in _providers_in_token(text, token.start(), token.end()):
             yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())
+
+
+def _providers_in_token(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """From left to right, none inside another."""
+    other, jwt = _OTHER_PROVIDER.search(text, start, end), _jwt_in(text, start, end)
+    while other or jwt:
+        first = jwt if other is None or (jwt and jwt.start() <= other.start()) else other
+        assert first is not None
+        yield first
+        if other and other.start() < first.end():
+            other = _OTHER_PROVIDER.search(text, first.end(), end)
+        if jwt and jwt.start() < first.end():
+            jwt = _jwt_in(text, first.end(), end)
+
+
+def _jwt_in(text: str, start: int, end: int) -> re.Match[str] | None:
+    found = JWT_OR_BEGIN.finditer(text, start, end)
+    return next((match for match in found if match["rest"]), None)
 
 
 def secrets_in(text: str, secret_names: Sequence[str] = ()) -> Iterator[SecretSpan]:

@@ -1,0 +1,92 @@
+"""What is written down of a tensor: the same numbers, whatever else is summed up and fetched with it."""
+
+import importlib
+import sys
+from array import array
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aorta.diverge.stream import HOOK
+
+_SIZES = st.sampled_from([0, 1, 32, 33, 700, 256 * 15, 256 * 16, 256 * 17, 5001, 9000, 256 * 40])
+_DTYPES = st.sampled_from(
+    [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
+)
+pytestmark = pytest.mark.xdist_group("torch-recordings")
+
+
+@pytest.fixture(scope="module")
+def digest() -> Any:
+    sys.path.insert(0, str(HOOK))
+    try:
+        return importlib.import_module("aorta_recorder_digest")
+    finally:
+        sys.path.remove(str(HOOK))
+
+
+def a_tensor(size: int, dtype: torch.dtype, number: int) -> torch.Tensor:
+    drawn = torch.randn(
+        2, size, generator=torch.Generator().manual_seed(number), dtype=torch.float64
+    )
+    return (3 * drawn).to(dtype).T[:, 0]  # not one behind the other in memory
+
+
+def numbers_of(digest: Any, groups: list[list[torch.Tensor]]) -> list[list[list[float]]]:
+    batch = digest.Batch(torch)
+    slots = [batch.take(group) for group in groups]
+    for group in groups:
+        for tensor in group:
+            tensor.zero_()  # as a program may, before they are fetched
+    _, wait = batch.launch()
+    wait()
+    return [
+        [
+            list(array("d", lot.fetched[start:end].tobytes())) if lot else []
+            for _, lot, start, end in taken
+        ]
+        for taken in slots
+    ]
+
+
+def expected(tensor: torch.Tensor) -> list[float]:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    flat = tensor.reshape(-1).to(torch.float64)
+    if flat.numel() <= 32:
+        return list(flat.tolist())
+    stride = flat.numel() // 16
+    statistics = [flat.norm(), flat.sum(), flat.min(), flat.max()]
+    return [float(one) for one in statistics] + flat[: 16 * stride : stride].tolist()
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.lists(st.tuples(_SIZES, _DTYPES), min_size=1, max_size=4), min_size=1, max_size=5)
+)
+def test_a_digest_is_of_its_own_tensor_alone(
+    digest: Any, groups: list[list[tuple[int, torch.dtype]]]
+) -> None:
+    def drawn() -> list[list[torch.Tensor]]:
+        return [[a_tensor(*one, number) for number, one in enumerate(group)] for group in groups]
+
+    together = numbers_of(digest, drawn())
+    for tensors, found in zip(drawn(), together, strict=True):
+        for tensor, numbers in zip(tensors, found, strict=True):
+            wanted = expected(tensor)
+            assert numbers[: len(wanted)] == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+            ((alone,),) = numbers_of(digest, [[tensor]])
+            assert array("d", alone).tobytes() == array("d", numbers).tobytes()
+
+
+@pytest.mark.parametrize("size", [700, 256 * 16, 9000])
+def test_one_bit_anywhere_shows(digest: Any, size: int) -> None:
+    for place in (1, size // 2 + 1, size - 1):
+        before = a_tensor(size, torch.float32, 1).contiguous()
+        after = before.clone()
+        after[place] = torch.nextafter(after[place], torch.tensor(10.0))
+        ((one,), (other,)) = numbers_of(digest, [[before], [after]])
+        assert array("d", one).tobytes() != array("d", other).tobytes()
