@@ -278,19 +278,19 @@ _PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
-_users_code: dict[Any, bool] = {}  # whether a line in it is the user's
+_users_files: dict[str, bool] = {}  # whether its lines are the user's
 
 
 def users_line(ours: tuple[str, ...] = ()) -> tuple[str, int]:
     """The innermost line that is neither torch's, nor the standard library's, nor this file's."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        is_users = _users_code.get(code)
+        name = frame.f_code.co_filename
+        is_users = _users_files.get(name)
         if is_users is None:
-            is_users = _users_code[code] = _is_users(code.co_filename, ours)
+            is_users = _users_files[name] = _is_users(name, ours)
         if is_users:
-            return code.co_filename, frame.f_lineno
+            return name, frame.f_lineno
         frame = frame.f_back
     return "", 0
 

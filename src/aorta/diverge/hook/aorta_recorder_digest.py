@@ -37,6 +37,7 @@ class TensorLot(Lot):
     def __init__(self, torch: Any, device: Any, sum_up: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__()
         self._torch, self.device, self._sum_up = torch, device, sum_up
+        self.is_on_gpu: bool = device.type == "cuda"
         self._copies: list[Any] = []
         self._sizes: list[int] = []
         self.width = 0  # of all its numbers so far
@@ -137,7 +138,7 @@ def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
 class _Kind:
     """What follows from shape, type and device alone, found out once for all tensors that share them."""
 
-    __slots__ = ("count", "facts", "lot", "size")
+    __slots__ = ("count", "facts", "is_complex", "lot", "size")
 
     def __init__(self, torch: Any, shape: Any, dtype: Any, device: Any) -> None:
         name, size = name_of(dtype), 2 if dtype.is_complex else 1
@@ -157,10 +158,12 @@ class _Kind:
         else:
             sum_up = _of_ragged
         self.size = size
-        self.lot = None if sum_up is None else (device, dtype, sum_up)
+        self.lot = None if sum_up is None else _lots.setdefault((device, dtype, sum_up), len(_lots))
+        self.is_complex: bool = dtype.is_complex
         self.facts = facts_of(list(shape), name, device.type, self.count)
 
 
+_lots: dict[tuple[Any, Any, Any], int] = {}  # by number: a device takes long to hash
 _kinds: dict[Any, _Kind] = {}
 
 
@@ -169,7 +172,7 @@ class Batch:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._lots: dict[Any, TensorLot] = {}
+        self._lots: dict[int, TensorLot] = {}
         self._held_bytes = 0
         self._streams: set[tuple[int, int]] = set()
 
@@ -179,36 +182,41 @@ class Batch:
 
     def take(self, tensors: list[Any]) -> list[Slot]:
         """Where the numbers of each will be found."""
-        torch = self._torch
+        torch, lots = self._torch, self._lots
+        plain, strided = torch.Tensor, torch.strided
         slots: list[Slot] = []
-        waiting: dict[Any, tuple[list[Any], list[int]]] = {}
+        waiting: dict[int, tuple[list[Any], list[int]]] = {}
         for tensor in tensors:
-            if type(tensor) is not torch.Tensor:
+            if type(tensor) is not plain:
                 tensor = _local(tensor)  # noqa: PLW2901 - of a DTensor: what this rank holds
             key = (tensor.shape, tensor.dtype, tensor.device)
             kind = _kinds.get(key)
             if kind is None:
                 kind = _kinds[key] = _Kind(torch, *key)
-            if kind.lot is None or tensor.layout is not torch.strided:
-                shape, dtype, device = key
-                nothing = facts_of(list(shape), name_of(dtype), device.type, 0)
-                slots.append((nothing, None, 0, 0))
+            number = kind.lot
+            if number is None or tensor.layout is not strided:
+                slots.append(_nothing_of(*key))
                 continue
-            lot = self._lots.get(kind.lot)
+            lot = lots.get(number)
             if lot is None:
-                device, _, sum_up = kind.lot
-                lot = self._lots[kind.lot] = TensorLot(torch, device, sum_up)
-            if kind.lot[1].is_complex:
+                device, _, sum_up = list(_lots)[number]
+                lot = lots[number] = TensorLot(torch, device, sum_up)
+            if kind.is_complex:
                 tensor = torch.view_as_real(tensor.detach().resolve_conj())  # noqa: PLW2901
-            copied, sizes = waiting.setdefault(lot, ([], []))
-            copied.append(tensor)
-            sizes.append(kind.size)
-            slots.append((kind.facts, lot, 8 * lot.width, 8 * (lot.width + kind.count)))
+            start = 8 * lot.width
             lot.width += kind.count
-        for lot, (copied, sizes) in waiting.items():
+            slots.append((kind.facts, lot, start, 8 * lot.width))
+            if number in waiting:
+                copied, sizes = waiting[number]
+                copied.append(tensor)
+                sizes.append(kind.size)
+            else:
+                waiting[number] = ([tensor], [kind.size])
+        for number, (copied, sizes) in waiting.items():
+            lot = lots[number]
             lot.add(copied, sizes)
             self._held_bytes += 8 * sum(sizes)
-            if lot.device.type == "cuda":
+            if lot.is_on_gpu:
                 index = lot.device.index
                 self._streams.add((index, torch._C._cuda_getCurrentRawStream(index)))
         return slots
@@ -250,6 +258,10 @@ class Batch:
                 lot.fetched, told = told[: 8 * lot.width], told[8 * lot.width :]
 
         return arrived
+
+
+def _nothing_of(shape: Any, dtype: Any, device: Any) -> Slot:
+    return (facts_of(list(shape), name_of(dtype), device.type, 0), None, 0, 0)
 
 
 def _local(tensor: Any) -> Any:

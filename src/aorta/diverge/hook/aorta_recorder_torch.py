@@ -262,7 +262,7 @@ class _Calls:
                 memory.unwritten(tensor, place)
         elif outputs:
             head = self._head(signature.name, place, random=signature.is_random)
-            shapes = [self._shape(tensor) for tensor in inputs]
+            shapes = self._shapes_of(inputs)
             index = emit(recorder, self._torch, head, outputs, writers, shapes)
             for tensor in outputs:
                 memory.written(tensor, index)
@@ -289,12 +289,15 @@ class _Calls:
             head = self._heads[op, place] = head_of(op, place, random=random)
         return head
 
-    def _shape(self, tensor: Any) -> str:
-        key = (tensor.shape, tensor.dtype)
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = json.dumps([list(tensor.shape), name_of(tensor.dtype)])
-        return shape
+    def _shapes_of(self, tensors: list[Any]) -> list[str]:
+        known, found = self._shapes, []
+        for tensor in tensors:
+            key = (tensor.shape, tensor.dtype)
+            shape = known.get(key)
+            if shape is None:
+                shape = known[key] = json.dumps([list(tensor.shape), name_of(tensor.dtype)])
+            found.append(shape)
+        return found
 
     def _saved_before(
         self, recorder: Recorder, signature: Signature, place: Place, args: Any, kwargs: Any

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from time import monotonic
 
 TYPE_CHECKING = False  # without `typing`, which the program may not import
 if TYPE_CHECKING:
@@ -32,69 +33,41 @@ def _leave_no_trace() -> list[str]:
     return word.split(":", 2)
 
 
-def _observe(file: str) -> None:
-    """Write down every import that is not the standard library's, with where it was found and how the variables stood.
+class _Observer:
+    """Writes down every import that is not the standard library's, with where it was found and how the variables stood.
 
     A line is `NAME<TAB>FILE<TAB>VARIABLES`: the names of those that the program had changed by then. A line without a name
     says how many seconds went into imports so far. An audit hook sees imports without being seen: the program finds the
     same `sys.meta_path` and the same modules.
     """
-    import atexit
-    from time import monotonic
 
-    pid, first = os.getpid(), dict(os.environ)
-    standard: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
-    pending: list[tuple[str, str]] = []
-    spent, busy = 0.0, False
+    def __init__(self, file: str) -> None:
+        self.file, self.pid, self.first = file, os.getpid(), dict(os.environ)
+        self.standard: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
+        self.pending: list[tuple[str, str]] = []
+        self.spent, self.busy = 0.0, False
 
-    def changed() -> str:
-        now = dict(os.environ)
-        if now == first:
-            return ""
-        names = {n for n in now.keys() | first.keys() if now.get(n) != first.get(n)}
-        return ",".join(sorted(names))
+    def begin(self) -> None:
+        import atexit
 
-    def flush() -> None:
-        lines = ["\t\t%.3f\n" % spent]
-        for name, variables in pending:
-            spec = getattr(sys.modules.get(name), "__spec__", None)
-            origin = getattr(spec, "origin", None)
-            if isinstance(origin, str):  # none was found for what could not be imported
-                lines.append("\t".join([name, origin, variables]) + "\n")
-        pending.clear()
-        target = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(target, "".join(lines).encode("utf-8", "surrogateescape"))
-        finally:
-            os.close(target)
+        os.close(
+            os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        )  # it came this far
+        atexit.register(self.flush)
+        sys.addaudithook(self._hear)
 
-    def quietly() -> None:
-        nonlocal busy
-        if busy or os.getpid() != pid:
+    def _hear(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event not in ("import", "exec") or self.busy or os.getpid() != self.pid:
             return
-        busy = True
         try:
-            flush()
+            self._time_the_outermost()
+            name = str(arguments[0]) if event == "import" else ""
+            if name and name.partition(".")[0] not in self.standard:
+                self.pending.append((name, self._changed()))
         except Exception:
-            pass  # what is watched must not notice
-        finally:
-            busy = False
+            pass  # raised here, it would forbid the import
 
-    class Timer:
-        """Kept by the frame of an import that no other import is around: it goes when that is done."""
-
-        def __init__(self) -> None:
-            self.began = monotonic()
-
-        def __call__(self, *_: object) -> None:
-            """In the place of a trace function, which it is not."""
-
-        def __del__(self) -> None:
-            nonlocal spent
-            spent += monotonic() - self.began
-            quietly()
-
-    def time_the_outermost() -> None:
+    def _time_the_outermost(self) -> None:
         frame: FrameType | None = sys._getframe()
         outermost = None
         while frame is not None:
@@ -102,22 +75,53 @@ def _observe(file: str) -> None:
                 outermost = frame
             frame = frame.f_back
         if outermost is not None and outermost.f_trace is None:
-            outermost.f_trace = Timer()
+            outermost.f_trace = _Timer(self)
 
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        if event not in ("import", "exec") or busy or os.getpid() != pid:
+    def _changed(self) -> str:
+        now, first = dict(os.environ), self.first
+        if now == first:
+            return ""
+        names = {n for n in now.keys() | first.keys() if now.get(n) != first.get(n)}
+        return ",".join(sorted(names))
+
+    def flush(self) -> None:
+        if self.busy or os.getpid() != self.pid:
             return
+        self.busy = True
         try:
-            time_the_outermost()
-            name = str(arguments[0]) if event == "import" else ""
-            if name and name.partition(".")[0] not in standard:
-                pending.append((name, changed()))
+            self._write()
         except Exception:
-            pass  # raised here, it would forbid the import
+            pass  # what is watched must not notice
+        finally:
+            self.busy = False
 
-    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it came this far
-    atexit.register(quietly)
-    sys.addaudithook(hook)
+    def _write(self) -> None:
+        lines = ["\t\t%.3f\n" % self.spent]
+        for name, variables in self.pending:
+            spec = getattr(sys.modules.get(name), "__spec__", None)
+            origin = getattr(spec, "origin", None)
+            if isinstance(origin, str):  # none was found for what could not be imported
+                lines.append("\t".join([name, origin, variables]) + "\n")
+        self.pending.clear()
+        target = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(target, "".join(lines).encode("utf-8", "surrogateescape"))
+        finally:
+            os.close(target)
+
+
+class _Timer:
+    """Kept by the frame of an import that no other import is around: it goes when that is done."""
+
+    def __init__(self, observer: _Observer) -> None:
+        self.observer, self.began = observer, monotonic()
+
+    def __call__(self, *_: object) -> None:
+        """In the place of a trace function, which it is not."""
+
+    def __del__(self) -> None:
+        self.observer.spent += monotonic() - self.began
+        self.observer.flush()
 
 
 def _run_the_real_one() -> bool:
@@ -136,7 +140,7 @@ def _begin() -> None:
     mode, pid, where = _leave_no_trace()
     ours = int(pid) == os.getpid()
     if mode == "observe" and ours:
-        _observe(where)
+        _Observer(where).begin()
     elif mode == "host":
         if not ours:
             os._exit(1)  # nobody asked for the program itself
