@@ -28,6 +28,10 @@ JOB = """
 import time
 began = time.monotonic()
 import os, sys, torch
+try:
+    import tqdm  # as most training programs do; it goes through all variables when it is imported
+except ImportError:
+    pass
 print("began", began, flush=True)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 width, steps = int(os.environ.get("JOB_WIDTH", "64")), int(os.environ.get("JOB_STEPS", "5"))
@@ -215,23 +219,31 @@ def _reduction(scratch: Path, name: str) -> dict[str, Any]:
         scratch, "reduce", "--spec", "aorta.yaml", "--output", output, *OPTIONS[name]
     )
     finals = {axis["name"]: axis["final"] for axis in report["axes"]}
-    warm = report["warm"]["trials"]
-    _say(f"reduction, {name:4}  {spent} {report['trials']} trials, {warm} of them warm; {finals}")
+    warm = _warmth(report, output)
+    _say(f"reduction, {name:4}  {spent} {report['trials']} trials, {warm}; {finals}")
     return finals
 
 
 def _matrix(scratch: Path, name: str) -> dict[str, int]:
     (scratch / "cures.yaml").write_text(SIDECAR)
+    output = scratch / f"triage-{name}"
     spent, report = _aorta(
         scratch, "triage", "run", "--mitigation-axis", "none,job_cure,job_nothing",
         "--environment-axis", "local", "--mitigations-file", "cures.yaml", "--trials", "6",
-        "--output-dir", scratch / f"triage-{name}", *OPTIONS[name], "--", "env", "JOB_STEPS=40", sys.executable, "job.py",
+        "--output-dir", output, *OPTIONS[name], "--", "env", "JOB_STEPS=40", sys.executable, "job.py",
     )  # fmt: skip
     rates = {cell["name"]: cell["failed_count"] for cell in report["cells"]}
     trials = sum(cell["trials"] for cell in report["cells"])
-    warm = report["warm"]["trials"]
-    _say(f"matrix, {name:4}     {spent} {trials} trials, {warm} of them warm; {rates}")
+    _say(f"matrix, {name:4}     {spent} {trials} trials, {_warmth(report, output)}; {rates}")
     return rates
+
+
+def _warmth(report: dict[str, Any], output: Path) -> str:
+    """How many trials were warm, and from how many hosts: no two of those took the same time to import."""
+    journals = [journal.read_text() for journal in output.rglob("journal.jsonl")]
+    trials = [json.loads(line) for text in journals for line in text.splitlines()]
+    hosts = {trial["spared"] for trial in trials if trial.get("spared")}
+    return f"{report['warm']['trials']} of them warm, from {len(hosts)} hosts"
 
 
 def _aorta(cwd: Path, *words: str | Path) -> tuple[str, dict[str, Any]]:

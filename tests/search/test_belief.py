@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.search.belief import Belief, Counts, Prior
+from aorta.search.belief import Belief, Counts, Prior, Rates
 from aorta.search.bisection import USUAL_RATES
 from aorta.search.contradiction import fixed_in_between
 from aorta.search.timeline import Vector
@@ -26,16 +26,31 @@ def told(trials: dict[int, Counts]) -> dict[Vector, Counts]:
     return {(position,): seen for position, seen in trials.items()}
 
 
-def weight(trials: dict[int, Counts], prior: Prior, candidate: int) -> float:
+def sides_of(trials: dict[int, Counts], candidate: int) -> tuple[Counts, Counts]:
     """Candidate `i` is the change from state i to state i + 1."""
     sides = [[0, 0], [0, 0]]
     for position, (hits, misses) in trials.items():
         side = sides[position > candidate]
         side[0], side[1] = side[0] + hits, side[1] + misses
     good, bad = sides
-    flaky = USUAL_RATES.good.log_marginal(*good) + USUAL_RATES.bad.log_marginal(*bad)
-    nothing_lies = not good[0] and not bad[1]
-    likelihood = (1 - USUAL_RATES.steady) * math.exp(flaky) + USUAL_RATES.steady * nothing_lies
+    return (good[0], good[1]), (bad[0], bad[1])
+
+
+def independent(rates: Rates, good: Counts, bad: Counts) -> float:
+    return math.exp(rates.good.log_marginal(*good) + rates.bad.log_marginal(*bad))
+
+
+def weight(trials: dict[int, Counts], prior: Prior, candidate: int) -> float:
+    splits = [sides_of(trials, one) for one in range(STATES - 1)]
+    good, bad = splits[candidate]
+    if any(not without[0] and not having[1] for without, having in splits):
+        nothing_lies = not good[0] and not bad[1]
+        flaky = independent(USUAL_RATES, good, bad)
+        likelihood = (1 - USUAL_RATES.steady) * flaky + USUAL_RATES.steady * nothing_lies
+    else:
+        assert USUAL_RATES.once_flaky
+        kinds = USUAL_RATES.once_flaky.kinds
+        likelihood = math.fsum(share * independent(rates, good, bad) for share, rates in kinds)
     stepped = [step for start, step in prior if start <= candidate][-1]
     return stepped * likelihood
 

@@ -98,6 +98,23 @@ def test_a_flaky_failure_is_found_at_the_stated_confidence(
     assert trials / runs <= most
 
 
+def test_of_a_noisy_test_no_more_answers_are_wrong_than_stated_once_a_trial_contradicts_another() -> (
+    None
+):
+    """It fails 70 % of the time with the change and 10 % without it."""
+    answers = wrong = 0
+    for seed in range(120):
+        rng = random.Random(seed)
+        culprit = rng.randrange(1, 64)
+        done = simulate(one_package(64), flaky_judge(culprit, 0.7, 0.1, rng))
+        (flaked, _), (_, silent) = done.search.sides()
+        if done.search.answer is not None and (flaked or silent):
+            answers += 1
+            wrong += (0, culprit) not in done.changes
+    assert answers >= 100
+    assert wrong <= 0.05 * answers
+
+
 def test_eight_workers_need_few_rounds() -> None:
     rounds = []
     for seed in range(4):

@@ -7,9 +7,9 @@ from aorta.core.outcome import Outcome
 from aorta.report.charts.timeline import Atoms, Probe, Strip
 from aorta.report.documents import Document, items, rows, words
 from aorta.report.run_reader import Trial
-from aorta.search.belief import Belief, Counts, Rates
+from aorta.search.belief import Belief, Counts
+from aorta.search.bisecting import USUAL_RATES
 from aorta.search.graph import GraphBelief, GraphHistory, GraphTimeline
-from aorta.search.rates import BAD_RATE, GOOD_RATE, STEADY
 from aorta.search.timeline import History, Timeline, Vector
 
 _MOST_BELIEFS = 400
@@ -27,7 +27,6 @@ def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefRepla
     counts: dict[Vector, Counts] = {}
     probes: list[Probe] = []
     beliefs: list[Atoms] = []
-    rates = Rates(GOOD_RATE, BAD_RATE, STEADY)
     for number, trial in enumerate(trials, 1):
         vector = _vector(timeline, trial)
         position = _position(timeline, vector) if vector is not None else None
@@ -40,17 +39,17 @@ def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefRepla
         hit = trial.outcome is Outcome.REPRODUCED
         counts[vector] = (hits + hit, misses + (not hit))
         if len(beliefs) < _MOST_BELIEFS:
-            beliefs.append(_believed(rates, timeline, counts))
+            beliefs.append(_believed(timeline, counts))
     names = [history.package for history in timeline.histories]
     return BeliefReplay(Strip(names, timeline.order, _likeliest(beliefs)), probes, beliefs)
 
 
-def _believed(rates: Rates, timeline: Timeline, counts: dict[Vector, Counts]) -> Atoms:
+def _believed(timeline: Timeline, counts: dict[Vector, Counts]) -> Atoms:
     if isinstance(timeline, GraphTimeline):
         every = (1 << timeline.changes) - 1
-        belief = GraphBelief.after(rates, timeline.graph, counts, every)
+        belief = GraphBelief.after(USUAL_RATES, timeline.graph, counts, every)
         return list(belief.runs(timeline.changes))
-    return list(Belief.after(rates, timeline, counts, prior=timeline.prior).atoms())
+    return list(Belief.after(USUAL_RATES, timeline, counts, prior=timeline.prior).atoms())
 
 
 def _position(timeline: Timeline, vector: Vector) -> int | None:

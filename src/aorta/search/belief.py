@@ -11,9 +11,9 @@ Trials still running are answered both ways: a belief is a set of scenarios, eac
 import heapq
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import TypeVar
 
@@ -40,11 +40,19 @@ _NEGLIGIBLE = 0.004  # of the belief: no question is worth asking out there
 class Rates:
     """How often states fail without the change and with it. `steady` is the prior probability that nothing is flaky at
     all: every state with the change fails, none without it. One trial that says otherwise refutes it for good.
+    `once_flaky` takes over as soon as no candidate is left that every trial agrees with.
     """
 
     good: BetaMixture
     bad: BetaMixture
     steady: float = 0.0
+    once_flaky: "MixedRates | None" = None
+
+    def after(self, splits: Iterable["Split"]) -> "Rates | MixedRates":
+        """What to weigh the candidates by that split the trials like this."""
+        if self.once_flaky is None or any(not h0 and not m1 for h0, _, _, m1 in splits):
+            return self
+        return self.once_flaky
 
     def log_marginal(self, split: "Split") -> float:
         """The log-probability of trials that a candidate splits like this, whatever the rates."""
@@ -65,12 +73,40 @@ class Rates:
         return (1 - steady) * good, steady + (1 - steady) * bad
 
 
+@dataclass(frozen=True)
+class MixedRates:
+    """Several kinds of tests, each with its share: in a noisy one the rates of both sides are other ones together."""
+
+    kinds: tuple[tuple[float, Rates], ...]
+
+    def log_marginal(self, split: "Split") -> float:
+        return _weighed(self, split)[0]
+
+    def means(self, split: "Split") -> tuple[float, float]:
+        return _weighed(self, split)[1]
+
+    def weigh(self, split: "Split") -> tuple[float, tuple[float, float]]:
+        logs = [math.log(share) + rates.log_marginal(split) for share, rates in self.kinds]
+        top = max(logs)
+        whole = top + math.log(math.fsum(math.exp(log - top) for log in logs))
+        weights = [math.exp(log - whole) for log in logs]
+        means = [rates.means(split) for _, rates in self.kinds]
+        good = math.fsum(w * mean for w, (mean, _) in zip(weights, means, strict=True))
+        bad = math.fsum(w * mean for w, (_, mean) in zip(weights, means, strict=True))
+        return whole, (good, bad)
+
+
+@lru_cache(maxsize=1 << 16)
+def _weighed(rates: MixedRates, split: "Split") -> tuple[float, tuple[float, float]]:
+    return rates.weigh(split)
+
+
 class Belief:
     """A distribution over the candidates of one path. Candidate `i` is the change from state i to state i + 1."""
 
     def __init__(
         self,
-        rates: Rates,
+        rates: Rates | MixedRates,
         starts: Sequence[int],
         stop: int,
         prior: Sequence[float],
@@ -96,7 +132,7 @@ class Belief:
         """The belief after these trials. No change before `floor` is a candidate."""
         runs = list(_runs(timeline, trials, floor))
         starts, splits, weights = zip(*_in_steps(runs, prior, timeline.changes), strict=True)
-        return cls(rates, starts, timeline.changes, weights, [(1.0, splits)])
+        return cls(rates.after(splits), starts, timeline.changes, weights, [(1.0, splits)])
 
     def supposing(self, position: int) -> "Belief":
         """The belief with one more trial at `position` whose end is not known yet."""
@@ -210,7 +246,7 @@ class _Scenario:
         self,
         chance: float,
         splits: tuple[Split, ...],
-        rates: Rates,
+        rates: Rates | MixedRates,
         prior: Sequence[float],
         lengths: Sequence[int],
     ) -> None:

@@ -12,10 +12,19 @@ from dataclasses import dataclass
 
 from aorta.core.outcome import Verdict
 from aorta.core.point import Point, Purpose
-from aorta.search.belief import EVERY_CHANGE_ALIKE, Counts, Prior, Rates
+from aorta.search.belief import EVERY_CHANGE_ALIKE, Counts, MixedRates, Prior, Rates
 from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
 from aorta.search.interval import Candidates, Interval
-from aorta.search.rates import BAD_RATE, GOOD_RATE, STEADY
+from aorta.search.rates import (
+    BAD_RATE,
+    FLAKY,
+    GOOD_RATE,
+    NOISY_BAD,
+    NOISY_GOOD,
+    NOISY_SHARE,
+    QUIET,
+    STEADY,
+)
 from aorta.search.testable import Testability
 from aorta.search.timeline import Timeline, Vector
 
@@ -26,7 +35,10 @@ _ASTRAY = 3  # trials of a state with evidence that told nothing, and outnumber 
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
 _MOST_TRIALS = 80  # of a search, for each halving of its changes and two more: what they did not tell, more will not
 
-USUAL_RATES = Rates(GOOD_RATE, BAD_RATE, STEADY)
+_ONCE_FLAKY = MixedRates(
+    ((1 - NOISY_SHARE, Rates(QUIET, FLAKY)), (NOISY_SHARE, Rates(NOISY_GOOD, NOISY_BAD)))
+)
+USUAL_RATES = Rates(GOOD_RATE, BAD_RATE, STEADY, _ONCE_FLAKY)
 
 Question = tuple[Vector, Purpose]
 

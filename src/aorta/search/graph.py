@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from aorta.search.belief import Counts, Rates, Split, entropy, with_trial
+from aorta.search.belief import Counts, MixedRates, Rates, Split, entropy, with_trial
 from aorta.search.timeline import Change, History, Timeline, Vector
 
 _SCENARIOS_KEPT = 8
@@ -79,7 +79,10 @@ class GraphBelief:
     """
 
     def __init__(
-        self, rates: Rates, atoms: Sequence[int], scenarios: Sequence[tuple[float, Sequence[Split]]]
+        self,
+        rates: Rates | MixedRates,
+        atoms: Sequence[int],
+        scenarios: Sequence[tuple[float, Sequence[Split]]],
     ) -> None:
         self._rates, self._atoms = rates, tuple(atoms)
         self._sizes = [atom.bit_count() for atom in atoms]
@@ -93,7 +96,8 @@ class GraphBelief:
         cut: list[tuple[int, Split]] = [(among, (0, 0, 0, 0))]
         for (state,), counts in trials.items():
             cut = list(_cut(cut, graph.holds[state], *counts))
-        return cls(rates, [atom for atom, _ in cut], [(1.0, [split for _, split in cut])])
+        atoms, splits = [atom for atom, _ in cut], [split for _, split in cut]
+        return cls(rates.after(splits), atoms, [(1.0, splits)])
 
     def supposing(self, held: int) -> "GraphBelief":
         """With one more trial of a state that holds these changes, whose end is not known yet."""
@@ -167,7 +171,11 @@ class _Scenario:
     """One way the running trials may end: the weight of a change of each atom, and how often both sides fail then."""
 
     def __init__(
-        self, chance: float, splits: Sequence[Split], rates: Rates, sizes: Sequence[int]
+        self,
+        chance: float,
+        splits: Sequence[Split],
+        rates: Rates | MixedRates,
+        sizes: Sequence[int],
     ) -> None:
         self.chance, self.splits = chance, splits
         means = [rates.means(split) for split in splits]

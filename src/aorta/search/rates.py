@@ -59,6 +59,20 @@ STEADY = 0.25
 every second trial of the bad side passes.
 """
 
+QUIET = BetaMixture(((0.40, 0.4, 150.0), (0.60, 0.7, 50.0)))
+FLAKY = BetaMixture(((0.70, 6.0, 8.0), (0.25, 6.0, 1.0), (0.05, 40.0, 0.5)))
+"""Both sides of a test that is known to be flaky, and fails on good states hardly ever."""
+
+NOISY_SHARE, NOISY_GOOD, NOISY_BAD = (
+    0.40,
+    BetaMixture(((1.0, 1.0, 6.0),)),
+    BetaMixture(((1.0, 4.0, 2.0),)),
+)
+"""Of tests known to be flaky, those that fail on good states too: about one time in seven, and mostly on bad ones. Both go
+together, so silence on the good side soon refutes it. With rates that know nothing of each other a test of .7 and .1
+is wrong 14 times in a hundred where 4 are stated, with these 8; more of it costs a test of .5 and 0 two trials.
+"""
+
 ANY_RATE = BetaMixture(((1.0, 1.0, 1.0),))
 
 
