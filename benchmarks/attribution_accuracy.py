@@ -15,6 +15,7 @@ from aorta.attribution import Attribution, attribute
 from benchmarks import attribution_confidence
 from benchmarks.faults.corpus import Case, cases
 from benchmarks.faults.field import Excerpt
+from benchmarks.faults.field import eighth as eighth_set
 from benchmarks.faults.field import fifth as fifth_set
 from benchmarks.faults.field import first as first_set
 from benchmarks.faults.field import last as last_set
@@ -116,6 +117,7 @@ FIELD = (
     ("fifth", fifth_set),
     ("sixth", sixth_set),
     ("seventh", seventh_set),
+    ("eighth", eighth_set),
 )
 NOT_LEARNED_FROM = {"last"}
 _FIELD_BANDS = ((0.9, 1.0), (0.7, 0.9), (0.3, 0.7), (0.0, 0.3))

@@ -3,6 +3,7 @@
 import gzip
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,15 @@ def name_of(case: Case) -> str:
     return case.name
 
 
+@cache
+def told(case: Case) -> Attribution:
+    """What all its evidence says: asked for by every test here, and found out once."""
+    return attribute(case.evidence())
+
+
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_a_real_failure_gets_its_class_its_root_and_its_decision(case: Case) -> None:
-    result = attribute(case.evidence())
+    result = told(case)
     assert result.finding.failure_class == case.failure_class, result.finding.summary
     assert not case.root_ranks or result.finding.root.rank in case.root_ranks
     if case.name in RESTARTED_TO_BE_SAFE:
@@ -54,12 +61,11 @@ def test_one_interleaved_coloured_packed_log_tells_the_same_class(
         mixed = whole
     else:
         mixed = replace(whole, logs=(LogSource(_interleaved(whole, tmp_path)),))
-    assert attribute(mixed).finding.failure_class == attribute(whole).finding.failure_class
+    assert attribute(mixed).finding.failure_class == told(case).finding.failure_class
 
 
 def test_the_same_bug_has_the_same_fingerprint_in_both_forms_and_other_bugs_have_others() -> None:
-    results: dict[str, Attribution] = {case.name: attribute(case.evidence()) for case in CASES}
-    prints = {name: result.finding.fingerprint for name, result in results.items()}
+    prints = {case.name: told(case).finding.fingerprint for case in CASES}
     assert prints["import_error"] == prints["import_error_interleaved"]
     assert prints["value_error"] == prints["value_error_interleaved"]
     alike = [name for name in prints if prints[name] == prints["value_error"]]
@@ -68,7 +74,7 @@ def test_the_same_bug_has_the_same_fingerprint_in_both_forms_and_other_bugs_have
 
 def test_evidence_lines_stand_where_they_are_said_to_stand() -> None:
     for case in CASES:
-        for line in attribute(case.evidence()).finding.evidence:
+        for line in told(case).finding.evidence:
             rows = (
                 _COLOUR.sub(b"", Path(line.file).read_bytes()).decode(errors="replace").split("\n")
             )

@@ -58,7 +58,8 @@ def test_every_tool_answers_over_stdio(tmp_path: Path) -> None:
             why = await call(client, "explain_finding", failure_class="disk_full")
             assert why["because"] == "the disk will be full again"
             rows = await call(client, "list_patterns", failure_class="nan")
-            assert [row["id"] for row in rows] == ["numeric.nan", "numeric.framework_words"]
+            known = ["numeric.nan", "numeric.framework_words", "sentence.numbers"]
+            assert [row["id"] for row in rows] == known
             decision = await call(client, "get_decision", job_id="j", cycle_id="j:0", wait=30)
             assert decision["decision"]["action"] == "STOP"
 

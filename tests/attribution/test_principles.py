@@ -137,6 +137,25 @@ def test_what_is_said_of_what_tells_the_class_where_no_row_knows_the_words(
     assert found(raised(exception)).finding.failure_class == expected
 
 
+@pytest.mark.parametrize(
+    "exception",
+    [
+        "acme.CacheError: cached shard /srv/cache/77.bin was not found, evicted by another process",
+        "RuntimeError: checkpoint file /ckpt/step_400/state.tmp is missing after rename",
+        "acme.SyncError: weights of parameter decoder.0 differ across replicas",
+        "acme.InitError: plugin not found on the remote worker yet",
+        "RuntimeError: scheduler requires at least one live worker",
+        "RuntimeError: gradient shape mismatch between rank 0 and rank 1",
+    ],
+)
+@pytest.mark.parametrize("function", ["main", "__init__", "_check_state"])
+def test_what_speaks_of_what_comes_and_goes_never_stops_though_it_looks_like_a_mistake(
+    exception: str, function: str
+) -> None:
+    text = f'{HEADER}  File "/srv/engine.py", line 7, in {function}\n    go()\n{exception}\n'
+    assert found(text, ends=()).decision.action is not Action.STOP
+
+
 def test_what_native_code_wrote_above_an_exception_that_says_nothing_is_a_hint_and_never_stops() -> (
     None
 ):

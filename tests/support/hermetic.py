@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
@@ -28,6 +29,7 @@ _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _DEAF_TO = pytest.StashKey[list[int]]()
 _KEPT = pytest.StashKey[Path]()
 _STARTED_AGAIN: list[str] = []
+_SLOW_LOOK = 0.01  # seconds of this thread: thousands of tests are looked after
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=_ABOUT_SPEED)
 settings.load_profile("any machine")
@@ -80,7 +82,10 @@ def pytest_collection_finish() -> None:
 def _leftovers_are_the_tests_own() -> Iterator[None]:
     """A file or process that a test forgot complains here, not in whichever test happens to run when it is found."""
     yield
+    began = time.thread_time()
     gc.collect()
+    if time.thread_time() - began > _SLOW_LOOK:
+        gc.freeze()  # what tests have loaded since, as ray or a compiler of torch, stays as well
 
 
 def _is_worker(config: pytest.Config) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from aorta.attribution.decision import stops_at_first
 from aorta.attribution.events import BLOCK, RANDOM, Event, event_of, occurrences, stable
+from aorta.attribution.meaning import speaks_of
 from aorta.attribution.reading import (
     MARGIN,
     LogLine,
@@ -247,6 +249,8 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         event = _read_closer(traceback, raised, source, registry) or event
     if event is None:
         return None
+    if _may_pass(event, traceback):
+        event = replace(event, certainty=Certainty.WEAK)
     innermost = traceback.frames[-_FRAMES_IN_SIGNATURE:]
     frames = RANDOM.sub("id", " > ".join(frame.name for frame in innermost))
     kind, _, message = traceback.headline.partition(":")
@@ -278,6 +282,12 @@ def _read_closer(
     hint = _said_otherwise(traceback, registry)
     event = None if hint is None else event_of(*hint, line, source)
     return None if event is None else replace(event, certainty=Certainty.WEAK)
+
+
+def _may_pass(event: Event, traceback: Traceback) -> bool:
+    """Whether what only looks like a mistake speaks of what comes and goes: it may be gone after a restart."""
+    looks_like_one = event.certainty is Certainty.LIKELY and stops_at_first(event.failure_class)
+    return looks_like_one and speaks_of(traceback.headline.partition(": ")[2], "passing")
 
 
 def _names_a_mistake(known: Known | None) -> TypeGuard[Known]:

@@ -20,12 +20,12 @@ _LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
     r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|refused|denied|unhealthy|terminat\w+|cannot|"
     r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|hung|no progress|halt|unexpected\w*|"
-    r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|not supported|unavailable|timed out|"
+    r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|not supported|unavailable|timed out|out of|insufficient|time-?out|longer than|"
     r"unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"\b(?:retry\w*|ignor\w+|skip\w*|optional|warn\w*|fall(?:ing)? ?back|deprecat\w+|attempt)\b",
+    r"\b(?:retry\w*|ignor\w+|skip\w*|optional|warn\w*(?!\s{2,}[A-Z])|fall(?:ing)? ?back|deprecat\w+|attempt)\b",
     re.IGNORECASE,
 )
 _INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
@@ -74,7 +74,10 @@ def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event 
     if known is None or known[0].failure_class in _NO_CLASS:
         known = registry.exception(spelled_out(words))
     if known is None or known[0].failure_class in _NO_CLASS:
-        known = registry.sentence(words)
+        known = None
+    said = registry.sentence(words)
+    if said is not None and (known is None or known[0].says < said[0].says):
+        known = said
     if known is None:
         return None
     event = event_of(*known, line, source)

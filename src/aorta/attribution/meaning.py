@@ -17,6 +17,7 @@ _PATH = re.compile(r"(?:(?<=[\s'\"`(=:\[<,])|^)(?:~|\.{1,2})?/[\w.@%+~{}*-]+(?:/
 _SOURCE = re.compile(
     r"[\w./-]+\.(?:cc|cpp|cu|cuh|h|hpp|rs|go|java|jl|py|scala)(?:[:(]\d+\)?)?"
 )  # where in a program
+_PASSING_PATH = re.compile(r"^/(?:tmp|run|proc|dev/shm|var/run)/|\.(?:tmp|lock|incomplete|part)\b")
 _NAME = re.compile(r"\b[\w./-]*\w\.(?P<ending>[a-z][a-z0-9]{1,12})\b")
 _LIBRARY = re.compile(r"\b[\w./+-]+\.so(?:\.\d+)*\b|\b[\w-]+\.(?:dll|dylib)\b")
 _OPTION = re.compile(r"(?:(?<=[\s'\"`(=\[,])|^)--?[a-z][\w-]+")
@@ -64,6 +65,11 @@ def says(text: str, needed: Sequence[Sequence[str]], never: Iterable[str]) -> bo
     return any(all(any(word in clause for word in group) for group in needed) for clause in clauses)
 
 
+def speaks_of(text: str, word: str) -> bool:
+    """Whether a word of the lexicon stands anywhere in a text, in advice too."""
+    return _lexicon()[word].search(plain(text[:_LONGEST])) is not None
+
+
 @lru_cache(maxsize=256)
 def clauses_of(text: str) -> tuple[frozenset[str], ...]:
     """The nouns and verbs of each clause. What only advises, or says what may be, is no statement."""
@@ -93,7 +99,8 @@ def plain(text: str) -> str:
 
 def _path_of(found: re.Match[str]) -> str:
     ending = found[0].rstrip("'\".,:)").rpartition(".")[2]
-    return f" <path> {_KINDS.get(ending, '')} "
+    passing = "<passing>" if _PASSING_PATH.search(found[0]) else ""
+    return f" <path> {_KINDS.get(ending, '')} {passing} "
 
 
 def _named(found: re.Match[str]) -> str:

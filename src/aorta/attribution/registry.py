@@ -41,7 +41,18 @@ from aorta.core.errors import RegistryError, SpecError, UsageError
 DIALECTS = (  # in this order: of rows that are as sure, the first wins
     "frameworks", "torch", "jax", "ray", "storage", "driver", "nccl", "slurm", "kubernetes", "shell", "codes", "words", "names", "sentences", "python",
 )  # fmt: skip
-_SAYS_NOTHING = {*dir(builtins), "error", "XlaRuntimeError", "JaxRuntimeError", "InternalError"}
+_SAYS_NOTHING = {
+    *dir(builtins),
+    "error",
+    "XlaRuntimeError",
+    "JaxRuntimeError",
+    "InternalError",
+    "LoadError",
+    "ArgumentError",
+}
+_TYPE = re.compile(
+    r"(?:ERROR: )?(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Za-z]\w*(?:[Ee]rror|[Ee]xception)): "
+)
 _SHORTEST_TRIGGER = 4  # shorter literals would be found everywhere and make the fast pass slow
 
 
@@ -162,11 +173,12 @@ class Pattern(StrictModel):
 
 def _own_words(text: str) -> str:
     """A message without the names of exceptions that say nothing, and with those of others as its first clause."""
-    name, colon, message = text.partition(": ")
-    kind = name.rpartition(".")[2]
-    if not colon or not kind.isidentifier():
-        return text
-    return message if kind in _SAYS_NOTHING else f"{kind}: {message}"
+    message, names = text, []
+    while (found := _TYPE.match(message)) is not None:
+        names.append(found["kind"])
+        message = message[found.end() :]
+    telling = [name for name in names if name not in _SAYS_NOTHING]
+    return ": ".join([*telling, message])
 
 
 class _PatternFile(StrictModel):

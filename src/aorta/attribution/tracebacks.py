@@ -14,7 +14,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<
 _BOXED_FRAME = re.compile(r"(?P<file>[^\s│]+\.py):(?P<line>\d+) in (?P<function>\S+)")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
 _USUAL_NAME = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Timeout|Fault)\w{0,3}(?::\s|:?$)"
+    r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Timeout|Fault|_exception|_error)\w{0,3}(?::\s|:?$)"
 )
 _OTHER_WRITER = re.compile(  # a program's name, a logger's level, a shell's word
     r"^(?:[a-z]\w*|DEBUG|TRACE|INFO|NOTICE|NOTE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL|Killed|Terminated|Aborted|Hangup|Quit)(?::(?:\s|$)|$)"

@@ -48,16 +48,19 @@ def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Ite
 
 def _lines_together(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Pieces that end where a line ends, so that no path is cut in two."""
-    waiting = b""
+    waiting: list[bytes | memoryview] = []
+    size = 0
     for piece in pieces:
-        waiting += piece
-        cut = waiting.rfind(b"\n") + 1
-        if cut or len(waiting) > _LONGEST_LINE:
-            cut = cut or len(waiting)
-            yield waiting[:cut]
-            waiting = waiting[cut:]
-    if waiting:
-        yield waiting
+        cut = piece.rfind(b"\n") + 1
+        if not cut and size + len(piece) > _LONGEST_LINE:
+            cut = len(piece)
+        if cut:
+            yield b"".join((*waiting, memoryview(piece)[:cut]))
+            waiting, size = [], 0
+        waiting.append(memoryview(piece)[cut:])
+        size += len(piece) - cut
+    if size:
+        yield b"".join(waiting)
 
 
 def _text(data: bytes) -> str:

@@ -263,7 +263,7 @@ class TextStream:
             waiting += piece
             looked_at = self._piece
             while len(waiting) >= looked_at:
-                cut = _cut(waiting[:looked_at])
+                cut = _cut(waiting, looked_at)
                 if cut:
                     yield waiting[:cut]
                     waiting = waiting[cut:]
@@ -274,20 +274,21 @@ class TextStream:
             yield waiting
 
 
-def _cut(waiting: bytes) -> int:
-    """Behind the last line that cannot belong together with what follows; 0 where nothing may go yet."""
-    end = len(waiting)
+def _cut(waiting: bytes, size: int) -> int:
+    """Behind the last line of the first `size` bytes that cannot belong together with what follows; 0 where nothing may go yet."""
+    end = size
     for _ in range(_HELD_LINES):
         end = waiting.rfind(b"\n", 0, end)
         if end < 0:
             break
     if end < 0:
-        return _cut_in_line(waiting) if len(waiting) > _LONGEST_LINE else 0
+        return _cut_in_line(waiting, size) if size > _LONGEST_LINE else 0
     floor = max(0, end - _MOST_HELD)
     while end > floor:
         start = waiting.rfind(b"\n", 0, end) + 1
         before = waiting.rfind(b"\n", 0, max(0, start - 1)) + 1
-        if not _WRAPPED.fullmatch(waiting, start, end) and not goes_on(waiting[before : end + 16]):
+        after = min(end + 16, size)
+        if not _WRAPPED.fullmatch(waiting, start, end) and not goes_on(waiting[before:after]):
             break
         end = start - 1
     block = max(waiting.rfind(mark, floor, end) for mark in (b"-----BEGIN ", b"PuTTY-User-Key"))
@@ -297,16 +298,16 @@ def _cut(waiting: bytes) -> int:
         and waiting.find(b"Private-MAC", block, end) < 0
     ):
         end = waiting.rfind(b"\n", 0, block)
-    return max(0, end + 1) or (_cut_in_line(waiting) if len(waiting) > _LONGEST_LINE else 0)
+    return max(0, end + 1) or (_cut_in_line(waiting, size) if size > _LONGEST_LINE else 0)
 
 
-def _cut_in_line(waiting: bytes) -> int:
+def _cut_in_line(waiting: bytes, size: int) -> int:
     """A line without end is cut behind a comma or a space; where there is none, it is cut anyway."""
     for mark in (b",", b" "):
-        found = waiting.rfind(mark, len(waiting) // 2)
+        found = waiting.rfind(mark, size // 2, size)
         if found >= 0:
             return found + 1
-    return len(waiting)
+    return size
 
 
 def _together(parts: list[bytes]) -> str:
