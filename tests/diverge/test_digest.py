@@ -36,7 +36,7 @@ def a_tensor(size: int, dtype: torch.dtype, number: int) -> torch.Tensor:
 
 
 def numbers_of(digest: Any, groups: list[list[torch.Tensor]]) -> list[list[list[float]]]:
-    batch = digest.Batch(torch)
+    batch = digest.DigestBatch(torch)
     slots = [batch.take(group) for group in groups]
     for group in groups:
         for tensor in group:

@@ -167,7 +167,7 @@ _lots: dict[tuple[Any, Any, Any], int] = {}  # by number: a device takes long to
 _kinds: dict[Any, _Kind] = {}
 
 
-class Batch:
+class DigestBatch:
     """The results since the last fetch."""
 
     def __init__(self, torch: Any) -> None:

@@ -121,7 +121,7 @@ class Memory:
         return found
 
 
-class Signature:
+class OperationSignature:
     """What the schema of an operation says, read once: torch makes it anew each time it is asked."""
 
     def __init__(self, torch: Any, func: Any) -> None:
@@ -182,13 +182,13 @@ class Signature:
 
 
 _PLAIN = frozenset((int, float, bool, str, type(None)))
-_signatures: dict[Any, Signature] = {}
+_signatures: dict[Any, OperationSignature] = {}
 
 
-def signature_of(torch: Any, func: Any) -> Signature:
+def signature_of(torch: Any, func: Any) -> OperationSignature:
     known = _signatures.get(func)
     if known is None:
-        known = _signatures[func] = Signature(torch, func)
+        known = _signatures[func] = OperationSignature(torch, func)
     return known
 
 

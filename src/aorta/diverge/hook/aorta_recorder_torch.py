@@ -20,18 +20,24 @@ if TYPE_CHECKING:
         rank,
         users_line,
     )
-    from aorta.diverge.hook.aorta_recorder_digest import Batch, name_of
+    from aorta.diverge.hook.aorta_recorder_digest import DigestBatch, name_of
     from aorta.diverge.hook.aorta_recorder_operation import (
         Memory,
+        OperationSignature,
         OtherSide,
-        Signature,
         signature_of,
         wait_for,
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
     from aorta_recorder import Place, Recorder, current, head_of, rank, users_line
-    from aorta_recorder_digest import Batch, name_of
-    from aorta_recorder_operation import Memory, OtherSide, Signature, signature_of, wait_for
+    from aorta_recorder_digest import DigestBatch, name_of
+    from aorta_recorder_operation import (
+        Memory,
+        OperationSignature,
+        OtherSide,
+        signature_of,
+        wait_for,
+    )
 
 _MOST_KEPT_BYTES = 64 * 2**20
 
@@ -72,7 +78,7 @@ def emit(
         torch._C._set_grad_enabled(False)
     try:
         if recorder.batch is None:
-            recorder.batch = Batch(torch)
+            recorder.batch = DigestBatch(torch)
         return recorder.emit(head, writers or [], shapes or [], recorder.batch.take(outputs))
     finally:
         recorder.paused = was_paused
@@ -238,7 +244,7 @@ class _Calls:
     def _recorded(
         self,
         recorder: Recorder,
-        signature: Signature,
+        signature: OperationSignature,
         args: Any,
         kwargs: Any,
         run: Callable[[], Any],
@@ -278,7 +284,7 @@ class _Calls:
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
         return captured
 
-    def _waited_for(self, signature: Signature, out: Any) -> Any:
+    def _waited_for(self, signature: OperationSignature, out: Any) -> Any:
         if signature.is_collective:
             wait_for(self._torch, out)
         return out
@@ -300,7 +306,12 @@ class _Calls:
         return found
 
     def _saved_before(
-        self, recorder: Recorder, signature: Signature, place: Place, args: Any, kwargs: Any
+        self,
+        recorder: Recorder,
+        signature: OperationSignature,
+        place: Place,
+        args: Any,
+        kwargs: Any,
     ) -> dict[str, Any] | None:
         """The inputs of the one operation that is to be kept, before it may write over them."""
         keep = recorder.orders.keep
