@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.aorta_cli import Finished, aorta, start_aorta
+from support.flaky import next_fails
 from support.git_repositories import Repository, numbered
 from support.processes import processes_with, wait_for_file
 from support.waiting import patience, wait_until
@@ -120,10 +121,8 @@ def test_where_it_must_be_the_same_failure_another_one_is_neither_good_nor_bad(
 
 def test_a_flaky_failure_is_found_with_its_rate(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 17)
-    script = (
-        "n=$(cat number); test $n -lt 9 && exit 0;"
-        " r=$(od -An -N1 -tu1 /dev/urandom); test $r -lt 128 || { echo Error: flaked; exit 1; }"
-    )
+    fails = next_fails(tmp_path / "count", "FPPFPFFPPFFPFPPF")
+    script = f"[ $(cat number) -ge 9 ] && {fails} && {{ echo Error: flaked; exit 1; }}; exit 0"
     result = bisect(
         repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script
     ).json()

@@ -104,10 +104,10 @@ def test_a_flaky_side_is_told_apart_where_all_its_runs_differ_from_the_other(
     command = script(
         tmp_path,
         """
-        import os
+        import os, time
         from aorta.diverge import record
 
-        record("noise", [os.getpid() % 97 + 1.0] * 3)
+        record("noise", [time.time_ns() % 10**6 + 1.0] * 3)
         record("level", [100.0 if os.environ.get("SIDE") == "bad" else 1.0] * 3)
         """,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.aorta_cli import aorta, start_aorta
+from support.flaky import next_fails
 from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
 from support.waiting import patience, wait_until
 
@@ -225,8 +226,9 @@ def test_a_hang_is_reduced_by_its_silence(tmp_path: Path) -> None:
 
 
 def test_a_flaky_failure_is_measured_and_kept(tmp_path: Path) -> None:
-    script = '[ "$N" -ge 40 ] && [ $((RANDOM % 10)) -lt 7 ] && echo BOOM'
-    spec = write_spec(tmp_path, script, [numeric("N", 640, 10, tolerance=0.1)], budget={})
+    fails = next_fails(tmp_path / "count", "FFPFFPFPFF")
+    script = f'[ "$N" -ge 40 ] && {fails} && echo BOOM'
+    spec = write_spec(tmp_path / "job", script, [numeric("N", 640, 10, tolerance=0.1)], budget={})
     done = reduce_spec(spec, "--jobs", "2")
     assert done.exit_code == 0, done.stderr
     report = done.json()
