@@ -20,12 +20,12 @@ class Racy(Workload):
         self.stops += 1
 
     def run(self) -> WorkloadResult:
-        slow = "SLOW" in os.environ
         deadline = (
-            time.monotonic() + 3
-        )  # what slows it down comes many times a second, and late on a busy machine
-        while time.monotonic() < deadline and not (slow or self.stops):
+            time.monotonic() + 1.5
+        )  # many turns of what slows it down, which come late on a busy machine
+        while time.monotonic() < deadline:
             time.sleep(0.005)
+        slow = "SLOW" in os.environ
         hidden = slow or (self.stops > 0 and "STUBBORN" not in os.environ)
         times = [1.5 if slow else 1.0] * STEPS
         if hidden:
