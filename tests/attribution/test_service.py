@@ -73,7 +73,10 @@ def test_a_leader_may_ask_before_anybody_has_reported(service: Service) -> None:
 
 
 def test_many_agents_of_one_cycle_are_one_analysis_and_one_answer(service: Service) -> None:
-    bodies = [report("many", "disk_full_write", agent=f"agent-{n}") for n in range(20)]
+    bodies = [
+        report("many", "disk_full_write", agent=f"agent-{n}") | {"agents_expected": 20}
+        for n in range(20)
+    ]
     with service.client() as client, concurrent.futures.ThreadPoolExecutor(20) as pool:
         before = metric(client, "aorta_analyses_total")
         taken = list(pool.map(lambda body: client.post("/v1/cycles", json=body), bodies))

@@ -87,9 +87,8 @@ class RunReader:
         self._scrubber = Scrubber(Rules(identity=this_site(path)))
 
     def open(self) -> OpenedRun:
-        state = state_of(
-            self.path, self.verb
-        )  # first: what a run wrote before it ended is read then
+        # First: of a run that is over by then, all that it wrote is read.
+        state = state_of(self.path, self.verb)
         records = read_records_of(self.path)
         raw = {
             "directory": _name_of(self.path.resolve()),

@@ -85,20 +85,18 @@ class MixedRates:
     def means(self, split: "Split") -> tuple[float, float]:
         return _weighed(self, split)[1]
 
-    def weigh(self, split: "Split") -> tuple[float, tuple[float, float]]:
-        logs = [math.log(share) + rates.log_marginal(split) for share, rates in self.kinds]
-        top = max(logs)
-        whole = top + math.log(math.fsum(math.exp(log - top) for log in logs))
-        weights = [math.exp(log - whole) for log in logs]
-        means = [rates.means(split) for _, rates in self.kinds]
-        good = math.fsum(w * mean for w, (mean, _) in zip(weights, means, strict=True))
-        bad = math.fsum(w * mean for w, (_, mean) in zip(weights, means, strict=True))
-        return whole, (good, bad)
-
 
 @lru_cache(maxsize=1 << 16)
-def _weighed(rates: MixedRates, split: "Split") -> tuple[float, tuple[float, float]]:
-    return rates.weigh(split)
+def _weighed(mixed: MixedRates, split: "Split") -> tuple[float, tuple[float, float]]:
+    """The log-probability of trials split like this, and how often both sides fail, over all kinds of tests."""
+    logs = [math.log(share) + rates.log_marginal(split) for share, rates in mixed.kinds]
+    top = max(logs)
+    whole = top + math.log(math.fsum(math.exp(log - top) for log in logs))
+    weights = [math.exp(log - whole) for log in logs]
+    means = [rates.means(split) for _, rates in mixed.kinds]
+    good = math.fsum(w * mean for w, (mean, _) in zip(weights, means, strict=True))
+    bad = math.fsum(w * mean for w, (_, mean) in zip(weights, means, strict=True))
+    return whole, (good, bad)
 
 
 class Belief:

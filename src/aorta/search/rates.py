@@ -56,7 +56,8 @@ is wrong more often than it says where something does.
 
 STEADY = 0.10
 """That nothing is flaky at all. At .25 a steady failure is named .4 trials earlier, and where every second trial of the bad
-side passes 7 answers in a hundred are wrong instead of 5: most of them by luck agree with every trial.
+side passes 7 answers in a hundred are wrong instead of 6 (of 1,024 candidates; of 128: 5 and 3), most of which by luck agree
+with every trial.
 """
 
 QUIET = BetaMixture(((0.40, 0.4, 150.0), (0.60, 0.7, 50.0)))
@@ -70,7 +71,7 @@ NOISY_SHARE, NOISY_GOOD, NOISY_BAD = (
 )
 """Of tests known to be flaky, those that fail on good states too: about one time in seven, and mostly on bad ones. Both go
 together, so silence on the good side soon refutes it. With rates that know nothing of each other a test of .7 and .1
-is wrong 14 times in a hundred where 4 are stated, with these 8; more of it costs a test of .5 and 0 two trials.
+is wrong 14 times in a hundred where 4 are stated, with these 7; more of it costs a test of .5 and 0 two trials.
 """
 
 ANY_RATE = BetaMixture(((1.0, 1.0, 1.0),))

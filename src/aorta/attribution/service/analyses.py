@@ -1,6 +1,6 @@
 """Many reports of one cycle -> one analysis -> one decision that every reader gets and nothing changes.
 
-An analysis starts when the reports have settled: all expected agents are heard, or none came for a moment. What comes while it
+An analysis starts when the reports have settled: all expected agents are heard, or, uncounted, none came for a moment. What comes while it
 runs starts it once more before the decision is given; what comes later is kept and changes nothing. Several services may share
 one store: the first decision that is committed is everybody's.
 """
@@ -82,6 +82,18 @@ class _Cycle:
             self.all_heard.set()
         self.last_report = time.monotonic()
         self.first_report = self.first_report or self.last_report
+
+    async def settled(self) -> None:
+        """Returns when all agents were heard; where nobody counted them, also when none came for a moment; late if need be."""
+        while not self.all_heard.is_set():
+            wake = self.first_report + SETTLE_AT_MOST
+            if self.expected is None:
+                wake = min(wake, self.last_report + SETTLE)
+            left = wake - time.monotonic()
+            if left <= 0:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.all_heard.wait(), left)
 
 
 @dataclass(frozen=True)
@@ -293,7 +305,7 @@ class Analyses:
         if cycle.written is not None:
             await cycle.written()
         for _ in range(_ROUNDS):
-            await self._settled(cycle)
+            await cycle.settled()
             read = len(cycle.digests)
             analysed = await self._analyse(key)
             if read == len(cycle.digests):
@@ -303,17 +315,6 @@ class Analyses:
     def _settle(self, cycle: _Cycle, answer: dict[str, Any]) -> None:
         cycle.answer = answer
         cycle.answered.set()
-
-    async def _settled(self, cycle: _Cycle) -> None:
-        while not cycle.all_heard.is_set():
-            # Where the agents were counted, those that are missing are on their way: quiet says nothing.
-            quiet_at = cycle.last_report + (SETTLE if cycle.expected is None else SETTLE_AT_MOST)
-            wake = min(quiet_at, cycle.first_report + SETTLE_AT_MOST)
-            left = wake - time.monotonic()
-            if left <= 0:
-                return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(cycle.all_heard.wait(), left)
 
     async def _analyse(self, key: CycleKey) -> Analysed:
         async with self._reading:

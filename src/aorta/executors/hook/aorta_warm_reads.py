@@ -43,9 +43,8 @@ class Recording(os._Environ):  # type: ignore[type-arg]
         os.environ.__class__ = os.environb.__class__ = os._Environ
 
     def __getitem__(self, name: Any) -> Any:
-        if (
-            sys._getframe(1).f_code not in _VIEWS
-        ):  # else it is asked by a loop, of which `__iter__` knows
+        # What a view asks for, a loop asks for, and `__iter__` knows of that.
+        if sys._getframe(1).f_code not in _VIEWS:
             Recording.asked.add(os.fsdecode(name) if type(name) is bytes else name)
         return os._Environ.__getitem__(self, name)
 
@@ -155,9 +154,8 @@ _FOR_ITER = _for_iter()
 
 def _runs_over_environ(ask: dict[str, Any], frame: FrameType, driven: FrameType) -> bool:
     code = frame.f_code
-    if code.co_varnames[:1] == (
-        ".0",
-    ):  # a comprehension with a frame of its own holds its iterator there
+    # A comprehension with a frame of its own holds its iterator in its first variable.
+    if code.co_varnames[:1] == (".0",):
         return getattr(frame.f_locals.get(".0"), "gi_frame", None) is driven
     if ask["statement"]:  # its names outlive it
         own = set(code.co_varnames) - set(code.co_cellvars)

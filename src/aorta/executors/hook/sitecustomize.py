@@ -50,9 +50,8 @@ class _Observer:
     def begin(self) -> None:
         import atexit
 
-        os.close(
-            os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        )  # it came this far
+        # An empty file: it came this far.
+        os.close(os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         atexit.register(self.flush)
         sys.addaudithook(self._hear)
 
