@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -132,5 +133,5 @@ def test_a_forked_command_line_is_signalled_polled_and_waited_for_like_any_child
 
 def test_every_verb_can_be_imported_on_its_own() -> None:
     """What the server has imported before might hide that one needs another."""
-    for module in (*fork_server._PLAIN, *fork_server._WITH_TORCH):
+    for module in {*fork_server._PLAIN, *chain(*fork_server._OF_A_VERB.values())}:
         subprocess.run([sys.executable, "-c", f"import {module}"], env=environ(), check=True)

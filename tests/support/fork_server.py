@@ -39,7 +39,13 @@ _PLAIN = (
     *(f"aorta.cli.{room}" for room in _ROOMS if room != "attribution"),
     *("aorta.views.lines", "aorta.views.pictures"),
 )
-_WITH_TORCH = ("aorta.cli.launch", "aorta.launch.job")
+_OF_A_VERB = {
+    "launch": ("aorta.cli.launch", "aorta.launch.job"),
+    "attrsvc": (
+        *("aorta.cli.attrsvc", "aorta.attribution.service.api", "aorta.attribution.service.server"),
+        "aorta.attribution.service.store",
+    ),
+}
 _READ_AT_THE_START = (
     *("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_", "COVERAGE_", "PYDANTIC_"),
     *("TORCH", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "GOMP_", "NPY_", "NUMPY_"),
@@ -57,9 +63,8 @@ def start(
     command = [sys.executable, "-m", module, *words]
     if COLD in os.environ or not place.is_dir():
         return subprocess.Popen(command, cwd=cwd, env=env, **how)
-    modules = _WITH_TORCH if words[:1] == ("launch",) else _PLAIN
     with _ASKING:
-        server = _server(modules, _Inherited.by_a_child(env))
+        server = _server(_OF_A_VERB.get("".join(words[:1]), _PLAIN), _Inherited.by_a_child(env))
     return _Forked(server, command, cwd=place, env=env, **how)
 
 
