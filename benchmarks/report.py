@@ -4,8 +4,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Outcome
 from aorta.engine.journal import Journal, Opened, TrialRecord
 from aorta.engine.rundir import RunDir
 from aorta.report.building import page_of, reader_of

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from aorta.bisect.request import bisect as _bisect
     from aorta.bundle.request import BundleReport, BundleRequest
     from aorta.bundle.request import bundle as _bundle
-    from aorta.core.errors import AortaError
-    from aorta.core.exits import Exit
+    from aorta.core.errors import AortaError, Exit
     from aorta.core.oracle import ExitCodeOracle, HangOracle, MetricOracle, RegexOracle
     from aorta.core.trial import Resources
     from aorta.diverge.output import DivergeReport
@@ -61,7 +60,7 @@ _TYPES = {
     "EnvironmentLayers": "aorta.registry.layers",
     "EnvironmentOptions": "aorta.bisect.request",
     "ExecutorChoice": "aorta.executors.choosing",
-    "Exit": "aorta.core.exits",
+    "Exit": "aorta.core.errors",
     "ExitCodeOracle": "aorta.core.oracle",
     "Findings": "aorta.bisect.findings",
     "HangOracle": "aorta.core.oracle",

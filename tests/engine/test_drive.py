@@ -11,12 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.core.axis import number, subset
+from aorta.core.axis import Point, Purpose, number, subset
 from aorta.core.errors import InfrastructureError
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, Reason

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.journal import (
     Dropped,
     Entry,

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.axis import Point, Purpose, Value
 from aorta.core.signature import Signature
+from aorta.core.trial import Outcome
 from aorta.engine.journal import Journal, Opened, TrialRecord
 
 HOSTILE = (

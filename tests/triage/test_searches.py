@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal, read_records
 from aorta.engine.question import Question

@@ -15,12 +15,11 @@ from typing import Any
 
 from aorta.bundle.manifest import Checked
 from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
+from aorta.core.axis import Point
 from aorta.core.errors import AortaError, UsageError
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
 from aorta.core.sprt import HitCount, misses_that_tell
-from aorta.core.trial import TrialEnd, TrialSpec, Watch
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question

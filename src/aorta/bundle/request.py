@@ -12,7 +12,7 @@ from aorta.bundle.pack import Prepared
 from aorta.bundle.policy import read_policy, scrub_patterns
 from aorta.bundle.reading import verify
 from aorta.bundle.rehearsal import rehearse
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.engine.rundir import RunDir
 
 SCHEMA = "aorta.bundle/1"

@@ -61,7 +61,7 @@ def command(
     """
     from aorta.attribution.documents import SCHEMA, attribution_document, described
     from aorta.attribution.request import AttributeRequest, attribute
-    from aorta.core.exits import Exit
+    from aorta.core.errors import Exit
 
     request = AttributeRequest(
         logs=logs,

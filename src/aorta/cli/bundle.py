@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli.printing import print_json, say
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
     from aorta.bundle.manifest import Checked

@@ -19,9 +19,8 @@ from aorta.core.documents import StrictModel
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.levels import Levels
-from aorta.core.outcome import Outcome
 from aorta.core.signature import Signature, normalise, signature_of
-from aorta.core.trial import Match, TrialEnd, Watch, WatchedPattern
+from aorta.core.trial import Match, Outcome, TrialEnd, Watch, WatchedPattern
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]

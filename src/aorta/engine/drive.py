@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, Terminated
 from aorta.core.oracle import Classified, classify
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener, Reason
 from aorta.engine.journal import Cooled, Dropped, Entry, Journal, Opened, Settled, TrialRecord

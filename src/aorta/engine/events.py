@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from aorta.core.exits import Exit
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.errors import Exit
+from aorta.core.trial import Verdict
 from aorta.engine.journal import TrialRecord
 
 

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.oracle import Classified
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose, value_from_json, value_to_json
 from aorta.core.signature import Signature
-from aorta.core.trial import TrialEnd
+from aorta.core.trial import Outcome, Tally, TrialEnd, Verdict
 from aorta.engine.atomic import write_whole
 from aorta.version import __version__
 

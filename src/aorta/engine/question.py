@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from aorta.core.axis import Point
 from aorta.core.oracle import Deciding
-from aorta.core.point import Point
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.engine.events import Ending

@@ -20,8 +20,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, g
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 from torch.distributed.launcher.api import LaunchConfig
 
-from aorta.core.errors import AortaError, UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.case import write_case

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aorta.core.axis import Point
 from aorta.core.oracle import Deciding
-from aorta.core.point import Point
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import Ending

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.core.axis import AxisKind
+from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.oracle import Classified, Deciding, HangOracle
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialEnd, TrialSpec, Watch, WatchedPattern
+from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import Judge, Judges
 from aorta.reduce.launcher import (

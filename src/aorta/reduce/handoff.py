@@ -5,9 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Axis, AxisKind, ChoiceAxis, NumberAxis, StepsAxis, as_single, as_window
+from aorta.core.axis import (
+    Axis,
+    AxisKind,
+    ChoiceAxis,
+    NumberAxis,
+    Point,
+    StepsAxis,
+    Value,
+    as_single,
+    as_window,
+)
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
-from aorta.core.point import Point, Value
 from aorta.core.trial import RuntimeKind
 from aorta.probe.platform import platform_here
 from aorta.reduce.plan import ReducePlan

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from aorta.core.axis import Axis
+from aorta.core.axis import Axis, Point, Purpose
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with

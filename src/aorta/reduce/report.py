@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import SubsetAxis
-from aorta.core.exits import Exit
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Value, Window
+from aorta.core.axis import Point, SubsetAxis, Value, Window
+from aorta.core.errors import Exit
 from aorta.core.signature import Signature
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason
 from aorta.engine.journal import TrialRecord
 from aorta.reduce.trace import items_of

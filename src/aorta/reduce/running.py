@@ -10,11 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import AxisKind
-from aorta.core.outcome import Tally
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.signature import Signature
-from aorta.core.trial import TrialEnd
+from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Listener
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge

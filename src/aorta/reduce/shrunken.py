@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point
 from aorta.core.documents import dump_yaml
 from aorta.core.oracle import PythonOracle
-from aorta.core.point import Point
 from aorta.core.trial import RuntimeKind
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment

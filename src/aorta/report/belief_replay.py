@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aorta.core.outcome import Outcome
+from aorta.core.trial import Outcome
 from aorta.report.charts.timeline import Atoms, Probe, Strip
 from aorta.report.documents import Document, items, rows, words
 from aorta.report.run_reader import Trial

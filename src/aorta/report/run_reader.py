@@ -13,9 +13,9 @@ from typing import Any
 
 from aorta.bundle.identity import this_site
 from aorta.bundle.layouts import LAYOUTS
+from aorta.core.axis import Window
 from aorta.core.errors import UsageError
-from aorta.core.outcome import Outcome, Tally
-from aorta.core.point import Window
+from aorta.core.trial import Outcome, Tally
 from aorta.engine.journal import TrialRecord, read_records
 from aorta.engine.rundir import RunDir
 from aorta.executors.streams import read_end

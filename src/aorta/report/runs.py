@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import AortaError
-from aorta.core.outcome import Outcome, Tally
 from aorta.core.stats import fisher_exact
+from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import PRIVATE, RunDir
 from aorta.probe.snapshot import differences
 from aorta.report.building import page_of, reader_of

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.core.exits import Exit
+from aorta.core.axis import Point
+from aorta.core.errors import Exit
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
-from aorta.core.outcome import Tally
-from aorta.core.point import Point
 from aorta.core.signature import Signature
 from aorta.core.stats import wilson
-from aorta.core.trial import TrialEnd
+from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import EveryTrial, Judge, SameJudge

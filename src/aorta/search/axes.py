@@ -6,13 +6,15 @@ from typing import Protocol
 from aorta.core.axis import (
     Axis,
     ChoiceAxis,
+    Number,
     NumberAxis,
+    Point,
     StepsAxis,
     Strategy,
     SubsetAxis,
+    Value,
     as_number,
 )
-from aorta.core.point import Number, Point, Value
 from aorta.search import Search
 from aorta.search.numeric import NumericSearch
 from aorta.search.repeated import FirstThatReproduces

@@ -6,8 +6,8 @@ Which trial goes next, and when a cell has enough, are given as functions; what 
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Tally, Verdict
 
 Place = tuple[int, int]
 """Where a trial stands in the order: round, and place in the round."""

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from aorta.core.axis import NumberAxis, StepsAxis, as_number
-from aorta.core.outcome import Verdict
-from aorta.core.point import Number, Point, Value, Window
+from aorta.core.axis import Number, NumberAxis, Point, StepsAxis, Value, Window, as_number
+from aorta.core.trial import Verdict
 from aorta.search.ranked import RankedSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial

@@ -7,8 +7,8 @@ contract: pending points are left out, and a pending point is still wanted while
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Verdict
 
 _SPECULATION_DEPTH = 64
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import islice
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Verdict
 from aorta.search.ranked import RankedSearch
 
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Collection
 
-from aorta.core.axis import StepsAxis, as_window
-from aorta.core.outcome import Verdict
-from aorta.core.point import Number, Point, Window
+from aorta.core.axis import Number, Point, StepsAxis, Window, as_window
+from aorta.core.trial import Verdict
 from aorta.search.numeric import NumericSearch
 
 

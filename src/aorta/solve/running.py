@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.core.errors import AortaError, Terminated
-from aorta.core.exits import Exit
+from aorta.core.errors import AortaError, Exit, Terminated
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors.local import LocalExecutor
 from aorta.solve.good_end import check_good

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.solve.state import State
 
 SCHEMA = "aorta.solve/1"

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from aorta.core.errors import InfrastructureError
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit, InfrastructureError
 from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume

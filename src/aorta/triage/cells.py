@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from aorta.core.outcome import Outcome, Tally
 from aorta.core.signature import normalise
 from aorta.core.stats import student_t
+from aorta.core.trial import Outcome, Tally
 from aorta.workloads.results import STEP_TIMES_TOLD_BY, TrialDocument
 
 StepTimeSource = Literal["per_step", "printed", "elapsed_per_iter", "wall_clock_total", "missing"]

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import slug
-from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.catalogue import Catalogue

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.exits import Exit
+from aorta.core.axis import Point
+from aorta.core.errors import Exit, InfrastructureError, UsageError
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
-from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Ending, Event, Listener
 from aorta.engine.journal import TrialRecord

@@ -8,8 +8,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from aorta.core.axis import Point
 from aorta.core.durations import show_duration
-from aorta.core.point import Point
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.views.lines import Describe

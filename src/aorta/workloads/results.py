@@ -17,9 +17,8 @@ from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Classified
-from aorta.core.outcome import Outcome
 from aorta.core.step_times import printed_step_times
-from aorta.core.trial import STEP_TIMES_FILE, TrialEnd
+from aorta.core.trial import STEP_TIMES_FILE, Outcome, TrialEnd
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aorta import version
+from aorta.core.axis import Point, Window
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.layers import layered, stack_mitigations
 from aorta.core.names import check_variable
 from aorta.core.oracle import Deciding, Oracle, PythonOracle
-from aorta.core.point import Point, Window
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.workloads.base import RESERVED_PREFIX, rank_of
 from aorta.workloads.child import WorkloadOrder

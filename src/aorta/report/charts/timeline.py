@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aorta.core.outcome import Outcome
+from aorta.core.trial import Outcome
 from aorta.report.charts.drawing import canvas, fitted, label, line, marks, rect, x_axis
 from aorta.report.charts.scales import PixelScale
 from aorta.report.markup import Markup, el

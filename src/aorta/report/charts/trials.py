@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aorta.core.outcome import Outcome
 from aorta.core.stats import wilson
+from aorta.core.trial import Outcome
 from aorta.report.charts.drawing import canvas, label, line, marks, rect, x_axis, y_axis
 from aorta.report.charts.scales import PixelScale, linear_scale
 from aorta.report.markup import Markup

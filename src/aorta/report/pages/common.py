@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aorta.core.outcome import Outcome
+from aorta.core.trial import Outcome
 from aorta.report.documents import Document, items, words
 from aorta.report.model import Section, Table, Words
 from aorta.report.run_reader import OpenedRun, Trial

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.outcome import Outcome, Tally
+from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import RunDir
 from aorta.report.charts.trials import Ended, draw_rate, draw_trials
 from aorta.report.documents import number as number_of

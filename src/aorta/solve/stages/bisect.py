@@ -14,10 +14,9 @@ from aorta.bisect.findings import Findings
 from aorta.bisect.run import Request
 from aorta.bisect.spec import BisectSpec, EnvironmentsSpec, PackageSpec
 from aorta.core.documents import validated
-from aorta.core.errors import UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit, UsageError
 from aorta.core.names import slug
-from aorta.core.outcome import Tally
+from aorta.core.trial import Tally
 from aorta.engine.judge import KOfN
 from aorta.engine.rundir import write_atomically
 from aorta.run.running import RunPlan, run_trials

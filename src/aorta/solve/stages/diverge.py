@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.core.layers import stack_mitigations
 from aorta.diverge.running import DivergePlan, run_diverge
 from aorta.diverge.sides import GoodSide, Side, Sides

@@ -17,9 +17,8 @@ from aorta.attribution import (
     attribute,
 )
 from aorta.core.errors import InfrastructureError
-from aorta.core.outcome import Outcome
 from aorta.core.sprt import Calibration, HitCount
-from aorta.core.trial import TrialEnd
+from aorta.core.trial import Outcome, TrialEnd
 from aorta.engine.events import Reason
 from aorta.engine.judge import CalibrationJudge, Judge, KOfN
 from aorta.engine.rundir import write_atomically

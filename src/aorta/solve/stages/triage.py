@@ -6,7 +6,7 @@ from typing import Any
 
 from aorta.core.documents import validated
 from aorta.core.errors import AortaError
-from aorta.core.outcome import Outcome
+from aorta.core.trial import Outcome
 from aorta.engine.events import Reason
 from aorta.engine.judge import KOfN
 from aorta.probe.platform import platform_here
