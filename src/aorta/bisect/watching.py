@@ -22,7 +22,7 @@ from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.journal import TrialRecord
 from aorta.engine.rundir import write_json
-from aorta.executors.streams import read_end
+from aorta.executors.evidence import read_end
 from aorta.runtimes.git import without_secrets
 from aorta.search.bisecting import Bisection
 

@@ -29,9 +29,8 @@ from aorta.bundle.tarball import Entry, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
 from aorta.scrub.files import Account, FileScrubber, NotTextError
-from aorta.scrub.placeholders import as_file_name
+from aorta.scrub.findings import GROUPS, as_file_name
 from aorta.scrub.scrubber import Rules, Scrubber
-from aorta.scrub.secrets.findings import GROUPS
 
 _MOST_IN_ONE_SECOND = 1000
 _LARGEST_SHIP = 4 << 20

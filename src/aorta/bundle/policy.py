@@ -9,7 +9,7 @@ from pydantic import Field
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import UsageError
 from aorta.registry.documents import load_document
-from aorta.scrub.patterns import split_patterns
+from aorta.scrub.known import split_patterns
 
 
 class Policy(StrictModel):

@@ -27,7 +27,7 @@ from aorta.engine.session import Session
 from aorta.executors.local import LocalExecutor
 from aorta.registry.documents import load_document
 from aorta.registry.environments import get_environment
-from aorta.scrub.secrets.findings import PLACEHOLDER
+from aorta.scrub.findings import PLACEHOLDER
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 

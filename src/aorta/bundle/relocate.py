@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from aorta.scrub.files import Account
+from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Replacement
-from aorta.scrub.secrets.findings import Kind
 
 _CONTEXT = 40
 _LONGEST_LINE = 1 << 22

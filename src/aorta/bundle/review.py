@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from aorta.bundle.pack import PackedFile, Prepared
+from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Replacement
-from aorta.scrub.secrets.findings import Kind
 
 
 def review_lines(prepared: Prepared) -> Iterator[str]:

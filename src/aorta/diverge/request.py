@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from aorta.core.errors import UsageError
-from aorta.core.layers import stack_mitigations
 from aorta.diverge.output import DivergeReport
 from aorta.diverge.running import DivergePlan, run_diverge
 from aorta.diverge.sides import GoodSide, Side, Sides, sides_of_run, with_env
 from aorta.engine.events import Listener
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
+from aorta.registry.layers import stack_mitigations
 from aorta.registry.mitigations import get_mitigation
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta.scrub.paths import is_below_a_variable
-from aorta.scrub.secrets.keywords import announces_secret, is_secret_value
-from aorta.scrub.secrets.shapes import secrets_in
+from aorta.scrub.secrets import secrets_in
+from aorta.scrub.vocabulary import announces_secret, is_secret_value
 
 OUTSIDE = "outside"
 """The folder inside the workload for files that the command named elsewhere."""

@@ -14,7 +14,7 @@ from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
 from aorta.reduce.spec import SpecFile, load_spec, workload_spec
 from aorta.registry.layers import EnvironmentLayers
-from aorta.scrub.patterns import split_patterns
+from aorta.scrub.known import split_patterns
 from aorta.workloads.discovery import COMMAND
 
 _DEFAULT_OUTPUT = Path("reduce")

@@ -6,8 +6,7 @@ from pathlib import Path
 from aorta.core.errors import RegistryError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind
 from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
-from aorta.registry.shapes import environment_from
-from aorta.registry.sidecars import read_sidecars, sidecar_definitions
+from aorta.registry.sidecars import environment_from, read_sidecars, sidecar_definitions
 
 GROUP = "aorta.environments"
 INLINE_IMAGE = "image:"  # `image:REF` is the container image REF, without any definition

@@ -1,12 +1,46 @@
-"""What a user puts around a workload by name: an environment, mitigations, variables."""
+"""What a user puts around a workload by name: an environment, mitigations, variables. Layers, weakest first:
+environment, mitigations, recipe, cell or command line.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aorta.core.errors import UsageError
 from aorta.core.trial import Environment
 from aorta.registry.environments import get_environment
 from aorta.registry.mitigations import get_mitigation
+
+
+def layered(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Later layers win."""
+    merged: dict[str, str] = {}
+    for layer in layers:
+        merged.update(layer)
+    return merged
+
+
+def stack_mitigations(
+    stack: Sequence[tuple[str, Mapping[str, str]]],
+    *,
+    decided: Collection[str] = (),
+    where: str | None = None,
+) -> dict[str, str]:
+    """The union of a stack of mitigations, which must agree on every variable they share and no later layer decides."""
+    merged: dict[str, str] = {}
+    owner: dict[str, str] = {}
+    for name, env in stack:
+        for variable, value in env.items():
+            if merged.get(variable, value) != value and variable not in decided:
+                raise UsageError(
+                    f"mitigations {owner[variable]!r} and {name!r} set {variable} to different values; "
+                    f"drop one, or decide it with extra_env: {{{variable}: VALUE}}",
+                    where=where,
+                )
+            merged[variable] = value
+            owner[variable] = name
+    return merged
+
 
 NO_MITIGATION = "none"
 

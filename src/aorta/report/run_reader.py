@@ -18,7 +18,7 @@ from aorta.core.errors import UsageError
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.journal import TrialRecord, read_records
 from aorta.engine.rundir import RunDir
-from aorta.executors.streams import read_end
+from aorta.executors.evidence import read_end
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Rules, Scrubber

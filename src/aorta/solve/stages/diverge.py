@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.core.errors import Exit
-from aorta.core.layers import stack_mitigations
 from aorta.diverge.running import DivergePlan, run_diverge
 from aorta.diverge.sides import GoodSide, Side, Sides
 from aorta.engine.events import Reason
+from aorta.registry.layers import stack_mitigations
 from aorta.registry.mitigations import get_mitigation
 from aorta.solve.reproducer import original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Stopped
