@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from aorta.cli.advising import adviser, adviser_options
 from aorta.cli.printing import print_json
+from aorta.cli.service_options import adviser, adviser_options
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -68,7 +68,7 @@ class Display:
         wrapped = [each(view) for view in shown]
         if not self.watch:
             return wrapped
-        from aorta.report.watch.beside import WatchBeside
+        from aorta.report.watch import WatchBeside
 
         beside = WatchBeside(wrapped, lambda words: click.echo(words, err=True))
         click.get_current_context().call_on_close(beside.close)

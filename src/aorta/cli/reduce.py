@@ -93,7 +93,7 @@ def command(
 
 
 def _show(report: "ReduceReport", *, kept: bool) -> None:
-    from aorta.reduce.table import summary_lines
+    from aorta.reduce.report import summary_lines
 
     for line in summary_lines(report, kept=kept):
         click.echo(line)

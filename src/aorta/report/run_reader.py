@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle.identity import this_site
 from aorta.bundle.layouts import LAYOUTS
+from aorta.bundle.source import this_site
 from aorta.core.axis import Window
 from aorta.core.errors import UsageError
 from aorta.core.trial import Outcome, Tally

@@ -17,9 +17,8 @@ from aorta.report.model import (
     Tone,
     Words,
 )
-from aorta.report.pages.common import table_section, usual_facts
+from aorta.report.pages.common import counted, rate, seconds, table_section, usual_facts
 from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
-from aorta.report.words import counted, rate, seconds
 
 _BAR, _ROW = 14, 24
 _MARKS = {"done": "reproduced", "no_answer": "clean", "budget": "other", "failed": "error"}

@@ -11,6 +11,10 @@ from aorta.report.documents import Document, count, items, number, rows, section
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
 from aorta.report.pages import optimize
 from aorta.report.pages.common import (
+    counted,
+    listed,
+    rate,
+    seconds,
     standing,
     table_section,
     trials_section,
@@ -18,7 +22,6 @@ from aorta.report.pages.common import (
     warnings_section,
 )
 from aorta.report.run_reader import OpenedRun, read_json
-from aorta.report.words import counted, listed, rate, seconds
 
 _CELL = "cell"
 _STANDINGS = {
