@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from aorta.reduce.request import ReduceRequest
     from aorta.reduce.request import reduce as _reduce
     from aorta.registry.layers import EnvironmentLayers
-    from aorta.run.request import RunRequest
+    from aorta.run.request import RunReport, RunRequest
     from aorta.run.request import run as _run
-    from aorta.run.running import RunReport
     from aorta.solve.request import SolveRequest
     from aorta.solve.request import solve as _solve
     from aorta.solve.solution import Solution
@@ -70,7 +69,7 @@ _TYPES = {
     "RegexOracle": "aorta.core.oracle",
     "Resources": "aorta.core.trial",
     "Resume": "aorta.engine.session",
-    "RunReport": "aorta.run.running",
+    "RunReport": "aorta.run.request",
     "Solution": "aorta.solve.solution",
     "StackReport": "aorta.triage.optimize",
 }

@@ -6,8 +6,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.diverge.alignment import align, between_ranks
+from aorta.diverge.alignment import align
 from aorta.diverge.comparing import compare
+from aorta.diverge.ranks import between_ranks
 from aorta.diverge.rounding import difference
 from aorta.diverge.stream import Digest, Operation, Stream
 

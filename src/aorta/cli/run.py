@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aorta.engine.session import Resume
     from aorta.executors.choosing import ExecutorChoice
     from aorta.registry.layers import EnvironmentLayers
-    from aorta.run.running import RunReport
+    from aorta.run.request import RunReport
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -55,8 +55,7 @@ def command(
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
     5 infrastructure; 130/143 interrupted (resume with --resume).
     """
-    from aorta.run.request import RunRequest, plan_lines, run
-    from aorta.run.running import SCHEMA
+    from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
     from aorta.views.pictures import TrialsPicture
 
     request = RunRequest(

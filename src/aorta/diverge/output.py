@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import Exit
-from aorta.diverge.alignment import RankParting
 from aorta.diverge.comparing import Comparison, NonFinite, Parting
+from aorta.diverge.ranks import RankParting
 from aorta.diverge.sides import Sides
 from aorta.engine.events import Reason
 from aorta.engine.rundir import write_atomically, write_json

@@ -12,7 +12,6 @@ from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
-from aorta.diverge.alignment import RankParting, between_ranks, lonely_collectives
 from aorta.diverge.comparing import (
     Comparison,
     NonFinite,
@@ -22,6 +21,7 @@ from aorta.diverge.comparing import (
     self_difference,
 )
 from aorta.diverge.output import DivergeReport, write_report
+from aorta.diverge.ranks import RankParting, between_ranks, lonely_collectives
 from aorta.diverge.sides import BAD, GOOD, Sides
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason

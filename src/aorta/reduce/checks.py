@@ -15,7 +15,7 @@ from aorta.core.oracle import Deciding
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import Ending
-from aorta.reduce.experiment import DATA, ReductionExperiment
+from aorta.reduce.experiment import DATA, IGNORED, ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.materials import folders_of, settings_of
 from aorta.reduce.opened_files import watch_opened
@@ -24,7 +24,6 @@ from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.search.reduction import Reduction
 from aorta.search.repeated import EveryPoint
 
-IGNORED = "ignored"
 _NONSENSE = "aorta-checks-whether-this-is-read"
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40

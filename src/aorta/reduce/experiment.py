@@ -23,6 +23,7 @@ from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
+IGNORED = "ignored"  # the value of a point that asks about an axis turned into nonsense
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
 

@@ -15,7 +15,7 @@ from aorta.core.signature import Signature
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason
 from aorta.engine.journal import TrialRecord, failed_differently
-from aorta.reduce.checks import IGNORED
+from aorta.reduce.experiment import IGNORED
 from aorta.reduce.trace import items_of
 from aorta.search.reduction import AxisFacts, Reduction, Status
 

@@ -24,7 +24,6 @@ from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.executors.local import LocalExecutor
 from aorta.reduce.checks import (
-    IGNORED,
     CopyExperiment,
     IgnoredExperiment,
     InPlaceExperiment,
@@ -33,7 +32,7 @@ from aorta.reduce.checks import (
     failed,
     together,
 )
-from aorta.reduce.experiment import ImpatientJudges, clear_data
+from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, module_root, needed_files, with_files
 from aorta.reduce.materials import settings_of
 from aorta.reduce.opened_files import watch_opened

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from aorta.core.errors import AortaError, Exit, Terminated
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
-from aorta.executors.local import LocalExecutor
 from aorta.solve.good_end import check_good
 from aorta.solve.plan import SolvePlan, plan_of
-from aorta.solve.request import STAGES, Means, SolveRequest, keep_request, kept_request
+from aorta.solve.request import STAGES, SolveRequest, Views, keep_request, kept_request
 from aorta.solve.solution import Solution
 from aorta.solve.stages.bisect import CHECK, Bisect
 from aorta.solve.stages.bundle import Bundle
@@ -37,12 +36,12 @@ def all_stages() -> Sequence[Stage]:
     return (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
 
 
-def begin(request: SolveRequest, means: Means) -> Solution:
+def begin(request: SolveRequest, views: Views) -> Solution:
     """In a new directory below the output."""
     request = request.checked()
     _check(request)
     run = claim_run_dir(request.output, VERB, ticket=request.ticket)
-    return _solve(run, request, means)
+    return _solve(run, request, views)
 
 
 def dry_run(request: SolveRequest) -> SolvePlan:
@@ -51,7 +50,7 @@ def dry_run(request: SolveRequest) -> SolvePlan:
     _check(request)
     with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
         (Path(scratch) / ".aorta").mkdir()
-        return plan_of(State(RunDir(Path(scratch)), request, Means(LocalExecutor)))
+        return plan_of(State(RunDir(Path(scratch)), request, Views()))
 
 
 def _check(request: SolveRequest) -> None:
@@ -59,19 +58,19 @@ def _check(request: SolveRequest) -> None:
     check_good(request)
 
 
-def go_on(request: SolveRequest, means: Means) -> Solution:
+def go_on(request: SolveRequest, views: Views) -> Solution:
     """Take up a solve that was stopped; the newest unfinished one where none is named."""
     named = request.resume.run if request.resume is not None else None
     given = named.absolute() if named is not None else None
     run = find_resumable(request.output.absolute(), VERB, given)
-    return _solve(run, kept_request(run, request.executor), means)
+    return _solve(run, kept_request(run, request.executor), views)
 
 
-def _solve(run: RunDir, request: SolveRequest, means: Means) -> Solution:
+def _solve(run: RunDir, request: SolveRequest, views: Views) -> Solution:
     lock = RunLock(run.lock).take()
     try:
         keep_request(run, request)  # where it can be read, the run is under way
-        state = State(run, request, means)
+        state = State(run, request, views)
         code = _stages(state)
         solution = Solution(state, code)
         write_summary(solution)
@@ -111,7 +110,7 @@ def _one(stage: Stage, state: State) -> StageResult:
         why = state.is_spent or plan_of(state).left_out.get(stage.name, "")
         if why:
             return StageResult(stage.name, "budget", why)
-    state.means.say(f"{stage.name} ...")
+    state.views.say(f"{stage.name} ...")
     before = sum(result.seconds for result in state.results.values())
     try:
         result = stage(state)

@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor, WarmExecutor
+from aorta.executors.choosing import ExecutorChoice
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
 _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
@@ -65,9 +66,6 @@ class SharedTrials:
     @property
     def trials(self) -> int:
         return sum(self.counts.values())
-
-    def executor(self, stage: str, open_executor: Callable[[], Executor]) -> Callable[[], Executor]:
-        return lambda: _SharingExecutor(open_executor(), self, stage)
 
     def end_in(self, trial_dir: Path) -> TrialEnd | None:
         """How the trial ended that was run in this directory."""
@@ -137,6 +135,18 @@ class SharedTrials:
                 self._ran.append(ran)
                 self._before = max(self._before, ran.elapsed)
                 self.counts[ran.stage] = self.counts.get(ran.stage, 0) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedExecutor(ExecutorChoice):
+    """Where the trials of one stage run, for the door of its verb."""
+
+    chosen: ExecutorChoice
+    store: SharedTrials
+    stage: str
+
+    def open(self) -> Executor:
+        return _SharingExecutor(self.chosen.open(), self.store, self.stage)
 
 
 class _SharingExecutor:

@@ -14,9 +14,7 @@ from aorta.engine.rundir import RunDir
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, get_environment
-from aorta.registry.mitigations import get_mitigation
 from aorta.solve.request import SolveRequest
-from aorta.workloads.trial import WorkloadRequest
 
 Command = str | list[str]
 
@@ -37,28 +35,6 @@ class Subject:
     @property
     def words(self) -> tuple[str, ...]:
         return (self.command,) if isinstance(self.command, str) else tuple(self.command)
-
-
-def workload_request(
-    command: Command,
-    cwd: Path,
-    request: SolveRequest,
-    *,
-    env: Mapping[str, str] | None = None,
-    oracle: Mapping[str, Any] | None = None,
-    mitigations: tuple[str, ...] = (),
-) -> WorkloadRequest:
-    """The command as every verb's trials know it."""
-    files = request.mitigations_files
-    return WorkloadRequest(
-        workload="command",
-        config={"command": command, "cwd": str(cwd)},
-        environment=environment_of(request),
-        mitigations=[(name, get_mitigation(name, files).env) for name in mitigations],
-        extra_env=[env or {}],
-        oracle=oracle_of(oracle),
-        timeout=request.timeout,
-    )
 
 
 class _Holder(StrictModel):

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import AortaError
 from aorta.engine.events import Reason
-from aorta.reduce.plan import Overrides, make_plan
-from aorta.reduce.running import Place, reduce_workload
+from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
 from aorta.registry.layers import EnvironmentLayers
 from aorta.solve.discovery import draft
@@ -46,29 +44,23 @@ class Reduce:
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
-        budget = state.budget(self.name)
-        overrides = Overrides(
-            timeout=state.request.timeout,
-            max_wall_clock=budget.max_seconds,
-            ticket=state.request.ticket,
-            layers=EnvironmentLayers(
-                subject.environment, mitigations_files=state.request.mitigations_files
+        report = reduce(
+            ReduceRequest(
+                spec=Path(spec.file),
+                run_dir=folder,
+                ticket=state.request.ticket,
+                layers=EnvironmentLayers(
+                    subject.environment, mitigations_files=state.request.mitigations_files
+                ),
+                timeout=state.request.timeout,
+                max_wall_clock=state.seconds_left(self.name),
+                executor=state.executor(self.name),
+                resume=state.resume(folder),
             ),
+            state.listeners(self.name),
         )
-        place = Place(
-            state.path, jobs=state.request.jobs, resume=state.resume(folder), name=folder.name
-        )
-        try:
-            plan = make_plan(spec, overrides)
-        except AortaError as wrong:
-            return StageResult(self.name, "failed", str(wrong))
-        report = reduce_workload(
-            plan, place, state.executor(self.name), state.means.listeners(self.name)
-        )
-        reason = report.ending.reason
-        if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-            raise Stopped(report.ending.exit_code)
-        answer = report.to_json()
+        Stopped.check(report.ending)
+        answer, reason = report.to_json(), report.ending.reason
         return StageResult(self.name, *_status(answer, reason), str(report.run_dir), answer=answer)
 
 
