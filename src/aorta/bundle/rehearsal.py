@@ -3,7 +3,6 @@
 A bundle whose recipe reproduces a failure is asked to do so; the failure must look like the original's.
 """
 
-import json
 import os
 import re
 import tempfile
@@ -24,6 +23,7 @@ from aorta.engine.journal import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question
 from aorta.engine.session import Session
+from aorta.executors.evidence import json_object
 from aorta.executors.local import LocalExecutor
 from aorta.registry.documents import load_document
 from aorta.registry.environments import get_environment
@@ -61,7 +61,7 @@ def rehearse(
 def _run(
     folder: Path, results: Path, variables: Mapping[str, str], timeout: float | None
 ) -> Checked:
-    result = _result(folder)
+    result = json_object(folder / "result.json") or {}
     experiment = _experiment(folder / RECIPE, variables, timeout)
     point = Point.of({})
     question = Question(
@@ -157,14 +157,6 @@ def _enough(result: Mapping[str, Any]) -> int:
     rate = result.get("confirmed") or result.get("original") or {}
     seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
-
-
-def _result(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / "result.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _variables(home: Path, programs: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@ its user, its machine, and the directories that belong to them.
 """
 
 import getpass
-import json
 import re
 import socket
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from aorta.bundle.layouts import LAYOUTS, Layout
 from aorta.bundle.manifest import MAX_TICKET, RefusedError
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import RunDir
+from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Identity
 
@@ -147,7 +147,8 @@ def _layout_of(root: Path, about: dict[str, Any]) -> tuple[Layout, dict[str, Any
     verb = _text(about, "verb").split()[:1]
     for layout in LAYOUTS:
         documents = [found for name in layout.documents for found in sorted(root.glob(name))]
-        for document in map(_read_object, documents):
+        for path in documents:
+            document = json_object(path) or {}  # packing says what is wrong with it
             if verb == [layout.verb] or _text(document, "schema").startswith(layout.schemas):
                 return layout, document
         if verb == [layout.verb]:
@@ -175,14 +176,6 @@ def _created(about: dict[str, Any], root: Path) -> datetime | None:
         except ValueError:
             continue
     return None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}  # packing reads it again, and says what is wrong with it
-    return content if isinstance(content, dict) else {}
 
 
 def _text(document: dict[str, Any], key: str) -> str:

@@ -300,19 +300,10 @@ def oracle_options(command: Command) -> Command:
 def _oracle(kind: str | None, content: dict[str, Any]) -> "Oracle | None":
     if kind is None and not content:
         return None
-    return _validated(
-        {"kind": kind or ("regex" if "pattern" in content else "exit_code"), **content}
-    )
+    from aorta.core.oracle import oracle_from_json
 
-
-def _validated(content: dict[str, Any]) -> "Oracle":
-    from aorta.core.documents import StrictModel, validated
-    from aorta.core.oracle import Oracle
-
-    class OracleOptions(StrictModel):
-        oracle: Oracle
-
-    return validated(OracleOptions, {"oracle": content}, file="command line").oracle
+    chosen = kind or ("regex" if "pattern" in content else "exit_code")
+    return oracle_from_json({"kind": chosen, **content}, file="command line")
 
 
 def _whole_number(text: str) -> int:

@@ -77,6 +77,7 @@ def command(
     not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
+    from aorta.core.oracle import oracle_to_json
     from aorta.solve.request import SolveRequest, solve, stages_from
     from aorta.solve.running import dry_run as plan_before
 
@@ -97,9 +98,7 @@ def command(
         stages=stages_from(options.names_from(stages), options.names_from(skip)),
         ticket=ticket,
         timeout=timeout,
-        oracle=None
-        if oracle is None
-        else {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)},
+        oracle=None if oracle is None else oracle_to_json(oracle),
         mitigations_files=mitigations_files,
         executor=executor,
         resume=resume,

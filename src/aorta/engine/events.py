@@ -1,7 +1,7 @@
 """What happens during a run, as a stream of typed events. Every view of a run is a listener of this stream."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -43,6 +43,17 @@ class Ending:
         noun = "trial" if self.warm_trials == 1 else "trials"
         kept = f"{self.warm_trials} {noun} started warm, without their imports (--cold: none does)"
         return [kept] if self.warm_trials else []
+
+    def followed_by(self, later: "Ending") -> "Ending":
+        """One run's ending from its two parts: how the later one ended, and what both spent."""
+        return replace(
+            later,
+            trials=self.trials + later.trials,
+            seconds=self.seconds + later.seconds,
+            resumed_trials=self.resumed_trials + later.resumed_trials,
+            warm_trials=self.warm_trials + later.warm_trials,
+            warm_dropped=self.warm_dropped or later.warm_dropped,
+        )
 
     @property
     def exit_code(self) -> Exit:

@@ -16,7 +16,7 @@ from aorta.core.axis import (
     as_single,
     as_window,
 )
-from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
+from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle, oracle_to_json
 from aorta.core.trial import RuntimeKind
 from aorta.probe.platform import platform_here
 from aorta.reduce.plan import ReducePlan
@@ -134,9 +134,9 @@ def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, 
 def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
     """A registered workload speaks through the exit code of its script; only a command's ranks can be asked."""
     if not plan.is_command:
-        return oracle_document(shipped_oracle(plan))
+        return oracle_to_json(shipped_oracle(plan))
     which = plan.spec.content.ranks
-    return oracle_document(plan.oracle) | ({} if which == ANY_RANK else {"ranks": which})
+    return oracle_to_json(plan.oracle) | ({} if which == ANY_RANK else {"ranks": which})
 
 
 def shipped_oracle(plan: ReducePlan) -> Oracle:
@@ -145,7 +145,3 @@ def shipped_oracle(plan: ReducePlan) -> Oracle:
         return plan.oracle
     asked = plan.oracle.predicate is not None
     return ExitCodeOracle(codes=(int(ChildExit.FAILED),)) if asked else ExitCodeOracle()
-
-
-def oracle_document(oracle: Oracle) -> dict[str, Any]:
-    return {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)}

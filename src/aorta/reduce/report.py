@@ -4,7 +4,7 @@ lines for people.
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from aorta.core.signature import Signature
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason
 from aorta.engine.journal import TrialRecord, failed_differently
+from aorta.engine.question import Answer
 from aorta.reduce.experiment import IGNORED
 from aorta.reduce.trace import items_of
 from aorta.search.reduction import AxisFacts, Reduction, Status
@@ -59,6 +60,15 @@ class ReduceReport:
     shipped: Shipped = field(default_factory=Shipped)
     mitigations: Sequence[str] = ()
     hint: str = ""  # what was found out about an original that did not fail
+
+    def with_more(self, answer: Answer, **changes: Any) -> "ReduceReport":
+        """With the trials of a further question, and what they changed."""
+        return replace(
+            self,
+            records=[*self.records, *answer.records],
+            ending=self.ending.followed_by(answer.ending),
+            **changes,
+        )
 
     @property
     def status(self) -> str:

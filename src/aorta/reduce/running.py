@@ -30,7 +30,6 @@ from aorta.reduce.checks import (
     WatchedExperiment,
     enough,
     failed,
-    together,
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, module_root, needed_files, with_files
@@ -174,18 +173,12 @@ class _Run:
         question = self._beyond("in its own place", search, KOfN(1, most), in_place)
         question = replace(question, budget=self.plan.budget)
         answer = self._answer(question, self.listeners)
-        verdict = search.verdicts.get(point)
         places = ", ".join(f"{name}={place}" for name, place in own.items())
         hint = (
             f"it does fail with the files where they are ({places}), and not with copies of them: let the command "
             "find them through the variable alone"
         )
-        return replace(
-            report,
-            records=[*report.records, *answer.records],
-            ending=together(report.ending, answer.ending),
-            hint=hint if verdict is not None and verdict.reproduces else "",
-        )
+        return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
         """An axis at its floor may be one that the command never looks at; what fails the same with nonsense in it is left alone."""
@@ -217,12 +210,7 @@ class _Run:
         found = [
             name for name, point in zip(suspects, points, strict=True) if failed(search, point)
         ]
-        return replace(
-            report,
-            reduction=reduction.without(found),
-            records=[*report.records, *answer.records],
-            ending=together(report.ending, answer.ending),
-        )
+        return report.with_more(answer, reduction=reduction.without(found))
 
     def _opened_axes(
         self, report: ReduceReport, suspects: Sequence[str]
@@ -246,12 +234,8 @@ class _Run:
             answer = self._answer(question, self.listeners)
         if answer.records and not kept.is_file():
             write_atomically(kept, json.dumps(watched.opened()))
-        more = replace(
-            report,
-            records=[*report.records, *answer.records],
-            ending=together(report.ending, answer.ending),
-        )
-        return json.loads(kept.read_text("utf-8")) if kept.is_file() else [], more
+        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
+        return read, report.with_more(answer)
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
@@ -347,12 +331,7 @@ class _Run:
             files=names,
             why=tried[-1].why if tried and found is False else "",
         )
-        return replace(
-            report,
-            records=[*report.records, *answer.records],
-            shipped=shipped,
-            ending=together(report.ending, answer.ending),
-        )
+        return report.with_more(answer, shipped=shipped)
 
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles

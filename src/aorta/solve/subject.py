@@ -1,16 +1,15 @@
 """What is to be solved: a command with where it runs and what is known of its failure, wherever that was written."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import UsageError
-from aorta.core.oracle import Oracle
+from aorta.core.oracle import Oracle, oracle_from_json
 from aorta.core.trial import LOCAL, Environment
 from aorta.engine.rundir import RunDir
+from aorta.executors.evidence import json_object
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, get_environment
@@ -37,15 +36,11 @@ class Subject:
         return (self.command,) if isinstance(self.command, str) else tuple(self.command)
 
 
-class _Holder(StrictModel):
-    oracle: Oracle
-
-
 def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
     if content is None:
         return None
     plain = {key: value for key, value in content.items() if key != "ranks"}
-    return validated(_Holder, {"oracle": plain}, file="oracle").oracle
+    return oracle_from_json(plain, file="oracle")
 
 
 def environment_of(request: SolveRequest) -> Environment:
@@ -110,20 +105,23 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
     if (source / "case" / "aorta.yaml").is_file():
         source = source / "case"
     if (source / "finding.json").is_file() and (source / "aorta.yaml").is_file():
-        finding = _json(source / "finding.json")
+        finding = json_object(source / "finding.json") or {}
         return _of_spec(source / "aorta.yaml", request, finding=finding)
     verb = str(RunDir(source).about().get("verb", ""))
     if verb == "reduce" or (source / "shrunken" / "aorta.yaml").is_file():
         spec = Path(str(RunDir(source).about().get("spec", "")))
         given = spec if spec.is_file() else source / "shrunken" / "aorta.yaml"
-        done = _json(source / "result.json").get("status") in {"reduced", "not_reduced"}
+        done = (json_object(source / "result.json") or {}).get("status") in {
+            "reduced",
+            "not_reduced",
+        }
         known = {"reduce": source} if done and given == spec else {}
         return _of_spec(given, request, known=known)
     if (source / "recipe.resolved.yaml").is_file():
         return _of_recipe(source / "recipe.resolved.yaml", request)
     trials = sorted(source.glob("trial_*.json"))
     if trials:
-        config = _json(trials[0]).get("config", {})
+        config = (json_object(trials[0]) or {}).get("config", {})
         if "command" in config:
             cwd = Path(config.get("cwd", request.directory))
             return Subject(config["command"], cwd, oracle=request.oracle)
@@ -148,11 +146,3 @@ def _of_recipe(path: Path, request: SolveRequest) -> Subject:
         oracle=request.oracle or config.get("oracle"),
         environment=f"{INLINE_IMAGE}{place['docker']}" if isinstance(place, dict) else str(place),
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

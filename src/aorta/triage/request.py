@@ -12,7 +12,7 @@ from typing import Any, Literal
 from aorta.core.documents import validated
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
-from aorta.core.oracle import Oracle
+from aorta.core.oracle import Oracle, oracle_to_json
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.session import Resume
@@ -155,8 +155,7 @@ def wrapped(command_line: Sequence[str], oracle: Oracle | None) -> dict[str, Any
         ) from None
     config: dict[str, Any] = {"command": list(command_line), "cwd": str(Path.cwd())}
     if oracle is not None:
-        config["oracle"] = oracle.model_dump(exclude_defaults=True, mode="json")
-        config["oracle"]["kind"] = oracle.kind
+        config["oracle"] = oracle_to_json(oracle)
     return config
 
 
