@@ -113,13 +113,12 @@ def command(
         _show(found, as_json=display.as_json)
     plan = plan_before(request)
     if display.as_json:
-        print_json("aorta.solve.plan/1", plan.to_json())
+        print_json("aorta.solve.running/1", plan.to_json())
     say_plan(plan.lines())
 
 
 def _show(solution: "Solution", *, as_json: bool) -> NoReturn:
-    from aorta.solve.solution import SCHEMA
-    from aorta.solve.summary import summary_lines
+    from aorta.solve.solution import SCHEMA, summary_lines
 
     _write_page(solution.state.path)
     if as_json:

@@ -20,7 +20,6 @@ from aorta.core.trial import Tally
 from aorta.engine.question import Budget
 from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import Repository, laid_out
-from aorta.solve.good_end import good_containers, good_environment, repository_of
 from aorta.solve.reproducer import (
     ReproducerFound,
     has_reduced_command,
@@ -30,7 +29,13 @@ from aorta.solve.reproducer import (
     smallest,
 )
 from aorta.solve.state import StageResult, State, Status, Stopped
-from aorta.solve.subject import environment_of, subject_of
+from aorta.solve.subject import (
+    environment_of,
+    good_containers,
+    good_environment,
+    repository_of,
+    subject_of,
+)
 
 CHECK = "bisect-original"
 _NOT_ON_THE_ORIGINAL = "seen on the reduced reproducer, not on the original"
