@@ -6,7 +6,8 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.trial import Outcome
-from aorta.engine.journal import Journal, Opened, TrialRecord
+from aorta.engine.events import Opened, TrialRecord
+from aorta.engine.journal import Journal
 from aorta.engine.rundir import RunDir
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import document

@@ -12,7 +12,7 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.documents import validated
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.search.cure import AXIS, CureSearch
-from aorta.search.interleaved import Interleaved, cell_of
+from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.plan import Plan, Schedule, build_plan
 from aorta.triage.recipe import Recipe, RecipeFile
 from aorta.triage.stacks import GoneJudges

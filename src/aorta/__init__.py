@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aorta.reduce.report import ReduceReport
     from aorta.reduce.request import ReduceRequest
     from aorta.reduce.request import reduce as _reduce
-    from aorta.registry.layers import EnvironmentLayers
+    from aorta.registry.environments import EnvironmentLayers
     from aorta.run.request import RunReport, RunRequest
     from aorta.run.request import run as _run
     from aorta.solve.request import SolveRequest
@@ -56,7 +56,7 @@ _TYPES = {
     "BundleReport": "aorta.bundle.request",
     "ContainerOptions": "aorta.bisect.request",
     "DivergeReport": "aorta.diverge.output",
-    "EnvironmentLayers": "aorta.registry.layers",
+    "EnvironmentLayers": "aorta.registry.environments",
     "EnvironmentOptions": "aorta.bisect.request",
     "ExecutorChoice": "aorta.executors.choosing",
     "Exit": "aorta.core.errors",

@@ -8,7 +8,7 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.durations import parse_duration, show_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import check_variable, is_path_safe, slug
-from aorta.registry.layers import layered, stack_mitigations
+from aorta.registry.environments import layered, stack_mitigations
 
 
 @given(st.text())

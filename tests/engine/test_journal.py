@@ -12,15 +12,8 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.signature import Signature
 from aorta.core.trial import Outcome, Tally, Verdict
-from aorta.engine.journal import (
-    Dropped,
-    Entry,
-    Journal,
-    Opened,
-    Settled,
-    TrialRecord,
-    read_records,
-)
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.journal import Journal, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
 MAIN = "main"

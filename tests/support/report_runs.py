@@ -11,7 +11,8 @@ from typing import Any
 from aorta.core.axis import Point, Purpose, Value
 from aorta.core.signature import Signature
 from aorta.core.trial import Outcome
-from aorta.engine.journal import Journal, Opened, TrialRecord
+from aorta.engine.events import Opened, TrialRecord
+from aorta.engine.journal import Journal
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)> \"quoted\" 'single' & &amp; `tick` "

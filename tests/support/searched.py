@@ -12,7 +12,7 @@ from aorta.engine.journal import Journal
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Budget, Question
 from aorta.executors import Executor
-from aorta.search.ranked import RankedSearch
+from aorta.search.repeated import RankedSearch
 
 
 @dataclass

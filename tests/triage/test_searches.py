@@ -14,7 +14,7 @@ from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal, read_records
 from aorta.engine.question import Question
 from aorta.search.cure import AXIS, CureSearch
-from aorta.search.interleaved import Interleaved, cell_of
+from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.stacks import GoneJudges
 from support.simulated import SimulatedExecutor, ValueExperiment
 

@@ -12,8 +12,7 @@ from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
 from aorta.core.errors import Exit
 from aorta.core.trial import Outcome
-from aorta.engine.events import Reason
-from aorta.engine.journal import TrialRecord, failed_differently
+from aorta.engine.events import Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
 from aorta.runtimes.git import Commit, web_address
 from aorta.search.ends import EndsVerdict

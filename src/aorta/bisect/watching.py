@@ -19,8 +19,7 @@ from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Event, Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
 from aorta.runtimes.git import without_secrets

@@ -19,7 +19,7 @@ from aorta.core.errors import AortaError, UsageError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question
 from aorta.engine.session import Session

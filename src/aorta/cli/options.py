@@ -217,7 +217,7 @@ def environment_layers(command: Command) -> Command:
         extra_env: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        from aorta.registry.layers import NO_MITIGATION, EnvironmentLayers
+        from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 
         names = names_from(mitigations)
         layers = EnvironmentLayers(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aorta.engine.session import Resume
     from aorta.executors.choosing import ExecutorChoice
     from aorta.reduce.report import ReduceReport
-    from aorta.registry.layers import EnvironmentLayers
+    from aorta.registry.environments import EnvironmentLayers
 
 
 @click.group(invoke_without_command=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aorta.core.oracle import Oracle
     from aorta.engine.session import Resume
     from aorta.executors.choosing import ExecutorChoice
-    from aorta.registry.layers import EnvironmentLayers
+    from aorta.registry.environments import EnvironmentLayers
     from aorta.run.request import RunReport
 
 
@@ -83,7 +83,7 @@ def command(
 
 def _show(report: "RunReport") -> None:
     from aorta.core.stats import percent_range
-    from aorta.engine.journal import failed_differently
+    from aorta.engine.events import failed_differently
 
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]

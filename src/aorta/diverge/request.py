@@ -14,7 +14,7 @@ from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
-from aorta.registry.layers import stack_mitigations
+from aorta.registry.environments import stack_mitigations
 from aorta.registry.mitigations import get_mitigation
 
 

@@ -17,8 +17,19 @@ from aorta.core.errors import InfrastructureError, Terminated
 from aorta.core.oracle import Classified, classify
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import Cooled, Dropped, Entry, Journal, Opened, Settled, TrialRecord
+from aorta.engine.events import (
+    Cooled,
+    Dropped,
+    Ending,
+    Entry,
+    Event,
+    Listener,
+    Opened,
+    Reason,
+    Settled,
+    TrialRecord,
+)
+from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
 from aorta.engine.question import Answer, Question
 from aorta.engine.rundir import fresh_dir

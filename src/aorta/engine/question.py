@@ -9,8 +9,7 @@ from aorta.core.axis import Point
 from aorta.core.oracle import Deciding
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.engine.events import Ending
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import Judges
 from aorta.engine.warmth import WarmRules
 from aorta.search import Search

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from aorta.core.axis import Point, Purpose
 from aorta.core.stats import fisher_exact
 from aorta.core.trial import Start, Tally, Verdict
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import TrialRecord
 
 PROOF_REPLICA = 2_000_000  # of the warm trials of the original: a number that no search reaches
 _ALPHA = 0.01  # a difference that chance makes as seldom as this is none of chance's

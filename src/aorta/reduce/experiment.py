@@ -9,7 +9,7 @@ from pathlib import Path
 from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
 from aorta.reduce.launcher import (
     is_launched,

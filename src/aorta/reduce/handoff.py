@@ -19,9 +19,9 @@ from aorta.core.axis import (
 from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle, oracle_to_json
 from aorta.core.trial import RuntimeKind
 from aorta.probe.platform import platform_here
+from aorta.reduce.files import secret_variables
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.portable import secret_variables
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.child import ChildExit

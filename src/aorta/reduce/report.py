@@ -13,8 +13,7 @@ from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.signature import Signature
 from aorta.core.trial import Outcome, Tally, Verdict
-from aorta.engine.events import Ending, Reason
-from aorta.engine.journal import TrialRecord, failed_differently
+from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
 from aorta.reduce.experiment import IGNORED
 from aorta.reduce.trace import items_of

@@ -13,7 +13,7 @@ from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
 from aorta.reduce.spec import SpecFile, load_spec, workload_spec
-from aorta.registry.layers import EnvironmentLayers
+from aorta.registry.environments import EnvironmentLayers
 from aorta.scrub.known import split_patterns
 from aorta.workloads.discovery import COMMAND
 

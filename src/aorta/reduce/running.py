@@ -13,8 +13,7 @@ from typing import Any
 from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.signature import Signature
 from aorta.core.trial import Tally, TrialEnd
-from aorta.engine.events import Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
 from aorta.engine.question import Answer, Experiment, Question
 from aorta.engine.rundir import write_atomically

@@ -18,11 +18,17 @@ from aorta.core.oracle import PythonOracle
 from aorta.core.trial import RuntimeKind
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment
-from aorta.reduce.files import WorkloadFiles
+from aorta.reduce.files import (
+    Portable,
+    WorkloadFiles,
+    baked,
+    lines_with,
+    made_portable,
+    secret_variables,
+)
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import place_all
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.portable import Portable, baked, lines_with, made_portable, secret_variables
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
 from aorta.workloads.discovery import place_of

@@ -8,8 +8,7 @@ from typing import Any
 from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value, Window, as_indexes
 from aorta.core.stats import wilson
 from aorta.core.trial import Verdict
-from aorta.engine.events import Event, PointSettled, TrialEnded
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Event, PointSettled, TrialEnded, TrialRecord
 from aorta.scrub.secrets import safe_value
 
 MOST_ITEMS_NAMED = 200

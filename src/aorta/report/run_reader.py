@@ -16,7 +16,8 @@ from aorta.bundle.source import this_site
 from aorta.core.axis import Window
 from aorta.core.errors import UsageError
 from aorta.core.trial import Outcome, Tally
-from aorta.engine.journal import TrialRecord, read_records
+from aorta.engine.events import TrialRecord
+from aorta.engine.journal import read_records
 from aorta.engine.rundir import RunDir
 from aorta.executors.evidence import read_end
 from aorta.report.documents import Document, words

@@ -21,8 +21,7 @@ from aorta.core.signature import Signature
 from aorta.core.sprt import Calibration
 from aorta.core.stats import wilson
 from aorta.core.trial import Tally, TrialEnd
-from aorta.engine.events import Ending, Listener, Reason
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
@@ -31,7 +30,7 @@ from aorta.engine.snapshots import snapshot_of
 from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
-from aorta.registry.layers import EnvironmentLayers
+from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND

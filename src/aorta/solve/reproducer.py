@@ -8,7 +8,7 @@ from typing import Any
 
 from aorta.core.sprt import HitCount, misses_that_tell
 from aorta.reduce.spec import load_spec
-from aorta.registry.layers import EnvironmentLayers
+from aorta.registry.environments import EnvironmentLayers
 from aorta.run.request import RunReport, RunRequest, run
 from aorta.solve.state import State, Stopped
 from aorta.solve.subject import Command, Subject, initial_variables, oracle_of, subject_of

@@ -15,8 +15,7 @@ from aorta.core.oracle import Classified, Deciding
 from aorta.core.stats import wilson
 from aorta.core.trial import Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import TrialRecord, failed_differently
+from aorta.engine.events import Ending, Event, Listener, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.warmth import WarmRules

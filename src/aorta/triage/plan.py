@@ -18,7 +18,7 @@ from aorta.core.names import slug
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.catalogue import Catalogue
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, Platform, why_inert
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.scrub.secrets import safe_value

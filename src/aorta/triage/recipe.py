@@ -18,8 +18,7 @@ from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.names import check_variable, is_path_safe
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.registry.documents import load_document
-from aorta.registry.environments import INLINE_IMAGE, environment_catalogue
-from aorta.registry.layers import stack_mitigations
+from aorta.registry.environments import INLINE_IMAGE, environment_catalogue, stack_mitigations
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.discovery import COMMAND

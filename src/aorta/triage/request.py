@@ -17,7 +17,7 @@ from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
 from aorta.triage.optimize import StackReport, optimize
 from aorta.triage.plan import baseline_index, describe_plan

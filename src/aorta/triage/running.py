@@ -14,8 +14,7 @@ from aorta.core.errors import Exit, InfrastructureError, UsageError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Ending, Event, Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
@@ -23,7 +22,7 @@ from aorta.engine.session import Resume, Session
 from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.search import Search
-from aorta.search.interleaved import Interleaved, cell_of
+from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles

@@ -11,7 +11,7 @@ from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt, log_chanc
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS

@@ -8,8 +8,7 @@ from typing import TextIO
 from aorta.core.axis import Point, show_value
 from aorta.core.durations import show_duration
 from aorta.engine import events
-from aorta.engine.events import Event, Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.views.pictures import Picture
 
 Describe = Callable[[Point], str]

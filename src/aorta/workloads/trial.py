@@ -22,7 +22,7 @@ from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import check_variable
 from aorta.core.oracle import Deciding, ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
-from aorta.registry.layers import layered, stack_mitigations
+from aorta.registry.environments import layered, stack_mitigations
 from aorta.workloads.base import RESERVED_PREFIX, rank_of
 from aorta.workloads.child import WorkloadOrder
 from aorta.workloads.discovery import COMMAND, check_workload

@@ -17,7 +17,7 @@ from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
-from aorta.registry.layers import EnvironmentLayers
+from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.state import StageResult, State, Status, Stopped
 from aorta.solve.subject import Command, Subject, subject_of
 
