@@ -190,7 +190,8 @@ def test_the_chance_of_a_ratio_does_not_jump_where_the_approximation_begins(
 ) -> None:
     exact = ratio_above(hits, 120, 110, 120, 0.5)
     monkeypatch.setattr("aorta.core.stats._MOST_EXACT", 119)
-    assert exact != ratio_above(hits, 120, 110, 120, 0.5) == pytest.approx(exact, abs=0.02)
+    near = 0.04 if exact > 0.1 else 0.015  # closer where it decides
+    assert exact != ratio_above(hits, 120, 110, 120, 0.5) == pytest.approx(exact, abs=near)
 
 
 def test_no_hit_at_all_speaks_for_no_ratio() -> None:
