@@ -92,7 +92,7 @@ class LeaderDecides:
         judged = self._judge(store, previous)
         if judged.ending is not None:
             return judged.ending
-        store.forget_evidence(previous.cycle - 1, len(previous.nodes))
+        store.forget_evidence(previous.cycle - 1)
         return replace(
             coming,
             restarts=previous.restarts + 1,
