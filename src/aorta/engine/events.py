@@ -12,6 +12,7 @@ from aorta.core.axis import Point
 from aorta.core.errors import Exit
 from aorta.core.oracle import Classified
 from aorta.core.signature import Signature
+from aorta.core.stats import counted
 from aorta.core.trial import Outcome, TrialEnd, Verdict
 
 _MOST_KINDS = 5  # of other failures that a summary names
@@ -116,9 +117,8 @@ def different_failures(messages: Counter[str]) -> list[str]:
     """The same in words, of messages that were counted."""
     if not messages:
         return []
-    noun = "trial" if messages.total() == 1 else "trials"
     kinds = messages.most_common(_MOST_KINDS)
-    return [f"{messages.total()} {noun} failed differently:"] + [
+    return [f"{counted(messages.total(), 'trial')} failed differently:"] + [
         f"  {count} x {text[:200]}" for text, count in kinds
     ]
 
@@ -152,8 +152,7 @@ class Ending:
         """The same for people; nothing where every trial started cold as a matter of course."""
         if self.warm_dropped:
             return [f"warm trials were not believed, and none counts: {self.warm_dropped}"]
-        noun = "trial" if self.warm_trials == 1 else "trials"
-        kept = f"{self.warm_trials} {noun} started warm, without their imports (--cold: none does)"
+        kept = f"{counted(self.warm_trials, 'trial')} started warm, without their imports (--cold: none does)"
         return [kept] if self.warm_trials else []
 
     def followed_by(self, later: "Ending") -> "Ending":

@@ -20,6 +20,7 @@ from typing import Any
 from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.signature import Signature
+from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
 from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
@@ -255,10 +256,9 @@ def _trials_in(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _damage_words(damage: _Damage) -> str:
-    spare = len(damage.spares)
     return (
         f"line {damage.line} of {damage.lines} is damaged ({damage.why}): what was decided from there on is lost, "
-        f"though {spare} {'trial' if spare == 1 else 'trials'} behind it can still be read; nothing was changed. "
+        f"though {counted(len(damage.spares), 'trial')} behind it can still be read; nothing was changed. "
         "--salvage goes on from before the damage, uses those trials where the search asks for them again, "
         "and keeps the damaged file"
     )

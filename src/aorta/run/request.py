@@ -19,7 +19,7 @@ from aorta.core.names import slug
 from aorta.core.oracle import Classified, Oracle
 from aorta.core.signature import Signature
 from aorta.core.sprt import Calibration
-from aorta.core.stats import wilson
+from aorta.core.stats import percentile, wilson
 from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
@@ -275,6 +275,6 @@ def _step_times(times: Sequence[float]) -> dict[str, float] | None:
         "count": len(ordered),
         "mean": round(statistics.fmean(ordered), 4),
         "median": round(statistics.median(ordered), 4),
-        "p90": round(ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], 4),
+        "p90": round(percentile(ordered, 0.9), 4),
         "max": round(ordered[-1], 4),
     }

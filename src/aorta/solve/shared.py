@@ -6,7 +6,6 @@ a stage ran to choose among candidates is not handed on: the chosen one was chos
 
 import hashlib
 import json
-import os
 import re
 import shlex
 import shutil
@@ -19,6 +18,7 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.engine.atomic import whole_lines
 from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor, WarmExecutor
 from aorta.executors.choosing import ExecutorChoice
@@ -122,11 +122,7 @@ class SharedTrials:
 
     def _read(self) -> None:
         """What earlier processes wrote; a torn last line is no trial."""
-        content = self._file.read_bytes() if self._file.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(self._file, len(whole))
-        for line in map(json.loads, whole.splitlines()):
+        for line in map(json.loads, whole_lines(self._file)):
             if "given" in line:
                 self._given[line["stage"], line["trial"]] = line["given"]
                 self.shared[line["stage"]] = self.shared.get(line["stage"], 0) + 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from aorta.core.errors import Exit, InfrastructureError
+from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
@@ -141,9 +142,5 @@ class State:
             ) from None
 
     def _read(self) -> None:
-        content = self._file.read_bytes() if self._file.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(self._file, len(whole))
-        for line in map(json.loads, whole.splitlines()):
+        for line in map(json.loads, whole_lines(self._file)):
             self.results[line["name"]] = StageResult(**line)

@@ -9,6 +9,7 @@ from typing import Any
 
 from aorta.bisect.findings import release_words
 from aorta.bisect.report import HEADLINES, compared_logs, sides_words
+from aorta.core.stats import counted
 from aorta.core.trial import Outcome
 from aorta.report.charts.timeline import Atoms, Probe, Strip, draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
@@ -28,7 +29,6 @@ from aorta.report.model import (
     Words,
 )
 from aorta.report.pages.common import (
-    counted,
     listed,
     missing_result,
     moment,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aorta.core.durations import show_duration
-from aorta.core.stats import percent_range, wilson
+from aorta.core.stats import counted, percent_range, wilson
 from aorta.core.trial import Outcome
 from aorta.report.documents import Document, items, words
 from aorta.report.model import Section, Table, Words
@@ -41,10 +41,6 @@ def moment(text: str) -> str:
         return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
         return text
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aorta.core.stats import counted
 from aorta.report.charts.drawing import PixelScale, canvas, label, marks, x_axis, y_axis
 from aorta.report.documents import Document, number, rows, section, words
 from aorta.report.markup import Markup
@@ -19,7 +20,7 @@ from aorta.report.model import (
     Tone,
     Words,
 )
-from aorta.report.pages.common import counted, table_section, usual_facts
+from aorta.report.pages.common import table_section, usual_facts
 from aorta.report.run_reader import OpenedRun, read_json
 
 _LEAST = -18.0  # of the exponent: a difference of nothing is drawn at the foot

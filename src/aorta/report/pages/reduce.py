@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.core.stats import wilson
+from aorta.core.stats import counted, wilson
 from aorta.report.charts.trials import (
     AxisTrack,
     CandidateTried,
@@ -30,7 +30,6 @@ from aorta.report.model import (
     Tone,
 )
 from aorta.report.pages.common import (
-    counted,
     factor,
     listed,
     missing_result,

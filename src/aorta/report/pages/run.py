@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import RunDir
 from aorta.report.charts.trials import Ended, draw_rate, draw_trials
@@ -12,7 +13,6 @@ from aorta.report.documents import number as number_of
 from aorta.report.documents import rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone
 from aorta.report.pages.common import (
-    counted,
     rate,
     seen_outcomes,
     standing,

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.core.stats import wilson
+from aorta.core.stats import counted, wilson
 from aorta.core.trial import Tally
 from aorta.report.charts.matrix import HeatCell, Spread, Standing, draw_heat, draw_spreads
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
 from aorta.report.pages import optimize
 from aorta.report.pages.common import (
-    counted,
     listed,
     rate,
     seconds,
