@@ -1,7 +1,6 @@
 """`aorta reduce` from a plan to its report: claim or resume a run directory, search, try what would ship, write it."""
 
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -31,19 +30,18 @@ from aorta.reduce.checks import (
     failed,
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
-from aorta.reduce.files import WorkloadFiles, module_root, needed_files, with_files
+from aorta.reduce.files import WorkloadFiles, with_files
 from aorta.reduce.materials import settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
-from aorta.reduce.shrunken import Module, Reproducer
+from aorta.reduce.shrunken import Reproducer, files_of
 from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
 from aorta.search.repeated import EveryPoint
-from aorta.workloads.discovery import place_of
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
@@ -248,36 +246,10 @@ class _Run:
             else ""
         )
         plan, best = self.plan, report.reduction.best
-        if plan.is_command:
-            files, module = self._workload_files(), None
-        else:
-            files, module = self._module_files()
+        files, module = files_of(plan, self._apart())
         flaky = confirmed is not None and confirmed.tally.against > 0
         return Reproducer(
             plan, self.experiment, best, files, shipped_name, rate, module, flaky=flaky
-        )
-
-    def _module_files(self) -> tuple[WorkloadFiles | None, Module | None]:
-        """The code of a registered workload, where that is the user's own and installed nowhere."""
-        place = place_of(self.plan.request.workload)
-        variables = {**os.environ, **self.plan.base.env}
-        named = variables.get("PYTHONPATH", "").split(os.pathsep)
-        cwd = self.plan.base.subject.cwd
-        root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
-        if root is None:
-            return None, None
-        words = [place.partition(":")[0], *self.plan.base.env.values()]
-        globs = self.plan.spec.content.workload.files
-        return needed_files(root, words, globs, self._apart()), Module(place, root)
-
-    def _workload_files(self) -> WorkloadFiles | None:
-        command = self.plan.request.config["command"]
-        words = [command] if isinstance(command, str) else command
-        return needed_files(
-            self.plan.base.subject.cwd,
-            [*words, *self.plan.base.env.values()],
-            self.plan.spec.content.workload.files,
-            self._apart(),
         )
 
     def rehearse(

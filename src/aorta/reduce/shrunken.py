@@ -3,10 +3,11 @@
 Nothing here is scrubbed: `output` does that to what is laid out, for the rehearsal and for what ships alike.
 """
 
+import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,8 @@ from aorta.reduce.files import (
     baked,
     lines_with,
     made_portable,
+    module_root,
+    needed_files,
     secret_variables,
 )
 from aorta.reduce.handoff import recipe_document, spec_document
@@ -48,6 +51,23 @@ class Module:
 
     place: str
     root: Path
+
+
+def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | None, Module | None]:
+    """What a command needs; or the code of a registered workload, where that is the user's own and installed nowhere."""
+    cwd, variables = plan.base.subject.cwd, plan.base.env
+    globs = plan.spec.content.workload.files
+    if plan.is_command:
+        command = plan.request.config["command"]
+        words = [command] if isinstance(command, str) else command
+        return needed_files(cwd, [*words, *variables.values()], globs, apart), None
+    place = place_of(plan.request.workload)
+    named = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
+    root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
+    if root is None:
+        return None, None
+    words = [place.partition(":")[0], *variables.values()]
+    return needed_files(root, words, globs, apart), Module(place, root)
 
 
 @dataclass(frozen=True)
