@@ -53,7 +53,7 @@ class Triage:
         found = finished.optimized
         Stopped.check(found.ending)
         answer: dict[str, Any] = {"optimize": found.to_json(), "on": _where(subject)}
-        status, why = _status(found.status, found.ending.reason, found.ending.detail)
+        status, why = _status(finished)
         if found.recommended is not None:
             seen, works, why = self._verified(state, subject, found.recommended.to_json())
             answer["cure" if works else "refuted"] = seen
@@ -141,13 +141,12 @@ def _where(subject: ReproducerFound) -> str:
     return "reduced" if subject.is_reduced else "original"
 
 
-def _status(found: str, reason: Reason, detail: str) -> tuple[Status, str]:
-    if reason is Reason.INFRASTRUCTURE:
-        return "failed", detail
-    if reason is Reason.BUDGET:
-        return "budget", detail
-    words = {
-        "not_found": "no stack of these mitigations makes the failure go away",
-        "did_not_reproduce": "the failure did not show without mitigations",
-    }
-    return ("done", "") if found == "found" else ("no_answer", words.get(found, found))
+def _status(finished: StackReport) -> tuple[Status, str]:
+    ending = finished.ending
+    if ending.reason is Reason.INFRASTRUCTURE:
+        return "failed", ending.detail
+    if ending.reason is Reason.BUDGET:
+        return "budget", ending.detail
+    if finished.optimized.status == "found":
+        return "done", ""
+    return "no_answer", finished.no_answer or finished.optimized.status
