@@ -1,12 +1,13 @@
 """What stages run: the original, the reduced reproducer where there is one that fails by itself, and trials of either."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aorta.core.sprt import HitCount, misses_that_tell
+from aorta.engine.events import Listener
 from aorta.reduce.spec import load_spec
 from aorta.registry.environments import EnvironmentLayers
 from aorta.run.request import RunReport, RunRequest, run
@@ -46,6 +47,7 @@ def run_command(
     trials: int | None,
     retries: int = 2,
     mitigations: tuple[str, ...] = (),
+    listeners: Sequence[Listener] = (),
 ) -> RunReport:
     """Up to so many trials, fewer where one shows the failure; None: as many as it takes to know how often it fails."""
     asked = state.request
@@ -68,7 +70,7 @@ def run_command(
             run_dir=folder,
             resume=state.resume(folder),
         ),
-        state.listeners(stage),
+        lambda: [*state.views.listeners(stage), *listeners],
     )
     Stopped.check(report.ending)
     return report

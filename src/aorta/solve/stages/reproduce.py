@@ -3,6 +3,7 @@
 import json
 import statistics
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from aorta.attribution import (
 from aorta.core.errors import InfrastructureError
 from aorta.core.sprt import HitCount
 from aorta.core.trial import Outcome, TrialEnd
-from aorta.engine.events import Reason
+from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
@@ -173,7 +174,15 @@ def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd
 
 def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
     """Trials of the command as it was given, until the first that fails. An ordinary run, kept out of the user's sight."""
-    with watch_opened(subject.cwd) as opened:
+    opened: set[str] = set()
+    with ExitStack() as watching:
+
+        def watch(event: Event) -> None:
+            """From here on: what was opened before, such as files of mitigations, we opened ourselves."""
+            nonlocal opened
+            if isinstance(event, RunStarted):
+                opened = watching.enter_context(watch_opened(subject.cwd))
+
         report = run_command(
             state,
             subject,
@@ -182,6 +191,7 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
             folder=state.run.private / LOOK / name,
             trials=most,
             retries=0,
+            listeners=[watch],
         )
     _keep_opened(state, opened)
     _check_possible(state, report)
