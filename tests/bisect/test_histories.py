@@ -175,3 +175,60 @@ def test_a_feature_that_only_a_branch_had_picked_is_carried_along(tmp_path: Path
     words = ("--good", good, "--bad", "main", "--", "sh", "-c", NEEDS_THE_FEATURE)
     found = culprit(repository, tmp_path / "out", *words)
     assert found["commit"] == shas[3]
+
+
+@pytest.mark.parametrize("culprit_at", ["a2", "a4", "b2", "M", "a5"])
+def test_a_feature_that_came_back_beside_a_merge_is_carried_along(
+    tmp_path: Path, culprit_at: str
+) -> None:
+    """Gone with a1 and back with a5. Between them a branch from a1 was merged, and none of it can be tested."""
+    repository = Repository.create(tmp_path / "repo")
+    shas: dict[str, str] = {}
+
+    def commit(name: str, **files: str) -> None:
+        broken = {"broken": "yes\n"} if name == culprit_at else {}
+        shas[name] = repository.commit(name, {name: name, **files, **broken})
+
+    commit("a0", broken="no\n", feature="here\n")
+    (repository.path / "feature").unlink()
+    commit("a1")
+    repository.git("checkout", "--quiet", "-b", "branch")
+    for name in ("b1", "b2", "b3"):
+        commit(name)
+    repository.git("checkout", "--quiet", "main")
+    for name in ("a2", "a3"):
+        commit(name)
+    repository.git("merge", "--quiet", "--no-ff", "--no-commit", "branch")
+    commit("M")
+    commit("a4")
+    commit("a5", feature="here\n")
+    commit("a6")
+    words = ("--good", shas["a0"], "--", "sh", "-c", NEEDS_THE_FEATURE)
+    found = culprit(repository, tmp_path / "out", *words)
+    assert found["commit"] == shas[culprit_at]
+    assert repository.head == shas["a6"]
+    assert repository.worktrees() == [str(repository.path)]
+
+
+@pytest.mark.parametrize("culprit_at", ["a2", "a3", "M"])
+def test_a_feature_that_a_merge_brings_back_is_carried_along(
+    tmp_path: Path, culprit_at: str
+) -> None:
+    """Gone from main with a1; a branch from there picks it again, and its merge brings it back to main."""
+    repository = Repository.create(tmp_path / "repo")
+    shas = {"a0": repository.commit("a0", {"feature": "here\n", "broken": "no\n"})}
+    (repository.path / "feature").unlink()
+    shas["a1"] = repository.commit("a1", {"a1": "a1"})
+    repository.git("checkout", "--quiet", "-b", "branch")
+    shas["b1"] = repository.commit("b1", {"b1": "b1"})
+    shas["b2"] = repository.commit("b2", {"feature": "here\n"})
+    repository.git("checkout", "--quiet", "main")
+    for name in ("a2", "a3", "a4"):
+        broken = {"broken": "yes\n"} if name == culprit_at else {}
+        shas[name] = repository.commit(name, {name: name, **broken})
+    repository.git("merge", "--quiet", "--no-ff", "--no-commit", "branch")
+    shas["M"] = repository.commit("M", {"broken": "yes\n"} if culprit_at == "M" else {})
+    repository.commit("a5", {"a5": "a5"})
+    words = ("--good", shas["a0"], "--", "sh", "-c", NEEDS_THE_FEATURE)
+    found = culprit(repository, tmp_path / "out", *words)
+    assert found["commit"] == shas[culprit_at]

@@ -80,3 +80,9 @@ def test_levels_that_are_the_same_are_said_to_be_so() -> None:
     found = simulated(1.0, 60, gap=0.0)
     assert sum(one.status == "cannot tell" for one in found) >= 58
     assert max(one.trials for one in found) <= 400
+
+
+def test_one_value_says_nothing_of_the_noise_and_two_say_all_they_differ_by() -> None:
+    levels = Levels((1.0,), (2.0,), noise=(0.5, 1))
+    assert levels.with_noise_of([7.0]) == levels
+    assert levels.with_noise_of([7.0, 9.0]).noise == (2.5, 2)

@@ -17,9 +17,8 @@ from aorta.core.oracle import (
     RegexOracle,
     classify,
 )
-from aorta.core.outcome import Outcome
 from aorta.core.signature import Signature, signature_of
-from aorta.core.trial import Match, StreamEnd, TrialEnd
+from aorta.core.trial import Match, Outcome, StreamEnd, TrialEnd
 
 
 def end(stderr: str = "", **facts: Any) -> TrialEnd:
@@ -281,3 +280,12 @@ def test_every_kind_can_be_written_as_the_seed_writes_it() -> None:
     assert read({"kind": "exit_code", "codes": 3}) == ExitCodeOracle(codes=(3,))
     assert read({"kind": "hang", "silent_for": "1m30s"}) == HangOracle(silent_for=90.0)
     assert read({"kind": "python", "predicate": "diverged"}).kind == "python"
+
+
+def test_a_match_ends_a_trial_at_once_unless_its_exit_still_counts() -> None:
+    def stops(oracle: RegexOracle) -> bool:
+        return oracle.watch().patterns[0].stop
+
+    assert stops(RegexOracle(pattern="nan")) is True
+    assert stops(RegexOracle(pattern="nan", with_failure=True)) is False
+    assert stops(RegexOracle(pattern="nan", stop_on_match=False)) is False

@@ -16,13 +16,22 @@ from aorta.core.stats import (
     holm,
     inverse_interval,
     percent_range,
+    ratio_above,
+    student_t,
     wilson,
 )
 
 
 @pytest.mark.parametrize(
     ("hits", "trials", "low", "high"),
-    [(0, 3, 0.0, 0.5615), (0, 10, 0.0, 0.2775), (3, 3, 0.4385, 1.0), (5, 10, 0.2366, 0.7634)],
+    [
+        (0, 3, 0.0, 0.5615),
+        (0, 10, 0.0, 0.2775),
+        (1, 10, 0.0179, 0.4042),
+        (9, 10, 0.5958, 0.9821),
+        (3, 3, 0.4385, 1.0),
+        (5, 10, 0.2366, 0.7634),
+    ],
 )
 def test_wilson_gives_the_published_values(hits: int, trials: int, low: float, high: float) -> None:
     assert wilson(hits, trials) == pytest.approx((low, high), abs=1e-4)
@@ -120,6 +129,81 @@ def test_the_interval_of_trials_that_went_on_until_so_many_hits_covers_what_it_s
         covered += chance * (low <= rate <= high)
         left, trials = left - chance, trials + 1
     assert covered >= 0.95 - 1e-6
+
+
+@given(st.integers(2, 20), st.integers(0, 40))
+def test_such_an_interval_leaves_half_of_its_chance_on_either_side(hits: int, more: int) -> None:
+    trials = hits + more
+    low, high = inverse_interval(hits, trials, 0.1)
+    assert binomial_tail(hits, trials, low) == pytest.approx(0.05, rel=1e-6)
+    if more:
+        assert 1 - binomial_tail(hits, trials - 1, high) == pytest.approx(0.05, rel=1e-6)
+
+
+def _likeliest_score(seen: tuple[int, int], trials: tuple[int, int], ratio: float) -> float:
+    """The same statistic, with the base's rate found by trying ten thousand of them."""
+
+    def likelihood(base: float) -> float:
+        chances = (ratio * base, base)
+        return math.prod(
+            chance**hits * (1 - chance) ** (of - hits)
+            for chance, hits, of in zip(chances, seen, trials, strict=True)
+        )
+
+    base = max((step / 10_000 for step in range(10_001)), key=likelihood)
+    variance = ratio * base * (1 - ratio * base) / trials[0]
+    variance += ratio**2 * base * (1 - base) / trials[1]
+    difference = seen[0] / trials[0] - ratio * seen[1] / trials[1]
+    return difference / math.sqrt(variance) if variance else math.inf * difference
+
+
+@pytest.mark.parametrize(("hits", "base_hits"), [(1, 5), (2, 4), (3, 5), (4, 5), (2, 2), (4, 1)])
+def test_the_chance_of_a_ratio_is_that_of_all_outcomes_at_least_as_extreme(
+    hits: int, base_hits: int
+) -> None:
+    """By adding up every outcome of four trials beside a base's five, at the base's worst rate."""
+    trials, ratio = (4, 5), 0.5
+    seen = _likeliest_score((hits, base_hits), trials, ratio)
+    extreme = [
+        outcome
+        for outcome in itertools.product(range(5), range(6))
+        if outcome[0] and _likeliest_score(outcome, trials, ratio) >= seen - 1e-3
+    ]
+
+    def chance(base: float) -> float:
+        rates = (ratio * base, base)
+        return math.fsum(
+            math.prod(
+                math.comb(of, found) * rate**found * (1 - rate) ** (of - found)
+                for found, of, rate in zip(outcome, trials, rates, strict=True)
+            )
+            for outcome in extreme
+        )
+
+    worst = 1.0 if seen <= 0 else max(chance(step / 64) for step in range(1, 65))
+    assert ratio_above(hits, trials[0], base_hits, trials[1], ratio) == pytest.approx(worst)
+
+
+@pytest.mark.parametrize("hits", [57, 60, 64, 68, 75])
+def test_the_chance_of_a_ratio_does_not_jump_where_the_approximation_begins(
+    hits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = ratio_above(hits, 120, 110, 120, 0.5)
+    monkeypatch.setattr("aorta.core.stats._MOST_EXACT", 119)
+    near = 0.04 if exact > 0.1 else 0.015  # closer where it decides
+    assert exact != ratio_above(hits, 120, 110, 120, 0.5) == pytest.approx(exact, abs=near)
+
+
+def test_no_hit_at_all_speaks_for_no_ratio() -> None:
+    assert ratio_above(0, 5, 5, 5, 0.5) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("freedom", "two_sided"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (5, 2.5706), (10, 2.2281), (31, 2.0395)],
+)
+def test_student_has_the_published_quantiles(freedom: int, two_sided: float) -> None:
+    assert student_t(0.95, freedom) == pytest.approx(two_sided, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from aorta.core.outcome import Outcome
+from aorta.core.trial import Outcome
 
 _EVIDENCE = {Outcome.REPRODUCED.value: True, Outcome.CLEAN.value: False}
 

@@ -91,9 +91,11 @@ def _at_commit(tree: Path, repository: str, sha: str) -> None:
         _git(tree, "clean", "--quiet", "-ffdx")
 
 
-def with_commit(tree: Path, repository: str, state: str, commit: str) -> str | None:
-    """A commit that has the state and, on top of it, another commit; None where that does not apply, or is there
-    already. The same again whenever it is asked for.
+def with_commit(
+    tree: Path, repository: str, state: str, commit: str, mainline: int | None = None
+) -> str | None:
+    """A commit that has the state and, on top of it, another commit (of a merge, what it brings to one of its parents);
+    None where that does not apply, or is there already. The same again whenever it is asked for.
     """
     with _one_at_a_time(repository):
         _at_commit(tree, repository, state)
@@ -101,7 +103,7 @@ def with_commit(tree: Path, repository: str, state: str, commit: str) -> str | N
     pick = _command(tree, *_AS_US, "-c", "core.hooksPath=/dev/null", "cherry-pick")
     environ = {**os.environ, "GIT_COMMITTER_DATE": when}
     picked = subprocess.run(
-        (*pick, "--no-gpg-sign", commit),
+        (*pick, "--no-gpg-sign", *(("--mainline", str(mainline)) if mainline else ()), commit),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env=environ,

@@ -5,8 +5,8 @@ away what only the good end has, then adds what only the bad end has; a repair t
 any other change, and so is the commit that repaired something.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aorta.core.errors import UsageError
@@ -77,6 +77,20 @@ class CommitPath:
     def until(self, rank: int) -> "CommitPath":
         return CommitPath(self.states[: rank + 1], self.changes[:rank])
 
+    def graph(self, package: str) -> "Graph":
+        """The same, where each state says itself what it contains."""
+        ranks = range(len(self.changes))
+        shas = tuple(commit.sha for commit in self.states)
+        holds = tuple((1 << place) - 1 for place in range(len(shas)))
+        after = tuple(rank + 1 for rank in ranks)
+        return Graph(GraphHistory(package, shas, holds, tuple(ranks), after), self.changes)
+
+
+CherryPick = Callable[[Commit, Sequence[tuple[str, int]]], Sequence[str | None] | None]
+"""A commit on top of others, each with the number of the parent that it is compared to: new commits, None for one that
+does not take it, or where none can be made.
+"""
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -84,6 +98,66 @@ class Graph:
 
     history: GraphHistory
     changes: tuple[CommitChange, ...]
+
+    def carrying(
+        self, ranks: Sequence[int], good: str, bad: str, pick: CherryPick
+    ) -> "Graph | None":
+        """Only these changes, all of them between two states. What the last of them brings is cherry-picked onto the
+        states before it, so that states can be tested that only lack that. One that does not take it is left out.
+        """
+        history, group = self.history, sum(1 << rank for rank in ranks)
+        last = next((r for r in ranks if not group & ~history.holds[history.after[r]]), None)
+        if last is None or self.changes[last].removed:
+            return None
+        onto = _states_below(history, self.changes[last].commit, group)
+        picked = pick(self.changes[last].commit, [place for _, place in onto]) or ()
+        made = [(held, sha) for (held, _), sha in zip(onto, picked, strict=False) if sha]
+        return self._of(ranks, [(0, good), *sorted(made, key=_size), (group, bad)])
+
+    def _of(self, ranks: Sequence[int], states: Sequence[tuple[int, str]]) -> "Graph":
+        """These changes over other states, in the order in which those come to hold them."""
+        first = {r: next(i for i, (held, _) in enumerate(states) if held >> r & 1) for r in ranks}
+        order = sorted(ranks, key=lambda rank: (first[rank], rank))
+        shas = tuple(sha for _, sha in states)
+        holds = tuple(
+            sum(1 << bit for bit, rank in enumerate(order) if held >> rank & 1)
+            for held, _ in states
+        )
+        after = tuple(first[rank] for rank in order)
+        before = tuple(
+            max(i for i, held in enumerate(holds) if not (held >> bit & 1 or held & ~holds[place]))
+            for bit, place in enumerate(after)
+        )
+        changes = tuple(
+            replace(self.changes[rank], good=shas[low], bad=shas[high])
+            for rank, low, high in zip(order, before, after, strict=True)
+        )
+        return Graph(GraphHistory(self.history.package, shas, holds, before, after), changes)
+
+
+def _size(state: tuple[int, str]) -> int:
+    return state[0].bit_count()
+
+
+def _states_below(
+    history: GraphHistory, top: Commit, group: int
+) -> list[tuple[int, tuple[str, int]]]:
+    """What of a group a state holds with what `top` brings to one of its parents, the state, and the parent's number.
+
+    One state for each that would be held: an ancestor of the parent where there is one, and the newest of them.
+    """
+    chosen: dict[int, tuple[tuple[bool, int], str, int]] = {}
+    for number, parent in enumerate(top.parents, 1):
+        place = history.states.index(parent) if parent in history.states else None
+        below = history.holds[place] if place is not None else 0
+        for sha, held in zip(history.states, history.holds, strict=True):
+            would = held & group | group & ~below
+            if place is None or held & group & ~below or would == group:
+                continue
+            rank = not held & ~below, held.bit_count()
+            if would not in chosen or rank > chosen[would][0]:
+                chosen[would] = rank, sha, number
+    return [(held, (sha, number)) for held, (_, sha, number) in chosen.items()]
 
 
 def span_between(

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from aorta.bisect.checkout import Job, TreeJob, forget_trees, with_commit
@@ -33,7 +34,7 @@ from aorta.bisect.trials import BuildAndTest
 from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
-from aorta.runtimes.git import Repository
+from aorta.runtimes.git import Commit, Repository
 
 
 def bisect_on_host(request: Request) -> Findings:
@@ -53,9 +54,7 @@ def bisect_on_host(request: Request) -> Findings:
                 lambda those: HostTrees(root, those, build_timeout=spec.build_timeout),
                 command=command,
             ),
-            carry=lambda package, states, commit: carried(
-                root / "carried", package, states, commit
-            ),
+            carry=partial(carried, root / "carried"),
         )
         try:
             outcome = investigate(setting, packages)
@@ -314,12 +313,16 @@ _MOST_CARRIED = 200
 
 
 def carried(
-    tree: Path, package: Package, states: Sequence[str], commit: str
+    tree: Path, package: Package, commit: Commit, onto: Sequence[tuple[str, int]]
 ) -> Sequence[str | None] | None:
     """Each state with the commit cherry-picked onto it: a commit of its own, beside every branch."""
-    if package.repository is None or len(states) > _MOST_CARRIED:
+    if package.repository is None or len(onto) > _MOST_CARRIED:
         return None
-    return [with_commit(tree, package.repository.where, state, commit) for state in states]
+    where, merges = package.repository.where, len(commit.parents) > 1
+    return [
+        with_commit(tree, where, state, commit.sha, number if merges else None)
+        for state, number in onto
+    ]
 
 
 def set_key(packages: Sequence[Package], versions: Versions) -> str:

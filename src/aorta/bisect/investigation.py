@@ -14,8 +14,8 @@ from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Carry, Package, Versions, moving, whole
 from aorta.bisect.stages import MAIN, Stages
 from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.judge import Judges
@@ -312,17 +312,20 @@ def _with_what_moved(setting: Setting, found: Found) -> Found | None:
     """States that cannot be tested may lack something that the test needs, and that the first state after them brings
     back. With that carried along they can be.
     """
-    interval = found.interval
-    moved = moving(found.packages)
-    if not isinstance(interval, Interval) or len(moved) != 1 or setting.carry is None:
+    interval, moved = found.interval, moving(found.packages)
+    if interval is None or len(moved) != 1 or setting.carry is None:
         return None
     if not found.is_sure or not found.search.untestable or len(interval.changes) < 2:
         return None
-    package = moved[0].carrying(interval.start, interval.stop, setting.carry)
+    (name,) = (package.name for package in moved)
+    ends = found.versions(interval.good)[name], found.versions(interval.bad)[name]
+    ranks = [change.rank for change in interval.changes]
+    package = moved[0].carrying(ranks, *ends, setting.carry)
     if package is None or len(package.versions) < 3:
         return None
-    brings = moved[0].versions[interval.stop]
-    setting.say(f"carrying what {brings[:12]} brings along to the states that could not be tested")
+    setting.say(
+        "carrying what the last of them brings along to the states that could not be tested"
+    )
     good, bad = found.search.sides()
     packages = [package if p.name == package.name else p for p in found.packages]
     searched = search_versions(

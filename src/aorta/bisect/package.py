@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from aorta.bisect.histories import CommitChange, CommitPath, CommitSpan, Graph, inside, span_between
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
-from aorta.runtimes.git import Repository
+from aorta.runtimes.git import Commit, Repository
 from aorta.search.timeline import History
 
 Versions = Mapping[str, str]
@@ -29,7 +29,6 @@ class Package:
     span: CommitSpan | None = None
     graph: Graph | None = None
     skipped: frozenset[str] = frozenset()  # versions that are never tried
-    steps: tuple[CommitChange, ...] | None = None  # between the versions, where no span tells
     times: tuple[float, ...] | None = None  # of versions that are only names, where they are known
 
     @property
@@ -49,8 +48,6 @@ class Package:
     @property
     def changes(self) -> Sequence[CommitChange] | None:
         """By their rank; None where the versions are only names."""
-        if self.steps is not None:
-            return self.steps
         if self.graph is not None:
             return self.graph.changes
         return self._line(self.span).changes if self.span else None
@@ -83,31 +80,17 @@ class Package:
         graph = span.graph(self.name)
         return replace(self, versions=graph.history.states, span=span, graph=graph)
 
-    def carrying(self, start: int, stop: int, carry: "Carry") -> "Package | None":
-        """The changes from one state of a line to another with the last of them first: what it brings is cherry-picked
-        onto every state before it, so that states can be tested that only lack that. A state that does not take it is
-        left out, and its changes go together. None where nothing can be carried.
-        """
-        changes = self.changes
-        if self.span is None or self.graph is not None or changes is None or stop - start < 2:
+    def carrying(
+        self, ranks: Sequence[int], good: str, bad: str, carry: "Carry"
+    ) -> "Package | None":
+        """These changes, between two states, with what the last of them brings carried along to the states before it."""
+        if self.span is None:
             return None
-        *others, last = changes[start:stop]
-        if last.removed or len(last.brought) != 1 or len(last.commit.parents) != 1:
-            return None
-        carried = carry(self, self.versions[start : stop - 1], last.commit.sha)
+        graph = self.graph or self._line(self.span).graph(self.name)
+        carried = graph.carrying(ranks, good, bad, partial(carry, self))
         if carried is None:
             return None
-        versions, steps = [self.versions[start]], list[CommitChange]()
-        together: list[CommitChange] = []
-        for change, version in zip((last, *others), (*carried, self.versions[stop]), strict=True):
-            together.append(change)
-            if version is not None:
-                brought = tuple(sha for one in together for sha in one.brought)
-                step = replace(change, good=versions[-1], bad=version, brought=brought)
-                steps.append(step)
-                versions.append(version)
-                together = []
-        return replace(self, versions=tuple(versions), span=None, steps=tuple(steps))
+        return replace(self, versions=carried.history.states, span=None, graph=carried)
 
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
@@ -119,8 +102,8 @@ class Package:
         return Package(self.spec, (version,), self.repository)
 
 
-Carry = Callable[[Package, Sequence[str], str], Sequence[str | None] | None]
-"""Commits with one more commit on top of each; None for one that does not take it, or where none can be made."""
+Carry = Callable[[Package, Commit, Sequence[tuple[str, int]]], Sequence[str | None] | None]
+"""`CherryPick` in the repository of a package."""
 
 
 def moving(packages: Sequence[Package]) -> list[Package]:

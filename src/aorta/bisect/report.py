@@ -10,7 +10,7 @@ from aorta.bisect.findings import Counted, Findings, culprit_words, release_word
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.signature import normalise
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import TrialRecord
 
 HEADLINES = {
     "found": "One change brings the failure",

@@ -11,9 +11,7 @@ def wilson(hits: int, trials: int, z: float = 1.959963984540054) -> tuple[float,
     rate, z2 = hits / trials, z * z
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
     half = z / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
-    low = 0.0 if hits == 0 else max(0.0, centre - half)
-    high = 1.0 if hits == trials else min(1.0, centre + half)
-    return low, high
+    return (0.0 if hits == 0 else centre - half), (1.0 if hits == trials else centre + half)
 
 
 def binomial_tail(hits: int, trials: int, rate: float) -> float:
@@ -55,6 +53,19 @@ def inverse_interval(hits: int, trials: int, alpha: float = 0.05) -> tuple[float
         return 0.0, 1.0
     low = clopper_pearson_low(hits, trials, alpha / 2)
     return low, clopper_pearson_high(hits - 1, trials - 1, alpha / 2)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """By linear interpolation between the two nearest of the sorted values."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 trial`, `3 trials`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def percent_range(low: float, high: float, to: str = "-") -> str:
@@ -104,9 +115,8 @@ def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio:
     return max(_chance_beyond(least, trials, step / 64, ratio) for step in range(1, 65))
 
 
-_MOST_EXACT = (
-    120  # beyond, the normal approximation of the score is within a percent of the exact value
-)
+# beyond, the normal approximation of the score is within 0.04 of the exact value, and within 0.015 where that is below 0.1
+_MOST_EXACT = 120
 
 
 def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
