@@ -4,11 +4,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from aorta.core.errors import InfrastructureError
 
-OLDEST = (
-    2,
-    13,
-)  # 2.7 lacks `LaunchConfig.signals_to_handle` and `TCPStore.clone`; those between were not tried
-NEWEST = (2, 13)
+OLDEST = (2, 10)  # those before cannot list the keys of a store, and take no `--signals-to-handle`
+NEWEST = (2, 15)
 
 
 def demand_known_torch() -> None:
