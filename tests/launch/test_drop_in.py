@@ -194,6 +194,7 @@ def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
     assert len(site.cycles()) == 5
 
 
+@pytest.mark.filterwarnings("default:--ft-attribution-endpoint is deprecated")
 def test_every_option_of_ft_launcher_is_understood_or_named_in_each_of_its_spellings() -> None:
     folder = Path(sys.prefix) / "peer" / "nvidia_resiliency_ext" / "fault_tolerance"
     options = [
