@@ -7,7 +7,7 @@ PEER = nvidia-resiliency-ext==0.7.0
 ROOM =
 TESTS = tests$(if $(ROOM),/$(ROOM))
 QUICK = $(addprefix tests/,core scrub search registry engine views)
-TORCHES = 2.10.0 2.15.0 # the oldest and the newest that pyproject.toml allows
+TORCHES = 2.13.0 2.15.0 # the oldest and the newest that pyproject.toml allows
 
 .SECONDARY: # an environment that took minutes to install is kept
 .PHONY: demo test quick test-torch coverage packages peer lint types rooms check bench docs clean

@@ -4,8 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from aorta.core.errors import InfrastructureError
 
-OLDEST = (2, 10)  # those before cannot list the keys of a store, and take no `--signals-to-handle`
-NEWEST = (2, 15)
+OLDEST, NEWEST = (2, 13), (2, 15)  # what is between was not tried, but both ends were
 
 
 def demand_known_torch() -> None:
