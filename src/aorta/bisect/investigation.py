@@ -237,7 +237,8 @@ def _bisection(
         check_ends=check_ends and (setting.check_ends or name != MAIN),
         trust_ends=setting.metric is None,
         confirm=setting.checks,
-        sentinels=_SENTINELS if name == MAIN and setting.checks and buildless else 0,
+        sentinels=_SENTINELS if name == MAIN and setting.checks else 0,
+        steady_sentinels=buildless,
     )
     if graph is not None:
         return GraphBisection(graph.history, settings)
