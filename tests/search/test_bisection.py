@@ -121,13 +121,16 @@ def test_of_a_noisy_test_hardly_more_answers_are_wrong_than_stated(
 
 
 def test_where_states_are_built_a_steady_answer_is_not_looked_at_elsewhere() -> None:
-    def trials(fails: float, **told: object) -> int:
-        rng = random.Random(7)
-        settings = replace(BisectionSettings(sentinels=2), **told)
-        return simulate(one_package(64), flaky_judge(40, fails, 0.0, rng), settings=settings).trials
+    everywhere = BisectionSettings(sentinels=2)
+    flaky_only = replace(everywhere, steady_sentinels=False)
 
-    assert trials(1.0, steady_sentinels=False) == trials(1.0, sentinels=0) < trials(1.0)
-    assert trials(0.5, steady_sentinels=False) == trials(0.5) > trials(0.5, sentinels=0)
+    def trials(fails: float, settings: BisectionSettings) -> int:
+        judge = flaky_judge(40, fails, 0.0, random.Random(7))
+        return simulate(one_package(64), judge, settings=settings).trials
+
+    plain = BisectionSettings()
+    assert trials(1.0, flaky_only) == trials(1.0, plain) < trials(1.0, everywhere)
+    assert trials(0.5, flaky_only) == trials(0.5, everywhere) > trials(0.5, plain)
 
 
 def test_eight_workers_need_few_rounds() -> None:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import release_words
-from aorta.bisect.report import HEADLINES, compared_logs, sides_words
+from aorta.bisect.report import HEADLINES, compared_logs, release_words, sides_words
 from aorta.report.belief_replay import BeliefReplay, replayed_beliefs, timeline_of
 from aorta.report.charts.timeline import draw_posterior, draw_timeline
 from aorta.report.documents import Document, count, items, number, rows, section, words
