@@ -213,7 +213,7 @@ def _plan_of(request: Request) -> dict[str, Any]:
         plan["expected_builds"] = None
         return plan
     if spec.environments is not None:
-        from aorta.bisect.environments.ends import plan_of_environments
+        from aorta.bisect.environments.answer import plan_of_environments
 
         return {**plan, **plan_of_environments(spec.environments, request.directory)}
     packages = host_packages(
@@ -240,7 +240,7 @@ def _plan_of(request: Request) -> dict[str, Any]:
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"command    {shlex.join(plan['command'])}"
     if any("kind" in package for package in plan["packages"]):
-        from aorta.bisect.environments.ends import plan_lines_of_environments
+        from aorta.bisect.environments.answer import plan_lines_of_environments
 
         yield from plan_lines_of_environments(plan)
         yield "nothing was run"

@@ -22,13 +22,16 @@ from aorta.bisect.environments.ends import (
     ABSENT,
     BAD_END,
     GOOD_END,
+    PYTHON,
     Asked,
     EnvironmentEnds,
+    in_order,
+    is_installable,
     make_ends,
-    pythons_between,
+    must_move_with,
     write_private,
 )
-from aorta.bisect.environments.installable import PYTHON, in_order, is_installable, must_move_with
+from aorta.bisect.environments.files import pythons_between
 from aorta.bisect.environments.package_index import PackageIndex
 from aorta.bisect.findings import Findings
 from aorta.bisect.investigation import (
