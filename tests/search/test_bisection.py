@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -99,13 +100,10 @@ def test_a_flaky_failure_is_found_at_the_stated_confidence(
     assert trials / runs <= most
 
 
-@pytest.mark.parametrize(("fails", "flakes"), [(0.7, 0.1), (0.9, 0.1), (0.9, 0.2)])
-def test_of_a_noisy_test_hardly_more_answers_are_wrong_than_stated(
-    fails: float, flakes: float
-) -> None:
-    """It fails at the second rate without the change, too; the answer is checked as it is by default."""
+def test_of_noisy_tests_hardly_more_answers_are_wrong_than_stated() -> None:
+    """They fail at the second rate without the change, too; the answer is checked as it is by default."""
     answers = wrong = 0
-    for seed in range(100):
+    for seed, (fails, flakes) in product(range(60), ((0.7, 0.1), (0.9, 0.1), (0.9, 0.2))):
         rng = random.Random(seed)
         culprit = rng.randrange(1, 64)
         done = simulate(
@@ -116,7 +114,7 @@ def test_of_a_noisy_test_hardly_more_answers_are_wrong_than_stated(
         if done.search.answer is not None:
             answers += 1
             wrong += (0, culprit) not in done.changes
-    assert answers >= 90
+    assert answers >= 170
     assert wrong <= 0.06 * answers
 
 
