@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 
-from aorta.core.outcome import Verdict
+from aorta.core.trial import Verdict
 from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.gallop import GallopBack
 from aorta.search.timeline import History, Timeline, Vector

@@ -1,16 +1,24 @@
-"""What many agents cost one store: requests at rest, and the time from a failure to a decision that everybody knows.
+"""What many agents cost one store: requests at rest, and from a failure to a decision that everybody knows.
 
-The agents are real but for their workers: each is a `DecidingAgent` with its own connections to one store on this
-machine, all in one process. So the figures hold the interpreter's own cost for all of them, which real agents share out.
+The agents are real but for their workers: each is a `DecidingAgent` with the real decider and its own connections to one
+store on this machine. Each has a process of its own, up to 16 for each core; beyond that agents share one. The rendezvous
+in between is torch's exchange of one shared value, and is told apart from what is decided and read.
+
+    AORTA_SCALE_AGENTS=16,64,256 AORTA_SCALE_PROCESSES=256 TORCH_CPP_LOG_LEVEL=ERROR python -m benchmarks launch_scale
+
+No name server is asked: torch's store looks up the name of everybody who connects, and answers nobody meanwhile.
 """
 
 import logging
-import statistics
+import multiprocessing
+import os
+import resource
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,56 +33,44 @@ from torch.distributed.elastic.agent.server.api import (
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 
 from aorta.launch.agent import DecidingAgent
+from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir
+from aorta.launch.decision import LeaderDecides
 from aorta.launch.output import CycleLogs, Shown
 from aorta.launch.records import Action, CycleStart, JobEnding, SourceVerdict
 from aorta.launch.rendezvous import create_rendezvous
 from aorta.launch.sources.panel import Panel
-from aorta.launch.store import JobStore, StoreCalls
+from aorta.launch.store import JobStore, KeyWatch, StoreCalls
 
-SIZES = (16, 64, 256)
+SIZES = tuple(int(size) for size in os.environ.get("AORTA_SCALE_AGENTS", "16,64,256").split(","))
+PROCESSES = int(os.environ.get("AORTA_SCALE_PROCESSES", 16 * (os.cpu_count() or 1)))
 AT_REST = 10.0  # seconds that are counted
 TICK = 0.5  # seconds between two looks of an agent at its workers
-PATIENCE = 1800.0
+PATIENCE = float(os.environ.get("AORTA_SCALE_PATIENCE", "240"))  # seconds for each meeting
+FAILURES = 2  # the second one is measured: what the first one left is then cleaned up as well
+_MEASURED = FAILURES - 1  # the cycle that fails
+_FORK = multiprocessing.get_context("fork")
+_COUNTING = threading.Lock()
 
 
-@dataclass
 class Seen:
-    """What happened to all agents, as they saw it."""
+    """What happened to each agent, in memory that all processes share. Moments are of the one monotonic clock."""
 
-    calls: int = 0
-    noticed: list[float] = field(default_factory=list)
-    decided: float = 0.0  # when the leader had its verdict
-    started: dict[int, list[float]] = field(default_factory=dict)  # cycle -> when each agent began
-    failing: threading.Event = field(default_factory=threading.Event)
-    ending: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, agents: int) -> None:
+        def column() -> Any:
+            return _FORK.RawArray("d", agents)
 
-
-class _Decider:
-    """Restarts once, then ends the job."""
-
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
-
-    def outcome(
-        self, store: JobStore, round_number: int, nodes: tuple[str, ...]
-    ) -> CycleStart | JobEnding:
-        previous = store.last_start(round_number)
-        if previous is None:
-            return CycleStart("scale", 0, nodes, max_restarts=3, started=time.time())
-        heard = len(store.evidence(previous))
-        assert heard == len(nodes), f"{heard} of {len(nodes)} agents told what they know"
-        self._seen.decided = time.monotonic()
-        return CycleStart("scale", previous.cycle + 1, nodes, max_restarts=3, started=time.time())
-
-    def final(self, store: JobStore, start: CycleStart) -> JobEnding:
-        raise AssertionError("no agent runs out of restarts here")
+        self.ours, self.torchs = column(), column()  # requests
+        self.began = [column() for _ in range(FAILURES + 1)]  # each cycle
+        self.noticed, self.joined, self.known = column(), column(), column()
+        self.failed, self.settled, self.leads = column(), column(), column()
+        self.leader_asked = column()
+        self.failing = [_FORK.Event() for _ in range(FAILURES)]
+        self.ending = _FORK.Event()
 
 
 class _Silent:
-    @property
-    def name(self) -> str:
-        return "silent"
+    name = "silent"
 
     def trigger(self, *_: object) -> None:
         """Nobody is asked."""
@@ -90,28 +86,81 @@ class _Agent(DecidingAgent):
         self, number: int, seen: Seen, parameters: RendezvousParameters, logs: Path
     ) -> None:
         rendezvous, store = create_rendezvous(parameters)
-        rendezvous.connect(store, _Decider(seen), 10.0, None)
-        spec = WorkerSpec("scale", 1, rendezvous, entrypoint="true", monitor_interval=TICK)
         panel = Panel([_Silent()], "any")
+        settings = FaultTolerance(max_no_progress_cycles=0)
+        decider = LeaderDecides(panel, settings, "scale", FAILURES + 1, LogDir(logs))
+        rendezvous.connect(store, decider, 10.0, None)
+        spec = WorkerSpec("scale", 1, rendezvous, entrypoint="true", monitor_interval=TICK)
         super().__init__(spec, CycleLogs(LogDir(logs), Shown()), rendezvous, panel, None)
         self._number = number
         self._seen = seen
+        rendezvous.deadline_store.calls.tally = (seen.torchs, number)  # type: ignore[attr-defined]
+        store._store.calls.tally = (seen.ours, number)  # type: ignore[attr-defined]  # noqa: SLF001
+        store._watch.tally = (seen.ours, number)  # type: ignore[attr-defined]  # noqa: SLF001
+        self._note_decision(store)
+
+    def _note_decision(self, store: JobStore) -> None:
+        """When this agent had joined the measured round, and when it knew what came of it."""
+        seen, number = self._seen, self._number
+        expect, outcome, tell, settle = (
+            store.expect_outcome,
+            store.outcome,
+            store.tell_leader,
+            store.settle,
+        )
+
+        def expect_outcome(round_number: int, timeout: float) -> bool:
+            if self._is_measured() and not seen.joined[number]:
+                seen.joined[number] = time.monotonic()
+            return expect(round_number, timeout)
+
+        def read_outcome(round_number: int) -> CycleStart | JobEnding | None:
+            found = outcome(round_number)
+            if self._is_measured() and seen.joined[number] and not seen.known[number]:
+                seen.known[number] = time.monotonic()
+            return found
+
+        def tell_leader(round_number: int, where: str) -> None:
+            if self._is_measured():
+                seen.leads[number] = time.monotonic()
+                seen.leader_asked[number] = -seen.ours[number]
+            tell(round_number, where)
+
+        def settle_outcome(
+            round_number: int, decided: CycleStart | JobEnding
+        ) -> CycleStart | JobEnding:
+            stands = settle(round_number, decided)
+            if self._is_measured():
+                seen.settled[number] = time.monotonic()
+                seen.leader_asked[number] += seen.ours[number]
+            return stands
+
+        replaced: Any = store
+        replaced.expect_outcome, replaced.outcome = expect_outcome, read_outcome
+        replaced.tell_leader, replaced.settle = tell_leader, settle_outcome
+
+    def _is_measured(self) -> bool:
+        return self._cycle is not None and self._cycle.start.cycle == _MEASURED
 
     def _begin(self, start: CycleStart, group: WorkerGroup) -> None:
         super()._begin(start, group)
-        self._seen.started.setdefault(start.cycle, []).append(time.monotonic())
+        self._seen.began[start.cycle][self._number] = time.monotonic()
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         return {}
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
-        self._seen.noticed.append(time.monotonic())
+    def _stop_workers(self, worker_group: WorkerGroup, **_: object) -> None:
+        if self._is_measured() and not self._seen.noticed[self._number]:
+            self._seen.noticed[self._number] = time.monotonic()
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         if self._seen.ending.is_set():
             raise SystemExit
-        first = self._current().start.cycle == 0
-        if self._number == 1 and first and self._seen.failing.is_set():
+        cycle = self._current().start.cycle
+        fails = cycle < FAILURES and self._seen.failing[cycle].is_set()
+        if fails and self._current().group_rank == 1:
+            if self._is_measured():
+                self._seen.failed[self._number] = time.monotonic()
             self._note_failure("rank 1: exit 3")
             return RunResult(WorkerState.FAILED)
         return RunResult(WorkerState.HEALTHY)
@@ -121,114 +170,177 @@ class _Agent(DecidingAgent):
 class Figures:
     agents: int
     met: float
-    at_rest: float  # requests a second per agent
-    notice: float
-    meet_again: float
-    decision: float  # from the leader's verdict to the last agent that knows it
+    at_rest: tuple[float, float]  # requests a second per agent: ours, torch's
+    notice: float  # from the failure to the last agent that heard of it
+    rendezvous: float  # from there to the leader of the complete round
+    decision: float  # what the leader needs to settle it
+    leader_asked: int  # requests for that
+    reading: float  # the longest that an agent that has joined waits for what is settled
+    asked: float  # our requests of one agent, from failure to running again
+
+    @property
+    def our_share(self) -> float:
+        return self.decision + self.reading
 
 
 def measure(agents: int) -> Figures:
-    seen = Seen()
+    seen = Seen(agents)
     with TemporaryDirectory() as folder:
-        threads, began = _start(agents, seen, Path(folder))
-        _wait(lambda: len(seen.started.get(0, ())) == agents)
-        met = max(seen.started[0]) - began
-        time.sleep(1.0)
-        before = seen.calls
-        time.sleep(AT_REST)
-        at_rest = (seen.calls - before) / AT_REST / agents
-        assert 1 not in seen.started, (
-            "agents lost each other at rest: this machine is too busy for so many in one process"
+        began = time.monotonic()
+        processes = _start(agents, seen, Path(folder))
+        try:
+            _wait(lambda: all(seen.began[0]), f"{agents} agents to meet")
+            met = max(seen.began[0]) - began
+            at_rest = _at_rest(agents, seen)
+            for cycle in range(FAILURES):
+                before = sum(seen.ours)
+                seen.failing[cycle].set()
+                _wait(
+                    lambda cycle=cycle: all(seen.began[cycle + 1]),  # type: ignore[misc]
+                    f"{agents} agents to meet again",
+                )
+                asked = (sum(seen.ours) - before) / agents
+        finally:
+            seen.ending.set()
+            for process in processes:
+                process.join(2 * TICK)
+                process.kill()
+    failed, leads, settled = max(seen.failed), max(seen.leads), max(seen.settled)
+    waited = [
+        known - max(joined, settled)
+        for known, joined in zip(seen.known, seen.joined, strict=True)
+        if known
+    ]
+    noticed = max(seen.noticed) - failed
+    return Figures(
+        agents,
+        met,
+        at_rest,
+        noticed,
+        leads - failed - noticed,
+        settled - leads,
+        int(max(seen.leader_asked)),
+        max(waited),
+        asked,
+    )
+
+
+def _at_rest(agents: int, seen: Seen) -> tuple[float, float]:
+    time.sleep(1.0)
+    before = sum(seen.ours), sum(seen.torchs)
+    time.sleep(AT_REST)
+    assert not any(seen.began[1]), "agents lost each other at rest: this machine is too busy"
+    per_agent = AT_REST * agents
+    return (sum(seen.ours) - before[0]) / per_agent, (sum(seen.torchs) - before[1]) / per_agent
+
+
+def _start(agents: int, seen: Seen, logs: Path) -> list[Any]:
+    """The agents in turn over the processes; the first process hosts the store."""
+    port = _free_port()
+    count = min(PROCESSES, agents)
+    processes = [
+        _FORK.Process(
+            target=_run_agents, args=(range(first, agents, count), agents, port, seen, logs)
         )
-        failed = time.monotonic()
-        seen.failing.set()
-        _wait(lambda: len(seen.started.get(1, ())) == agents)
-        figures = Figures(
-            agents,
-            met,
-            at_rest,
-            sorted(seen.noticed)[agents - 1] - failed,
-            seen.decided - failed,
-            max(seen.started[1]) - seen.decided,
-        )
-        seen.ending.set()
-        for thread in threads:
-            thread.join(PATIENCE)
-    return figures
+        for first in range(count)
+    ]
+    for process in processes:
+        process.start()
+    return processes
 
 
-def _start(agents: int, seen: Seen, logs: Path) -> tuple[list[threading.Thread], float]:
-    lock = threading.Lock()
-    make = StoreCalls.make
-
-    def counted(self: StoreCalls, call: Callable[[], Any]) -> Any:
-        with lock:
-            seen.calls += 1
-        return make(self, call)
-
-    StoreCalls.make = counted  # type: ignore[method-assign]
-    endpoint = f"127.0.0.1:{_free_port()}"
+def _run_agents(numbers: range, agents: int, port: int, seen: Seen, logs: Path) -> None:
+    _count_requests()
     threads = []
-    began = time.monotonic()
-    for number in range(agents):
+    for number in numbers:
         parameters = RendezvousParameters(
             "c10d",
-            endpoint,
+            f"127.0.0.1:{port}",
             "scale",
             agents,
             agents,
             "127.0.0.1",
             is_host=str(number == 0).lower(),
-            join_timeout="600",
+            join_timeout="1200",
             keep_alive_interval="5",
-            keep_alive_max_attempt="60",  # one interpreter beats for all of them
+            keep_alive_max_attempt="60",  # one interpreter beats for many of them
         )
         agent = _Agent(number, seen, parameters, logs)
-        threads.append(threading.Thread(target=_go, args=(agent,), daemon=True))
+        # `run` would want the main thread
+        threads.append(threading.Thread(target=agent._go_through_cycles, daemon=True))  # noqa: SLF001
         threads[-1].start()
-    return threads, began
+    seen.ending.wait()
+    os._exit(0)
 
 
-def _go(agent: _Agent) -> None:
-    agent._go_through_cycles()  # noqa: SLF001 - `run` would want the main thread
+def _count_requests() -> None:
+    make, wait = StoreCalls.make, KeyWatch._wait_in_store  # noqa: SLF001
+
+    def count(asked: Any) -> None:
+        column, number = getattr(asked, "tally", (None, 0))
+        if column is not None:
+            with _COUNTING:
+                column[number] += 1
+
+    def counted(self: StoreCalls, call: Callable[[], Any]) -> Any:
+        count(self)
+        return make(self, call)
+
+    def waited(self: KeyWatch, key: str, answer: Any) -> None:
+        count(self)
+        wait(self, key, answer)
+
+    StoreCalls.make = counted  # type: ignore[method-assign]
+    KeyWatch._wait_in_store = waited  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def _free_port() -> int:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _wait(holds: Callable[[], bool]) -> None:
+def _wait(holds: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < deadline, "the agents did not get there in time"
-        time.sleep(0.01)
+        assert time.monotonic() < deadline, f"waited {PATIENCE:g} s for {what}"
+        time.sleep(0.02)
 
 
 def main() -> None:
     logging.disable(logging.WARNING)
     sys.unraisablehook = lambda _: None  # torch's heartbeat timers, collected in their own threads
-    print("agents on one store, without workers; seconds")
+    os.environ["RES_OPTIONS"] = "attempts:0"
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four connections an agent
+    print(f"agents on one store, without workers, in up to {PROCESSES} processes; seconds")
     print(
-        f"{'agents':>7}{'first met':>11}{'requests/s per agent':>22}{'all notice':>12}"
-        f"{'leader decides':>16}{'all know it':>13}"
+        f"{'':>7}{'':>7}{'at rest, per agent':>22}{'after a failure':>18}{'':>12}"
+        f"{'the leader':>20}{'the others':>22}\n"
+        f"{'agents':>7}{'met':>7}{'our req/s':>10}{'torch req/s':>12}{'all notice':>18}{'rendezvous':>12}"
+        f"{'decides':>11}{'requests':>9}{'read it':>11}{'requests':>11}"
     )
     rows = []
     for agents in SIZES:
         row = measure(agents)
         rows.append(row)
         print(
-            f"{row.agents:>7}{row.met:>11.2f}{row.at_rest:>22.2f}{row.notice:>12.2f}"
-            f"{row.meet_again:>16.2f}{row.decision:>13.2f}",
+            f"{row.agents:>7}{row.met:>7.1f}{row.at_rest[0]:>10.2f}{row.at_rest[1]:>12.2f}"
+            f"{row.notice:>18.2f}{row.rendezvous:>12.2f}{row.decision:>11.3f}{row.leader_asked:>9}"
+            f"{row.reading:>11.3f}{row.asked:>11.1f}",
             flush=True,
         )
-    growth = [later.decision / earlier.decision for earlier, later in pairwise(rows)]
-    print(f"growth of the last column at four times the agents: {statistics.mean(growth):.1f}")
-    print("targets: under 2 requests/s per agent at rest; a decision that grows with the logarithm")
+    for earlier, later in pairwise(rows):
+        print(
+            f"from {earlier.agents} to {later.agents} agents: rendezvous (torch's) x "
+            f"{later.rendezvous / earlier.rendezvous:.1f}, decided and read (ours) x "
+            f"{later.our_share / earlier.our_share:.1f}, "
+            f"leader's requests x {later.leader_asked / earlier.leader_asked:.1f}"
+        )
+    print(
+        "targets: under 2 requests/s per agent at rest; our part grows no faster than the logarithm"
+    )
 
 
 if __name__ == "__main__":

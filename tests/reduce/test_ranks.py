@@ -8,11 +8,10 @@ import yaml
 
 from aorta.core.errors import SpecError
 from aorta.core.oracle import ExitCodeOracle, RegexOracle
-from aorta.core.outcome import Outcome
-from aorta.core.trial import StreamEnd, TrialEnd
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd
 from aorta.reduce.launcher import is_launched, ranks_of, with_rank_logs, with_world_size
-from aorta.workloads.command import command_trial
 from aorta.workloads.ranks import RankedOracle, failed_ranks, rank_logs
+from aorta.workloads.trial import command_trial
 from support.aorta_cli import aorta
 from support.reductions import numeric, reduce_spec, run_dir_of, trace_of, write_spec
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Verdict
 from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Timeline, Vector

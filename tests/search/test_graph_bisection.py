@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.bisect.histories import CommitSpan, Graph
-from aorta.core.outcome import Verdict
+from aorta.core.trial import Verdict
 from aorta.runtimes.git import Commit
 from aorta.search.bisecting import BisectionSettings
 from aorta.search.graph_bisection import GraphBisection

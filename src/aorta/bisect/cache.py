@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from aorta.bisect.package import Package, Versions, whole
-from aorta.core.outcome import Outcome
-from aorta.core.point import Purpose
+from aorta.core.axis import Purpose
+from aorta.core.trial import Outcome
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.rundir import write_atomically

@@ -8,11 +8,10 @@ from typing import Any
 from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import Found, SearchOutcome
 from aorta.bisect.package import Package, moving
-from aorta.core.exits import Exit
-from aorta.core.outcome import Outcome
-from aorta.core.point import Purpose
-from aorta.engine.events import Reason
-from aorta.engine.journal import TrialRecord, failed_differently
+from aorta.core.axis import Purpose
+from aorta.core.errors import Exit
+from aorta.core.trial import Outcome
+from aorta.engine.events import Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
 from aorta.runtimes.git import Commit, web_address
 from aorta.search.ends import EndsVerdict

@@ -13,8 +13,8 @@ from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Carry, Package, Versions, moving, whole
 from aorta.bisect.stages import MAIN, Stages
 from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.engine.events import Listener
 from aorta.engine.judge import Judges
 from aorta.engine.question import Answer

@@ -10,13 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from aorta.core.axis import Point, Purpose
 from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.core.levels import Levels
 from aorta.core.oracle import Classified, MetricOracle
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialEnd, Watch
+from aorta.core.trial import Outcome, Tally, TrialEnd, Verdict, Watch
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.search.bisecting import Bisection

@@ -10,7 +10,7 @@ from aorta.bisect.findings import Counted, Findings
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.signature import normalise
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import TrialRecord
 
 _ENVIRONMENT_KINDS = {"package", "python", "variable"}
 

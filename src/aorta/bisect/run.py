@@ -33,8 +33,7 @@ from aorta.core.errors import ResumeError
 from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.trial import LOCAL
-from aorta.engine.events import Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume

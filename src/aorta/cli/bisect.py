@@ -287,7 +287,7 @@ def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
 
 def _show(findings: "Findings", *, quiet: bool) -> None:
     from aorta.bisect.report import summary_lines
-    from aorta.core.exits import Exit
+    from aorta.core.errors import Exit
 
     for line in summary_lines(findings):
         if not quiet:

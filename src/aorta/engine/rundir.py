@@ -13,6 +13,7 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.engine.atomic import write_whole
+from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
 
@@ -55,11 +56,7 @@ class RunDir:
         write_atomically(self.private / "run.json", json.dumps(about, indent=2) + "\n")
 
     def about(self) -> dict[str, Any]:
-        try:
-            content = json.loads((self.private / "run.json").read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
+        return json_object(self.private / "run.json") or {}
 
 
 def claim_run_dir(

@@ -24,7 +24,7 @@ from torch.distributed.elastic.agent.server.api import (
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import PContext
 
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.launch.cycle_dir import (
     CycleDir,
     gather_evidence,
@@ -37,13 +37,13 @@ from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, J
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store import StoreLostError
-from aorta.launch.torch_elastic import SHUTDOWN_TAKES_TIMEOUT, return_codes, workers_started_by
+from aorta.launch.torch_elastic import return_codes, shutdown_options, workers_started_by
 from aorta.launch.warm import WarmWorkers
 from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 30  # seconds that workers have to end; before 2.13 torch knows no other
+_PATIENCE = 30  # seconds that workers have to end; before 2.12 torch knows no other
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
 _LAST_WORDS = 1.0  # how long a leaving agent waits for its trigger to arrive
 _LOST_FOR = 2.0  # a node between two rounds is away for a moment; a lost one stays away
@@ -376,7 +376,7 @@ class DecidingAgent(LocalElasticAgent):
         self._current().pump = self._logs.pump
         return ids
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup, **_: object) -> None:
         self._shutdown(timeout=getattr(self, "_shutdown_timeout", _PATIENCE))
 
     def _shutdown(
@@ -388,7 +388,7 @@ class DecidingAgent(LocalElasticAgent):
             else:
                 self._families.remember(self._pcontext.pids().values())
         self._shutting_down = True
-        super()._shutdown(death_sig, **({"timeout": timeout} if SHUTDOWN_TAKES_TIMEOUT else {}))
+        super()._shutdown(death_sig, **shutdown_options(timeout))
         self._shutting_down = False
         self.kill_leftovers()
         self._show_the_rest()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aorta.attribution.decision import JobStanding
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
 from aorta.launch.records import (
@@ -92,7 +92,7 @@ class LeaderDecides:
         judged = self._judge(store, previous)
         if judged.ending is not None:
             return judged.ending
-        store.forget_evidence(previous.cycle - 1, len(previous.nodes))
+        store.forget_evidence(previous.cycle - 1)
         return replace(
             coming,
             restarts=previous.restarts + 1,

@@ -18,10 +18,8 @@ from torch.distributed.elastic.events.api import Event
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
-from torch.distributed.launcher.api import LaunchConfig
 
-from aorta.core.errors import AortaError, UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.case import write_case
@@ -33,7 +31,13 @@ from aorta.launch.records import JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.panel import Panel, build_sources
 from aorta.launch.store import StoreLostError
-from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals
+from aorta.launch.torch_elastic import (
+    event_log_handler,
+    hosts_the_store,
+    raise_on_signals,
+    signals_to_handle,
+    where_known,
+)
 from aorta.launch.warm import WarmWorkers
 from aorta.reduce.opened_files import watch_opened
 
@@ -63,7 +67,7 @@ def launch(arguments: Sequence[str], view: View) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     try:
-        raise_on_signals(_heard(options.torch.signals_to_handle))
+        raise_on_signals(_heard(signals_to_handle(options.torch)))
         finished = run_job(options, view)
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
@@ -148,7 +152,7 @@ class _Launch:
         return Finished(agent.ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:
-        events.record(event, self._options.torch.event_log_handler)
+        events.record(event, event_log_handler(self._options.torch))
 
     def _take_leave(self) -> None:
         """Tell what is left to tell. How the job ended is known by now, so a lost store changes nothing."""
@@ -233,7 +237,7 @@ def _agent(
     options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     warm = None
@@ -254,8 +258,7 @@ def _agent(
         master_addr=address,
         master_port=port,
         local_addr=config.local_addr,
-        event_log_handler=config.event_log_handler,
-        **_where_known(config, "numa_options", "virtual_local_rank"),
+        **where_known(config, "event_log_handler", "numa_options", "virtual_local_rank"),
     )
     settings = options.settings
     logs = CycleLogs(
@@ -276,15 +279,8 @@ def _agent(
         settings.hang_timeout_seconds,
         warm,
         start_method=config.start_method,
-        **_where_known(config, "shutdown_timeout"),
+        **where_known(config, "shutdown_timeout"),
     )
-
-
-def _where_known(config: LaunchConfig, *names: str) -> dict[str, Any]:
-    """Options that this torch has; those before 2.13 have fewer."""
-    return {
-        name: getattr(config, name) for name in names if getattr(config, name, None) is not None
-    }
 
 
 def _name_of(options: Options) -> str:

@@ -23,11 +23,10 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 
-from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit, InfrastructureError, UsageError
 from aorta.launch.records import CycleStart, JobEnding
 from aorta.launch.store import DeadlineStore, JobStore, StoreCalls, StoreLostError, StorePatience
-from aorta.launch.torch_elastic import ElasticHandler, rendezvous_settings
+from aorta.launch.torch_elastic import ElasticHandler, another_connection, rendezvous_settings
 
 log = logging.getLogger(__name__)
 
@@ -297,7 +296,7 @@ def create_rendezvous(parameters: RendezvousParameters) -> tuple[DecidingRendezv
         handler = DecidingRendezvous.on(
             DeadlineStore(store, calls), settings, parameters.local_addr
         )
-        return handler, JobStore(store, settings.run_id, patience)
+        return handler, JobStore(lambda: another_connection(store), settings.run_id, patience)
     except ValueError as wrong:
         raise UsageError(f"the rendezvous options are wrong: {wrong}") from None
     except RendezvousConnectionError as unreachable:

@@ -59,16 +59,12 @@ class StoreLostError(InfrastructureError):
     kind = "store_lost"
 
 
-class _Cloneable(Protocol):
-    """Every store since torch 2.7; the type stubs do not know it yet."""
-
-    def clone(self) -> Store: ...
-
-
 class _Multi(Protocol):
-    """Likewise."""
+    """Every store; the type stubs do not know it yet."""
 
     def multi_set(self, keys: list[str], values: list[Any]) -> None: ...
+
+    def append(self, key: str, value: str) -> None: ...
 
 
 class StorePatience:
@@ -168,6 +164,10 @@ class DeadlineStore:
         store = cast("_Multi", self.torch_store)
         self.calls.make(lambda: store.multi_set(keys, values))
 
+    def append(self, key: str, value: str) -> None:
+        store = cast("_Multi", self.torch_store)
+        self.calls.make(lambda: store.append(key, value))
+
     def add(self, key: str, amount: int) -> int:
         return self.calls.make(lambda: self.torch_store.add(key, amount))
 
@@ -188,6 +188,9 @@ class DeadlineStore:
         return self.calls.make(lambda: self.torch_store.delete_key(key))
 
     def list_keys(self) -> list[str]:
+        """Nothing before torch 2.8, which cannot tell; what torch's workers write there names their attempt."""
+        if not hasattr(self.torch_store, "list_keys"):
+            return []
         return self.calls.make(self.torch_store.list_keys)
 
 
@@ -241,11 +244,13 @@ _DOES_NOT_ANSWER = "the rendezvous store does not answer; the agent that hosts i
 class JobStore:
     """The agreements of one job. It has connections of its own: a wait must not hold up keep-alive heartbeats."""
 
-    def __init__(self, store: Store, run_id: str, patience: StorePatience) -> None:
+    def __init__(
+        self, connect_to_store: Callable[[], Store], run_id: str, patience: StorePatience
+    ) -> None:
         prefix = f"aorta/launch/{run_id}"
 
         def connect() -> Store:
-            return PrefixStore(prefix, cast("_Cloneable", store).clone())
+            return PrefixStore(prefix, connect_to_store())
 
         calls = StoreCalls(patience)
         with _store_answers():
@@ -330,27 +335,32 @@ class JobStore:
             return any(self._store.check([f"cycle/{cycle}/{key}"]) for key in ("over", "failed"))
 
     def give_evidence(self, evidence: CycleEvidence) -> None:
-        key = f"cycle/{evidence.cycle}/evidence/{evidence.group_rank}"
-        self._set(key, encode(evidence))
+        """And say that it is there: who asks for everybody's then needs no question for each."""
+        self._set(_evidence_key(evidence.cycle, evidence.group_rank), encode(evidence))
+        with _store_answers():
+            self._store.append(f"cycle/{evidence.cycle}/told", f"{evidence.group_rank} ")
 
     def has_all_evidence(self, start: CycleStart) -> bool:
-        with _store_answers():
-            return self._store.check(_evidence_keys(start))
+        return len(self._told(start.cycle)) == len(start.nodes)
 
     def evidence(self, start: CycleStart) -> tuple[CycleEvidence, ...]:
         """What is there. Agents give theirs before they join the next round, so nothing needs waiting for."""
-        keys = _evidence_keys(start)
+        keys = [_evidence_key(start.cycle, group) for group in self._told(start.cycle)]
+        if not keys:
+            return ()
         with _store_answers():
-            if self._store.check(keys):
-                return tuple(decode_evidence(text) for text in self._store.multi_get(keys))
-        found = (self._get(key) for key in keys)
-        return tuple(decode_evidence(text) for text in found if text is not None)
+            return tuple(decode_evidence(text) for text in self._store.multi_get(keys))
 
-    def forget_evidence(self, cycle: int, groups: int) -> None:
+    def forget_evidence(self, cycle: int) -> None:
         """Evidence of cycles that are long decided would pile up in the store's memory."""
-        with _store_answers():
-            for group in range(groups):
-                self._store.delete_key(f"cycle/{cycle}/evidence/{group}")
+        keys = [_evidence_key(cycle, group) for group in self._told(cycle)]
+        if keys:
+            with _store_answers():
+                self._store.multi_set(keys, [""] * len(keys))
+
+    def _told(self, cycle: int) -> list[int]:
+        """The groups that gave their evidence."""
+        return sorted({int(group) for group in (self._get(f"cycle/{cycle}/told") or b"").split()})
 
     def finish(self, cycle: int, agents: int) -> None:
         """Say that this agent's ranks all succeeded; the last one wakes the others."""
@@ -392,8 +402,8 @@ class JobStore:
             return self._store.add(key, amount)
 
 
-def _evidence_keys(start: CycleStart) -> list[str]:
-    return [f"cycle/{start.cycle}/evidence/{group}" for group in range(len(start.nodes))]
+def _evidence_key(cycle: int, group_rank: int) -> str:
+    return f"cycle/{cycle}/evidence/{group_rank}"
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self, cast
 
 import torch
-from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.events.handlers import get_logging_handler
 from torch.distributed.elastic.multiprocessing import api as elastic_api
 from torch.distributed.elastic.multiprocessing.api import (
     MultiprocessContext,
@@ -41,6 +42,7 @@ from torch.distributed.elastic.rendezvous.utils import (
     _matches_machine_hostname,
     parse_rendezvous_endpoint,
 )
+from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.launch.store import DeadlineStore
 
@@ -53,7 +55,47 @@ _LOOK_AT_STATE = 1.0
 _WITHDRAW_WITHIN = 0.5
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
-SHUTDOWN_TAKES_TIMEOUT = "timeout" in inspect.signature(LocalElasticAgent._shutdown).parameters  # noqa: SLF001 - since 2.12
+_SHUTDOWN_TAKES = inspect.signature(LocalElasticAgent._shutdown).parameters  # noqa: SLF001
+
+
+_TORCHS_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+
+
+def signals_to_handle(config: LaunchConfig) -> str:
+    """By their names; torch before 2.9 cannot be told others."""
+    return str(getattr(config, "signals_to_handle", _TORCHS_SIGNALS))
+
+
+def event_log_handler(config: LaunchConfig) -> str:
+    """Who hears of workers and agent; torch before 2.9 tells nobody."""
+    return str(getattr(config, "event_log_handler", "null"))
+
+
+def where_known(config: LaunchConfig, *names: str) -> dict[str, Any]:
+    """Options that this torch has; older ones have fewer."""
+    return {
+        name: getattr(config, name) for name in names if getattr(config, name, None) is not None
+    }
+
+
+def shutdown_options(timeout: int) -> dict[str, Any]:
+    """Of `_shutdown`: a timeout since 2.12; 2.7 would shut down the rendezvous as well if it were not told otherwise."""
+    wanted = {"timeout": timeout, "is_restart": True}
+    return {name: value for name, value in wanted.items() if name in _SHUTDOWN_TAKES}
+
+
+def another_connection(store: Store) -> Store:
+    """To the same store. Before 2.8 a store cannot be cloned, and is opened once more."""
+    if hasattr(store, "clone"):
+        cloned: Store = store.clone()
+        return cloned
+    if isinstance(store, TCPStore):
+        same: Any = store
+        return TCPStore(
+            same.host, same.port, is_master=False, timeout=same.timeout, wait_for_workers=False
+        )
+    assert isinstance(store, FileStore), "torch's rendezvous knows these two"
+    return FileStore(cast("Any", store).path)
 
 
 def raise_on_signals(names: str) -> None:
@@ -187,6 +229,9 @@ class ElasticHandler(DynamicRendezvousHandler):
         handler = cls(node, settings, backend.name, store.torch_store, holder)
         handler._op_executor = _PromptExecutor(node, holder, settings, pause)
         handler.deadline_store = store
+        if isinstance(get_logging_handler("dynamic_rendezvous"), logging.NullHandler):
+            for part in (handler, holder, handler._op_executor):
+                _record_nothing(part)
         return handler
 
     @property
@@ -274,6 +319,16 @@ class ElasticHandler(DynamicRendezvousHandler):
             return self._store
         fresh: TCPStore = super()._create_tcp_store_server(master_addr, master_port)
         return fresh
+
+
+def _record_nothing(part: Any) -> None:
+    """Where nobody hears torch's events. For each of them it looks through the whole stack (2 ms) while a change of the
+    shared state is at stake: with many nodes, somebody else's change then comes first nearly always."""
+
+    def unheard(*_: object, **__: object) -> None:
+        pass
+
+    part._record = unheard  # noqa: SLF001
 
 
 def rendezvous_settings(parameters: RendezvousParameters) -> RendezvousSettings:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.search.belief import EVERY_CHANGE_ALIKE, Counts, MixedRates, Prior, Rates
 from aorta.search.ends import SILENT, UNSTEADY, Ends, EndsVerdict
 from aorta.search.interval import Candidates, Interval

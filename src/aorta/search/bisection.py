@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
 from aorta.search.belief import EVERY_CHANGE_ALIKE, Belief, Prior
 from aorta.search.bisecting import (
     SIDE_RUNS,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
 from aorta.search.belief import Counts
 from aorta.search.bisecting import SIDE_RUNS, WORTHLESS, Bisection, BisectionSettings, Question
 from aorta.search.contradiction import repaired_among
