@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.environments.job import EnvironmentJob, find_uv, make
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Tally, Verdict
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts

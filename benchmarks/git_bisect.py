@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.bisect.histories import CommitChange, CommitSpan, span_between
-from aorta.core.outcome import Verdict
-from aorta.core.point import Purpose
+from aorta.core.axis import Purpose
+from aorta.core.trial import Verdict
 from aorta.runtimes.git import Repository
 from aorta.search.bisecting import Bisection
 from aorta.search.bisection import TimelineBisection

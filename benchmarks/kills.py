@@ -299,7 +299,7 @@ def _import_everything() -> None:
     import aorta.cli.triage
     import aorta.executors.choosing
     import aorta.reduce.running
-    import aorta.run.running
+    import aorta.run.request
     import aorta.triage.running  # noqa: F401
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aorta.bisect.metric import MeasuredEnds, MeasuredMetric, Metric
-from aorta.core.outcome import Outcome, Tally
+from aorta.core.trial import Outcome, Tally
 from aorta.search.bisection import TimelineBisection
 from aorta.search.timeline import History, Timeline
 

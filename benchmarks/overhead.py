@@ -9,8 +9,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from aorta.core.axis import Point
 from aorta.core.oracle import ExitCodeOracle
-from aorta.core.point import Point
 from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec, Watch, WatchedPattern
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal

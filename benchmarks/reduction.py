@@ -5,8 +5,7 @@ import random
 from dataclasses import dataclass
 from statistics import mean
 
-from aorta.core.axis import as_indexes, as_number, number, subset
-from aorta.core.point import Point
+from aorta.core.axis import Point, as_indexes, as_number, number, subset
 from aorta.engine.judge import SequentialJudges
 from aorta.search.descent import Descent
 from aorta.search.numeric import NumericSearch

@@ -20,9 +20,8 @@ from typing import Any
 
 import yaml
 
-from aorta.core.axis import subset
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point, subset
+from aorta.core.trial import Verdict
 from aorta.search.subset import SubsetSearch
 
 WORST = 1.2

@@ -4,9 +4,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
-from aorta.engine.journal import Journal, Opened, TrialRecord
+from aorta.core.axis import Point
+from aorta.core.trial import Outcome
+from aorta.engine.events import Opened, TrialRecord
+from aorta.engine.journal import Journal
 from aorta.engine.rundir import RunDir
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import document

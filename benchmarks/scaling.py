@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.axis import subset
+from aorta.core.axis import Point, subset
 from aorta.core.oracle import ExitCodeOracle, Oracle
-from aorta.core.point import Point
 from aorta.core.trial import Resources, TrialSpec
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
+from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import Scrubber
-from aorta.scrub.secrets.findings import Kind
 from aorta.scrub.stream import Account, TextStream
 
 CLEAN_LINES = (

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.judge import EveryTrial, Judge, Judges, SameJudge
 from aorta.search import Search
 

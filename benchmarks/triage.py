@@ -8,11 +8,11 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from aorta.core.axis import Point, Purpose
 from aorta.core.documents import validated
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.search.cure import AXIS, CureSearch
-from aorta.search.interleaved import Interleaved, cell_of
+from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.plan import Plan, Schedule, build_plan
 from aorta.triage.recipe import Recipe, RecipeFile
 from aorta.triage.stacks import GoneJudges

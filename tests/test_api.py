@@ -72,7 +72,7 @@ def test_importing_aorta_imports_no_room() -> None:
 
 @pytest.mark.parametrize(
     "before",
-    ["", "import aorta.run.request", "from aorta.run import running", "from aorta import run"],
+    ["", "import aorta.run.request", "from aorta.run import request", "from aorta import run"],
 )
 def test_a_verb_is_a_function_however_its_package_was_imported(before: str, tmp_path: Path) -> None:
     call = f"aorta.run(command=('true',), results_dir={str(tmp_path)!r}).exit_code.name"

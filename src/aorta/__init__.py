@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from aorta.bisect.request import bisect as _bisect
     from aorta.bundle.request import BundleReport, BundleRequest
     from aorta.bundle.request import bundle as _bundle
-    from aorta.core.errors import AortaError
-    from aorta.core.exits import Exit
+    from aorta.core.errors import AortaError, Exit
     from aorta.core.oracle import ExitCodeOracle, HangOracle, MetricOracle, RegexOracle
     from aorta.core.trial import Resources
     from aorta.diverge.output import DivergeReport
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from aorta.reduce.report import ReduceReport
     from aorta.reduce.request import ReduceRequest
     from aorta.reduce.request import reduce as _reduce
-    from aorta.registry.layers import EnvironmentLayers
-    from aorta.run.request import RunRequest
+    from aorta.registry.environments import EnvironmentLayers
+    from aorta.run.request import RunReport, RunRequest
     from aorta.run.request import run as _run
-    from aorta.run.running import RunReport
     from aorta.solve.request import SolveRequest
     from aorta.solve.request import solve as _solve
     from aorta.solve.solution import Solution
@@ -58,10 +56,10 @@ _TYPES = {
     "BundleReport": "aorta.bundle.request",
     "ContainerOptions": "aorta.bisect.request",
     "DivergeReport": "aorta.diverge.output",
-    "EnvironmentLayers": "aorta.registry.layers",
+    "EnvironmentLayers": "aorta.registry.environments",
     "EnvironmentOptions": "aorta.bisect.request",
     "ExecutorChoice": "aorta.executors.choosing",
-    "Exit": "aorta.core.exits",
+    "Exit": "aorta.core.errors",
     "ExitCodeOracle": "aorta.core.oracle",
     "Findings": "aorta.bisect.findings",
     "HangOracle": "aorta.core.oracle",
@@ -71,7 +69,7 @@ _TYPES = {
     "RegexOracle": "aorta.core.oracle",
     "Resources": "aorta.core.trial",
     "Resume": "aorta.engine.session",
-    "RunReport": "aorta.run.running",
+    "RunReport": "aorta.run.request",
     "Solution": "aorta.solve.solution",
     "StackReport": "aorta.triage.optimize",
 }

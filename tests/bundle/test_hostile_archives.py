@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.bundle.errors import BundleError
+from aorta.bundle.manifest import BundleError
 from aorta.bundle.reading import unpack, verify
 from aorta.bundle.tarball import Entry, TarWriter
 from support.aorta_cli import aorta

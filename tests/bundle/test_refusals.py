@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from aorta.bundle import collect
-from aorta.bundle.errors import RefusedError
+from aorta.bundle.layouts import Policy
+from aorta.bundle.manifest import RefusedError
 from aorta.bundle.pack import PackedFile, prepared
-from aorta.bundle.policy import Policy
 from aorta.bundle.source import open_source
 from aorta.scrub.files import FileScrubber
 from aorta.scrub.structure import ScrubError

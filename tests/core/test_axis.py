@@ -2,9 +2,8 @@
 
 import pytest
 
-from aorta.core.axis import Axis, choice, number, subset, window
+from aorta.core.axis import Axis, Value, Window, choice, number, subset, window
 from aorta.core.errors import UsageError
-from aorta.core.point import Value, Window
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aorta.core.axis import Point, Purpose
 from aorta.core.durations import parse_duration, show_duration
 from aorta.core.errors import UsageError
-from aorta.core.layers import layered, stack_mitigations
 from aorta.core.names import check_variable, is_path_safe, slug
-from aorta.core.point import Point, Purpose
+from aorta.registry.environments import layered, stack_mitigations
 
 
 @given(st.text())

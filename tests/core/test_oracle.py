@@ -17,9 +17,8 @@ from aorta.core.oracle import (
     RegexOracle,
     classify,
 )
-from aorta.core.outcome import Outcome
 from aorta.core.signature import Signature, signature_of
-from aorta.core.trial import Match, StreamEnd, TrialEnd
+from aorta.core.trial import Match, Outcome, StreamEnd, TrialEnd
 
 
 def end(stderr: str = "", **facts: Any) -> TrialEnd:

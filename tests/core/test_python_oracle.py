@@ -9,8 +9,7 @@ import pytest
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError
 from aorta.core.oracle import Oracle, PythonOracle, classify
-from aorta.core.outcome import Outcome
-from aorta.core.trial import StreamEnd, TrialEnd
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd
 
 _NO_OUTPUT = StreamEnd(Path("none"))
 

@@ -11,24 +11,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.core.axis import number, subset
+from aorta.core.axis import Point, Purpose, number, subset
 from aorta.core.errors import InfrastructureError
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.drive import Engine
-from aorta.engine.events import Ending, Event, Reason
-from aorta.engine.journal import Journal, failed_differently
+from aorta.engine.events import Ending, Event, Reason, failed_differently
+from aorta.engine.journal import Journal
 from aorta.engine.judge import EveryTrial, Judge, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Answer as EngineAnswer
 from aorta.engine.question import Budget, Question
 from aorta.search import Search
 from aorta.search.descent import Descent
-from aorta.search.ranked import RankedSearch
 from aorta.search.reduction import Status
-from aorta.search.repeated import EveryPoint
+from aorta.search.repeated import EveryPoint, RankedSearch
 from support.searched import SmallestNumber
 from support.simulated import LOST, Answer, SimulatedExecutor, ValueExperiment
 

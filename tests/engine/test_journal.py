@@ -8,19 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
 from aorta.core.signature import Signature
-from aorta.engine.journal import (
-    Dropped,
-    Entry,
-    Journal,
-    Opened,
-    Settled,
-    TrialRecord,
-    read_records,
-)
+from aorta.core.trial import Outcome, Tally, Verdict
+from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.journal import Journal, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
 MAIN = "main"

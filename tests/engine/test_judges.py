@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Outcome, Tally
+from aorta.core.trial import Outcome, Tally
 from aorta.engine.judge import EveryTrial, KOfN
 
 ENDS = (Outcome.REPRODUCED, Outcome.CLEAN)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
 from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt
 from aorta.core.stats import binomial_tail
+from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import (
     CalibrationJudge,
     Judge,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from aorta.core.axis import Point
 from aorta.core.errors import ResumeError
-from aorta.core.point import Point
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question
 from aorta.engine.rundir import RunLock, claim_run_dir, find_resumable

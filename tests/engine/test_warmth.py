@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.core.axis import number
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose, number
 from aorta.core.trial import Start, TrialEnd, TrialSpec
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.point import Point
 from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.ray import RayTasks

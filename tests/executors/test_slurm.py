@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
-from aorta.core.point import Point
 from aorta.core.trial import Resources, TrialEnd
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.slurm import SlurmJobs, slurm_scheduler

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.core.point import Point
+from aorta.core.axis import Point
 from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
 from aorta.executors.slurm import slurm_scheduler

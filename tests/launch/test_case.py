@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.launch.case_spec import draft_spec
 from aorta.launch.cycle_dir import Ruling
 from aorta.launch.decision import LastWords

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta.probe import EnvSnapshot, collect, collect_env
+from aorta.probe import EnvSnapshot, collect_env
+from aorta.probe import snapshot as probing
 from aorta.probe.host import KNOWN_VARIABLES
 from aorta.probe.machine import Machine, Probed
 
@@ -65,7 +66,7 @@ def test_bytes_that_are_no_text_do_not_break_the_file(tmp_path: Path) -> None:
     assert snapshot.to_json().encode("utf-8")
 
 
-def broken_in(way: Callable[[], object]) -> collect.Probe:
+def broken_in(way: Callable[[], object]) -> probing.Probe:
     def probe(_machine: Machine) -> Probed:
         return Probed(way())
 
@@ -78,10 +79,10 @@ def test_if_every_probe_breaks_the_snapshot_still_has_every_field(
     def explode() -> object:
         raise MemoryError("password=hunter2")
 
-    names = (*collect.STATIC_PROBES, *collect.LIVE_PROBES)
+    names = (*probing.STATIC_PROBES, *probing.LIVE_PROBES)
     for table in ("STATIC_PROBES", "LIVE_PROBES"):
         monkeypatch.setattr(
-            collect, table, dict.fromkeys(getattr(collect, table), broken_in(explode))
+            probing, table, dict.fromkeys(getattr(probing, table), broken_in(explode))
         )
     snapshot = collect_env(Machine(tmp_path, {}))
     assert list(snapshot.to_dict()) == [entry.name for entry in dataclasses.fields(EnvSnapshot)]
@@ -96,14 +97,14 @@ def test_if_every_probe_breaks_the_snapshot_still_has_every_field(
 def test_every_field_that_a_probe_fills_is_a_field_of_the_snapshot() -> None:
     fields = {entry.name for entry in dataclasses.fields(EnvSnapshot)}
     own = {"schema", "aorta_version", "schema_version", "captured_at", "partial", "partial_reasons"}
-    assert fields - own == {*collect.STATIC_PROBES, *collect.LIVE_PROBES}
+    assert fields - own == {*probing.STATIC_PROBES, *probing.LIVE_PROBES}
 
 
 def test_numbers_that_json_does_not_have_become_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = broken_in(lambda: {"temperature": float("nan"), "nested": [float("inf")]})
-    monkeypatch.setattr(collect, "STATIC_PROBES", {"system_health": odd})
+    monkeypatch.setattr(probing, "STATIC_PROBES", {"system_health": odd})
     snapshot = collect_env(Machine(tmp_path, {}))
     assert json.loads(snapshot.to_json())["system_health"] == {
         "temperature": "nan",
@@ -115,7 +116,7 @@ def test_an_interrupt_is_not_swallowed(tmp_path: Path, monkeypatch: pytest.Monke
     def interrupt() -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(collect, "LIVE_PROBES", {"docker": broken_in(interrupt)})
+    monkeypatch.setattr(probing, "LIVE_PROBES", {"docker": broken_in(interrupt)})
     with pytest.raises(KeyboardInterrupt):
         collect_env(Machine(tmp_path, {}))
 
@@ -125,7 +126,7 @@ def test_the_second_call_asks_only_what_can_have_changed(
 ) -> None:
     asked: list[str] = []
 
-    def counting(name: str, probe: collect.Probe) -> collect.Probe:
+    def counting(name: str, probe: probing.Probe) -> probing.Probe:
         def count(machine: Machine) -> Probed:
             asked.append(name)
             return probe(machine)
@@ -133,13 +134,13 @@ def test_the_second_call_asks_only_what_can_have_changed(
         return count
 
     for table in ("STATIC_PROBES", "LIVE_PROBES"):
-        counted = {name: counting(name, probe) for name, probe in getattr(collect, table).items()}
-        monkeypatch.setattr(collect, table, counted)
+        counted = {name: counting(name, probe) for name, probe in getattr(probing, table).items()}
+        monkeypatch.setattr(probing, table, counted)
     first = collect_env(Machine(tmp_path, {"PATH": "", "NCCL_ALGO": "Ring"}))
-    assert len(asked) == len(collect.STATIC_PROBES) + len(collect.LIVE_PROBES)
+    assert len(asked) == len(probing.STATIC_PROBES) + len(probing.LIVE_PROBES)
     asked.clear()
     second = collect_env(Machine(tmp_path, {"PATH": "", "NCCL_ALGO": "Tree"}))
-    assert asked == list(collect.LIVE_PROBES)
+    assert asked == list(probing.LIVE_PROBES)
     assert (first.env_vars["NCCL_ALGO"], second.env_vars["NCCL_ALGO"]) == ("Ring", "Tree")
 
 

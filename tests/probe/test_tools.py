@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from aorta.probe.amd import amd_gpus
-from aorta.probe.collect import collect_env
 from aorta.probe.cuda import nvidia_gpus, probe_cuda
 from aorta.probe.machine import Machine
+from aorta.probe.snapshot import collect_env
 from support.fake_tools import put_files, put_tool
 from support.processes import wait_until_gone
 from support.waiting import patience

@@ -20,7 +20,7 @@ KILLS = 20
 DRIVER = """
 import glob, json, os, random, signal, sys, time
 from aorta.cli.app import run
-import aorta.cli.reduce, aorta.reduce.plan, aorta.reduce.running, aorta.reduce.table, aorta.executors.choosing
+import aorta.cli.reduce, aorta.reduce.plan, aorta.reduce.running, aorta.reduce.report, aorta.executors.choosing
 
 kills, seed, longest, *arguments = json.loads(sys.argv[1])
 draw = random.Random(seed)

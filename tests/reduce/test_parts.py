@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
+from aorta.core.axis import Point, Purpose
 from aorta.core.oracle import Classified, HangOracle
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point, Purpose
-from aorta.core.trial import StreamEnd, TrialEnd
-from aorta.engine.journal import TrialRecord
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd
+from aorta.engine.events import TrialRecord
 from aorta.reduce.experiment import TimeLimits, patience_with
 from aorta.reduce.files import needed_files
 from support.aorta_cli import aorta

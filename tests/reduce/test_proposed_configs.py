@@ -13,8 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.reduce.proposed_configs import settings_of
-from aorta.reduce.proposed_files import Replaced, in_a_place, propose_files
+from aorta.reduce.proposed_files import Replaced, in_a_place, propose_files, settings_of
 
 READERS: dict[str, Callable[[str], Any]] = {
     "c.json": json.loads, "c.yaml": yaml.safe_load, "c.toml": tomllib.loads,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.report.building import page_of, reader_of
-from aorta.report.charts.scales import linear_scale, log_scale
+from aorta.report.charts.drawing import linear_scale, log_scale
 from aorta.report.html import document
 from aorta.report.markup import el
 from aorta.report.model import Beside, Page, Tone

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from aorta.report.model import FactRows, Headline, Page, Tone
-from aorta.report.watch.following import Following
+from aorta.report.watch import Following
 from aorta.runtimes.owner import Owner
 from support.aorta_cli import COMMAND, aorta, environ, start_aorta
 from support.report_runs import private, run_dir, trial

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from aorta.scrub.files import Account, FileScrubber
+from aorta.scrub.findings import PLACEHOLDER
 from aorta.scrub.scrubber import Scrubber
-from aorta.scrub.secrets.findings import PLACEHOLDER
 from support.planted import CORPUS, Planted
 
 EACH = pytest.mark.parametrize("planted", CORPUS, ids=lambda planted: planted.name)

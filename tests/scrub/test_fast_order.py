@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.scrub import addresses, encodings, known, paths
+from aorta.scrub import addresses, encodings, known, paths, secrets
+from aorta.scrub.findings import Hinted, Kind
 from aorta.scrub.known import KnownValues
-from aorta.scrub.secrets import shapes
-from aorta.scrub.secrets.findings import Kind
-from aorta.scrub.secrets.hints import Hinted
 from support.planted import CORPUS
 
 LINES = [line for planted in CORPUS for line in planted.line.splitlines()]
@@ -30,7 +28,7 @@ TEXT = st.lists(
 ).map("".join)
 IN_LINE = [
     rule
-    for module in (shapes, addresses, paths)
+    for module in (secrets, addresses, paths)
     for value in vars(module).values()
     for rule in (value if isinstance(value, tuple) else (value,))
     if isinstance(rule, Hinted) and rule.stays_in_line

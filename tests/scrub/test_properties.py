@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.scrub.files import scrub_bytes
+from aorta.scrub.findings import PLACEHOLDER
 from aorta.scrub.scrubber import Rules, Scrubber
-from aorta.scrub.secrets.findings import PLACEHOLDER
 from aorta.scrub.structure import learn_document, scrub_document
 from support.planted import CORPUS
 

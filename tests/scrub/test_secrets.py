@@ -6,8 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.scrub.secrets import REDACTED, safe_value, without_secrets
-from aorta.scrub.secrets.shapes import JWT_OR_BEGIN, PROVIDERS, providers_in
+from aorta.scrub.secrets import (
+    JWT_OR_BEGIN,
+    PROVIDERS,
+    REDACTED,
+    providers_in,
+    safe_value,
+    without_secrets,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aorta.scrub.findings import PLACEHOLDER
 from aorta.scrub.scrubber import Identity, Rules, Scrubber
-from aorta.scrub.secrets.findings import PLACEHOLDER
 from aorta.scrub.stream import Account, NotTextError, TextStream
 from support.aorta_cli import environ
 from support.planted import CORPUS, Planted

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Tally, Verdict
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
 from aorta.search.bisection import TimelineBisection

@@ -9,9 +9,8 @@ from benchmarks.simulate import Cost, Rate, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.axis import Axis, ChoiceAxis, choice, number, subset, window
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point, Purpose, Window
+from aorta.core.axis import Axis, ChoiceAxis, Point, Purpose, Window, choice, number, subset, window
+from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import KOfN, SameJudge, SequentialJudges
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status

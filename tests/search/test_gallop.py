@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Verdict
 from aorta.search.gallop import GallopBack, GallopVerdict
 
 

@@ -3,9 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aorta.core.axis import number
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point, number
+from aorta.core.trial import Tally, Verdict
 from aorta.search.descent import Descent
 
 

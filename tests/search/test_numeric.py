@@ -10,10 +10,20 @@ from benchmarks.simulate import drive
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.axis import Axis, NumberAxis, Strategy, as_window, choice, number, subset, window
+from aorta.core.axis import (
+    Axis,
+    NumberAxis,
+    Point,
+    Strategy,
+    Window,
+    as_window,
+    choice,
+    number,
+    subset,
+    window,
+)
 from aorta.core.errors import UsageError
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Window
+from aorta.core.trial import Verdict
 from aorta.search.axes import search_along
 from aorta.search.numeric import NumericSearch
 

@@ -8,9 +8,8 @@ from benchmarks.simulate import drive
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.axis import subset
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point, subset
+from aorta.core.trial import Verdict
 from aorta.search.subset import SubsetSearch
 
 Needs = list[frozenset[int]]

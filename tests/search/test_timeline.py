@@ -51,7 +51,7 @@ def test_reordering_keeps_every_change_and_the_states_outside(
 def test_a_state_is_found_again_by_its_point_and_its_place(
     found: list[History], data: st.DataObject
 ) -> None:
-    from aorta.core.point import Purpose
+    from aorta.core.axis import Purpose
 
     timeline = Timeline(found)
     position = data.draw(st.integers(0, timeline.changes))

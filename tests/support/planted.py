@@ -8,7 +8,7 @@ import random
 import string
 from dataclasses import dataclass
 
-from aorta.scrub.secrets.findings import Kind
+from aorta.scrub.findings import Kind
 
 _RANDOM = random.Random(20260101)
 _ALNUM = string.ascii_letters + string.digits

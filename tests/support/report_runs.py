@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.axis import Point, Purpose, Value
 from aorta.core.signature import Signature
-from aorta.engine.journal import Journal, Opened, TrialRecord
+from aorta.core.trial import Outcome
+from aorta.engine.events import Opened, TrialRecord
+from aorta.engine.journal import Journal
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)> \"quoted\" 'single' & &amp; `tick` "

@@ -3,17 +3,16 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aorta.core.axis import Point
 from aorta.core.oracle import ExitCodeOracle, Oracle
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
-from aorta.core.trial import TrialSpec
+from aorta.core.trial import TrialSpec, Verdict
 from aorta.engine.drive import Engine
 from aorta.engine.events import Ending, Event, TrialEnded
 from aorta.engine.journal import Journal
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Budget, Question
 from aorta.executors import Executor
-from aorta.search.ranked import RankedSearch
+from aorta.search.repeated import RankedSearch
 
 
 @dataclass

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aorta.core.axis import Point
 from aorta.core.oracle import ExitCodeOracle, Oracle
-from aorta.core.point import Point
 from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
 
 Answer = Callable[[TrialSpec], int]

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Verdict
 from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.timeline import History, Timeline, Vector
 

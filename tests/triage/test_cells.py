@@ -2,7 +2,8 @@
 
 import pytest
 
-from aorta.triage.cells import CellStats, aggregate_cell, percentile
+from aorta.core.stats import percentile
+from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.workloads.results import TrialDocument
 from support.triage_runs import trial
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.drive import Engine
 from aorta.engine.journal import Journal, read_records
 from aorta.engine.question import Question
 from aorta.search.cure import AXIS, CureSearch
-from aorta.search.interleaved import Interleaved, cell_of
+from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.stacks import GoneJudges
 from support.simulated import SimulatedExecutor, ValueExperiment
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Tally
 from aorta.core.stats import student_t
+from aorta.core.trial import Tally
 from aorta.triage.statistics import (
     SIDE_ALPHA,
     USEFUL_RATIO,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.axis import Point, Purpose, Value
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.views.pictures import AxesPicture, BeliefPicture, CellsPicture, Picture, TrialsPicture

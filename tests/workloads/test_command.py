@@ -7,7 +7,7 @@ import pytest
 
 from aorta.core.errors import SpecError
 from aorta.core.oracle import ExitCodeOracle, RegexOracle
-from aorta.workloads.command import command_trial
+from aorta.workloads.trial import command_trial
 
 
 def test_a_text_is_run_by_bash_and_a_list_as_it_is(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from aorta.core.axis import Point
 from aorta.core.errors import RegistryError
-from aorta.core.point import Point
 from aorta.workloads.discovery import check_workload, load_workload
 from aorta.workloads.half_nan import HalfNan
 from aorta.workloads.trial import WorkloadRequest, workload_experiment

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aorta.core.axis import Point
 from aorta.core.oracle import Classified, classify
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
-from aorta.core.trial import Environment, RuntimeKind, TrialEnd
+from aorta.core.trial import Environment, Outcome, RuntimeKind, TrialEnd
 from aorta.executors.local import LocalExecutor
 from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import WorkloadRequest, workload_experiment

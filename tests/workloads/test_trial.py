@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from aorta.core.axis import Point
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.oracle import ExitCodeOracle, PythonOracle, RegexOracle
-from aorta.core.point import Point
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
 

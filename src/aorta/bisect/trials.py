@@ -14,11 +14,19 @@ from typing import Protocol
 
 from aorta.bisect.checkout import GIT_FAULT
 from aorta.bisect.package import Package, Versions, whole
+from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point
-from aorta.core.trial import Environment, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.core.trial import (
+    Environment,
+    Outcome,
+    StreamEnd,
+    Tally,
+    TrialEnd,
+    TrialSpec,
+    Verdict,
+    Watch,
+)
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
 

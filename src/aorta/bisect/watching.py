@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aorta.bisect.trials import BUILD_LOG
+from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Event, Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.engine.rundir import write_json
-from aorta.executors.streams import read_end
+from aorta.executors.evidence import read_end
 from aorta.runtimes.git import without_secrets
 from aorta.search.bisecting import Bisection
 

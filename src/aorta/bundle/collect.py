@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.bundle.errors import RefusedError
-from aorta.bundle.policy import Policy, matches
+from aorta.bundle.layouts import Policy, matches
+from aorta.bundle.manifest import RefusedError
 from aorta.bundle.source import RunSource
 from aorta.engine.rundir import PRIVATE
 

@@ -2,36 +2,103 @@
 
 `prepare` reads every file twice, piece by piece, into a spool that nobody else sees; `write` puts the archive beside the user's other
 files. Between the two the user may look (`--review`) and say no, and the reproducer is rehearsed.
+
+Paths into the run directory itself stay useful: they become relative to the file they stand in. That is what lets a shipped
+recipe run on another path: a relative path in a recipe is relative to the recipe.
 """
 
 import gc
 import hashlib
 import os
+import posixpath
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from aorta.bundle.collect import Member, collect, read_member
-from aorta.bundle.errors import RefusedError
-from aorta.bundle.identity import this_site
-from aorta.bundle.manifest import MANIFEST, Checked, FileEntry, Manifest
-from aorta.bundle.policy import Policy
-from aorta.bundle.portable import doubles, problem_with
-from aorta.bundle.relocate import relocated
+from aorta.bundle.layouts import Policy
+from aorta.bundle.manifest import (
+    MANIFEST,
+    Checked,
+    FileEntry,
+    Manifest,
+    RefusedError,
+    doubles,
+    problem_with,
+)
 from aorta.bundle.ship import SHIP, updated_ship
-from aorta.bundle.source import RunSource, open_source
+from aorta.bundle.source import RunSource, open_source, this_site
 from aorta.bundle.tarball import Entry, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
 from aorta.scrub.files import Account, FileScrubber, NotTextError
-from aorta.scrub.placeholders import as_file_name
-from aorta.scrub.scrubber import Rules, Scrubber
-from aorta.scrub.secrets.findings import GROUPS
+from aorta.scrub.findings import GROUPS, Kind, as_file_name
+from aorta.scrub.scrubber import Replacement, Rules, Scrubber
+
+_CONTEXT = 40
+_LONGEST_LINE = 1 << 22
+
+
+def relocated(
+    path: str, pieces: Iterable[bytes], roots: Sequence[str], account: Account
+) -> Iterator[bytes]:
+    """The file `path` with every way to a root of the run written as a relative one."""
+    here = posixpath.relpath(".", str(PurePosixPath(path).parent))
+    longest_first = sorted(map(_bytes, roots), key=len, reverse=True)
+    one_of = b"|".join(map(re.escape, longest_first))
+    pattern = re.compile(rb"(?<![\w./\-])(?:" + one_of + rb")(?![\w.\-])")
+    line = 1
+    for part in _lines_together(pieces):
+        if not any(root in part for root in longest_first):
+            yield part
+        else:
+            account.add(_spans(part, pattern, here, line))
+            yield pattern.sub(_bytes(here).replace(b"\\", rb"\\"), part)
+        line += part.count(b"\n") if account.room else 0
+
+
+def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Iterator[Replacement]:
+    for match in pattern.finditer(part):
+        yield Replacement(
+            f"line {line + part.count(bytes([10]), 0, match.start())}",
+            _text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
+            _text(match.group()),
+            _text(part[match.end() : match.end() + _CONTEXT]).split("\n", 1)[0],
+            here,
+            Kind.PATH,
+        )
+
+
+def _lines_together(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces that end where a line ends, so that no path is cut in two."""
+    waiting: list[bytes | memoryview] = []
+    size = 0
+    for piece in pieces:
+        cut = piece.rfind(b"\n") + 1
+        if not cut and size + len(piece) > _LONGEST_LINE:
+            cut = len(piece)
+        if cut:
+            yield b"".join((*waiting, memoryview(piece)[:cut]))
+            waiting, size = [], 0
+        waiting.append(memoryview(piece)[cut:])
+        size += len(piece) - cut
+    if size:
+        yield b"".join(waiting)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
 
 _MOST_IN_ONE_SECOND = 1000
 _LARGEST_SHIP = 4 << 20

@@ -11,9 +11,16 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Protocol
 
-from aorta.bundle.errors import BundleError
-from aorta.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, FileEntry, Manifest, read_manifest
-from aorta.bundle.portable import doubles, problem_with
+from aorta.bundle.manifest import (
+    MANIFEST,
+    MAX_MANIFEST_BYTES,
+    BundleError,
+    FileEntry,
+    Manifest,
+    doubles,
+    problem_with,
+    read_manifest,
+)
 from aorta.bundle.tarball import Entry, TarReader, open_tarball
 from aorta.core.errors import InfrastructureError, UsageError
 

@@ -3,7 +3,6 @@
 A bundle whose recipe reproduces a failure is asked to do so; the failure must look like the original's.
 """
 
-import json
 import os
 import re
 import tempfile
@@ -15,20 +14,20 @@ from typing import Any
 
 from aorta.bundle.manifest import Checked
 from aorta.bundle.reading import DEFAULT_MAX_BYTES, unpack
+from aorta.core.axis import Point
 from aorta.core.errors import AortaError, UsageError
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
 from aorta.core.sprt import HitCount, misses_that_tell
-from aorta.core.trial import TrialEnd, TrialSpec, Watch
-from aorta.engine.journal import TrialRecord
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
+from aorta.engine.events import TrialRecord
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Question
 from aorta.engine.session import Session
+from aorta.executors.evidence import json_object
 from aorta.executors.local import LocalExecutor
 from aorta.registry.documents import load_document
 from aorta.registry.environments import get_environment
-from aorta.scrub.secrets.findings import PLACEHOLDER
+from aorta.scrub.findings import PLACEHOLDER
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
@@ -62,7 +61,7 @@ def rehearse(
 def _run(
     folder: Path, results: Path, variables: Mapping[str, str], timeout: float | None
 ) -> Checked:
-    result = _result(folder)
+    result = json_object(folder / "result.json") or {}
     experiment = _experiment(folder / RECIPE, variables, timeout)
     point = Point.of({})
     question = Question(
@@ -158,14 +157,6 @@ def _enough(result: Mapping[str, Any]) -> int:
     rate = result.get("confirmed") or result.get("original") or {}
     seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
-
-
-def _result(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / "result.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _variables(home: Path, programs: Sequence[str]) -> dict[str, str]:

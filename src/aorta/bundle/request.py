@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from aorta.bundle import pack, signing
+from aorta.bundle.layouts import read_policy, scrub_patterns
 from aorta.bundle.manifest import Checked, Manifest
 from aorta.bundle.pack import Prepared
-from aorta.bundle.policy import read_policy, scrub_patterns
 from aorta.bundle.reading import verify
 from aorta.bundle.rehearsal import rehearse
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.engine.rundir import RunDir
 
 SCHEMA = "aorta.bundle/1"

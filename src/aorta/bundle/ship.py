@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from aorta.bundle.layouts import Layout
 from aorta.bundle.manifest import Checked
+from aorta.core.stats import counted
 
 SHIP = "SHIP.md"
 _BEGIN, _END = "<!-- aorta bundle: begin -->", "<!-- aorta bundle: end -->"
@@ -53,12 +54,14 @@ def updated_ship(
     parts += ["", "### Read first", ""]
     parts += [f"- `{path}`" for path in layout.reads if path in files] or ["- `manifest.json`"]
     parts += ["", "### Inside", ""]
-    parts += [f"- `{folder}`: {_files(count)}" for folder, count in _by_folder(files).items()]
+    parts += [
+        f"- `{folder}`: {counted(count, 'file')}" for folder, count in _by_folder(files).items()
+    ]
     parts += ["", "### Removed", ""]
     parts += [f"- {count} {_WORDS[group]}" for group, count in removed.items() if count]
     parts += [] if any(removed.values()) else ["- nothing had to be replaced"]
     parts += (
-        [f"- {_files(left_out)} of the run directory that a bundle does not carry"]
+        [f"- {counted(left_out, 'file')} of the run directory that a bundle does not carry"]
         if left_out
         else []
     )
@@ -83,10 +86,6 @@ def _rehearsed(checked: Checked | None) -> str:
     if checked.reproduces:
         return f"{how} failed the same way {checked.reproduced} of {checked.of} times."
     return f"{how} did **not** fail the same way ({checked.of} runs; the last: `{checked.why}`)."
-
-
-def _files(count: int) -> str:
-    return f"{count} file" if count == 1 else f"{count} files"
 
 
 def _by_folder(files: Sequence[str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from aorta.bundle.errors import BundleError
+from aorta.bundle.manifest import BundleError
 from aorta.core.errors import InfrastructureError, UsageError
 
 NAMESPACE = "aorta-bundle"

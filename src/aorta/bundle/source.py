@@ -1,18 +1,89 @@
-"""The run directory that is to be packed: what made it, for which ticket, when."""
+"""Where a bundle comes from: the run directory that is to be packed (what made it, for which ticket, when), and the site:
+its user, its machine, and the directories that belong to them.
+"""
 
-import json
+import getpass
 import re
+import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle.errors import RefusedError
 from aorta.bundle.layouts import LAYOUTS, Layout
-from aorta.bundle.manifest import MAX_TICKET
+from aorta.bundle.manifest import MAX_TICKET, RefusedError
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import RunDir
+from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
+from aorta.scrub.scrubber import Identity
+
+_REMOTE_OR_DATA = (
+    "nfs",
+    "nfs4",
+    "lustre",
+    "gpfs",
+    "cifs",
+    "smb3",
+    "ceph",
+    "beegfs",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "zfs",
+)
+_SYSTEM = ("/", "/boot", "/etc", "/usr", "/proc", "/sys", "/dev", "/run", "/var")
+
+
+def this_site(run_dir: Path) -> Identity:
+    """What the running system says of itself; whatever it cannot say is simply not known."""
+    home = _home()
+    roots = [home, str(Path.cwd()), str(run_dir.absolute()), str(run_dir.resolve()), *_mounts()]
+    return Identity(
+        users=tuple(dict.fromkeys(name for name in (_user(), Path(home).name) if name)),
+        hosts=tuple(dict.fromkeys(name for name in (socket.gethostname(), _fqdn()) if name)),
+        roots=tuple(dict.fromkeys(root for root in roots if root != "/")),
+    )
+
+
+def _home() -> str:
+    try:
+        return str(Path.home())
+    except RuntimeError:
+        return "/"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not be in the password file
+        return ""
+
+
+def _fqdn() -> str:
+    """Without asking a name server: that would be a packet leaving the machine."""
+    try:
+        domain = Path("/proc/sys/kernel/domainname").read_text("utf-8").strip()
+    except OSError:
+        return ""
+    return "" if domain in {"", "(none)"} else f"{socket.gethostname()}.{domain}"
+
+
+def _mounts() -> list[str]:
+    try:
+        lines = Path("/proc/self/mounts").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return []
+    fields = [line.split() for line in lines]
+    points = [
+        row[1].replace("\\040", " ") for row in fields if len(row) > 2 and row[2] in _REMOTE_OR_DATA
+    ]
+    return [point for point in points if not _is_system(point)]
+
+
+def _is_system(point: str) -> bool:
+    return point in _SYSTEM or point.startswith(("/etc/", "/proc/", "/sys/", "/dev/", "/run/"))
+
 
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 
@@ -76,7 +147,8 @@ def _layout_of(root: Path, about: dict[str, Any]) -> tuple[Layout, dict[str, Any
     verb = _text(about, "verb").split()[:1]
     for layout in LAYOUTS:
         documents = [found for name in layout.documents for found in sorted(root.glob(name))]
-        for document in map(_read_object, documents):
+        for path in documents:
+            document = json_object(path) or {}  # packing says what is wrong with it
             if verb == [layout.verb] or _text(document, "schema").startswith(layout.schemas):
                 return layout, document
         if verb == [layout.verb]:
@@ -104,14 +176,6 @@ def _created(about: dict[str, Any], root: Path) -> datetime | None:
         except ValueError:
             continue
     return None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}  # packing reads it again, and says what is wrong with it
-    return content if isinstance(content, dict) else {}
 
 
 def _text(document: dict[str, Any], key: str) -> str:

@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from aorta.bundle.errors import BundleError
+from aorta.bundle.manifest import BundleError
 
 _BLOCK = 512
 _RECORD = 20 * _BLOCK

@@ -12,8 +12,7 @@ from types import FrameType
 import click
 
 from aorta.cli.verbs import VERBS, top_help
-from aorta.core.errors import AortaError, Terminated, UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import AortaError, Exit, Terminated, UsageError
 from aorta.version import __version__
 
 

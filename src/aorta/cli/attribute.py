@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from aorta.cli.advising import adviser, adviser_options
 from aorta.cli.printing import print_json
+from aorta.cli.service_options import adviser, adviser_options
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -61,7 +61,7 @@ def command(
     """
     from aorta.attribution.documents import SCHEMA, attribution_document, described
     from aorta.attribution.request import AttributeRequest, attribute
-    from aorta.core.exits import Exit
+    from aorta.core.errors import Exit
 
     request = AttributeRequest(
         logs=logs,

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from aorta.cli.advising import adviser, adviser_options
 from aorta.cli.printing import say
-from aorta.cli.server_access import Access, server_token_options
+from aorta.cli.service_options import Access, adviser, adviser_options, server_token_options
 
 
 @click.command("attrsvc")

@@ -276,8 +276,7 @@ def _a_line_a_trial(listener: "Listener") -> "Listener":
 
 
 def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
-    from aorta.bisect.entry import plan_lines
-    from aorta.bisect.request import plan
+    from aorta.bisect.request import plan, plan_lines
 
     found = plan(request)
     if as_json:
@@ -288,7 +287,7 @@ def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
 
 def _show(findings: "Findings", *, quiet: bool) -> None:
     from aorta.bisect.report import summary_lines
-    from aorta.core.exits import Exit
+    from aorta.core.errors import Exit
 
     for line in summary_lines(findings):
         if not quiet:

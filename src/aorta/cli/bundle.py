@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli.printing import print_json, say
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
     from aorta.bundle.manifest import Checked
@@ -96,7 +96,7 @@ def pack(
     Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 3 packed, and the reproducer
     does not fail the same way; 5 cannot write.
     """
-    from aorta.bundle.errors import RefusedError
+    from aorta.bundle.manifest import RefusedError
     from aorta.bundle.request import SCHEMA, BundleRequest, bundle
 
     request = BundleRequest(
@@ -241,8 +241,7 @@ def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
 
 
 def _agreed(prepared: "Prepared") -> bool:
-    from aorta.bundle.review import review_lines
-    from aorta.report.review import review_page
+    from aorta.report.review import review_lines, review_page
 
     for line in review_lines(prepared):
         say(line)

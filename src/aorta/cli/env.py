@@ -59,7 +59,7 @@ def probe(
         _refuse_beside_diff(output, field)
         _show_differences(*compared, as_json=as_json)
         return
-    from aorta.probe.collect import collect_env
+    from aorta.probe.snapshot import collect_env
 
     snapshot = collect_env()
     place = output or (None if as_json or field is not None else _DEFAULT_FILE)

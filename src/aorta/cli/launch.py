@@ -15,7 +15,7 @@ from aorta.core.errors import InfrastructureError
 
 @contextmanager
 def _live_page(log_dir: Path) -> Iterator[str]:
-    from aorta.report.watch.server import WatchServer
+    from aorta.report.watch import WatchServer
 
     server = WatchServer(log_dir)
     server.serve_aside()

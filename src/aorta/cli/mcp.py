@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from aorta.cli.printing import say
-from aorta.cli.server_access import Access, server_token_options
+from aorta.cli.service_options import Access, server_token_options
 
 
 @click.command("mcp")

@@ -68,7 +68,7 @@ class Display:
         wrapped = [each(view) for view in shown]
         if not self.watch:
             return wrapped
-        from aorta.report.watch.beside import WatchBeside
+        from aorta.report.watch import WatchBeside
 
         beside = WatchBeside(wrapped, lambda words: click.echo(words, err=True))
         click.get_current_context().call_on_close(beside.close)
@@ -217,7 +217,7 @@ def environment_layers(command: Command) -> Command:
         extra_env: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        from aorta.registry.layers import NO_MITIGATION, EnvironmentLayers
+        from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 
         names = names_from(mitigations)
         layers = EnvironmentLayers(
@@ -300,19 +300,10 @@ def oracle_options(command: Command) -> Command:
 def _oracle(kind: str | None, content: dict[str, Any]) -> "Oracle | None":
     if kind is None and not content:
         return None
-    return _validated(
-        {"kind": kind or ("regex" if "pattern" in content else "exit_code"), **content}
-    )
+    from aorta.core.oracle import oracle_from_json
 
-
-def _validated(content: dict[str, Any]) -> "Oracle":
-    from aorta.core.documents import StrictModel, validated
-    from aorta.core.oracle import Oracle
-
-    class OracleOptions(StrictModel):
-        oracle: Oracle
-
-    return validated(OracleOptions, {"oracle": content}, file="command line").oracle
+    chosen = kind or ("regex" if "pattern" in content else "exit_code")
+    return oracle_from_json({"kind": chosen, **content}, file="command line")
 
 
 def _whole_number(text: str) -> int:

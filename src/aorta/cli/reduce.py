@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aorta.engine.session import Resume
     from aorta.executors.choosing import ExecutorChoice
     from aorta.reduce.report import ReduceReport
-    from aorta.registry.layers import EnvironmentLayers
+    from aorta.registry.environments import EnvironmentLayers
 
 
 @click.group(invoke_without_command=True)
@@ -93,7 +93,7 @@ def command(
 
 
 def _show(report: "ReduceReport", *, kept: bool) -> None:
-    from aorta.reduce.table import summary_lines
+    from aorta.reduce.report import summary_lines
 
     for line in summary_lines(report, kept=kept):
         click.echo(line)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from aorta.core.oracle import Oracle
     from aorta.engine.session import Resume
     from aorta.executors.choosing import ExecutorChoice
-    from aorta.registry.layers import EnvironmentLayers
-    from aorta.run.running import RunReport
+    from aorta.registry.environments import EnvironmentLayers
+    from aorta.run.request import RunReport
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -55,8 +55,7 @@ def command(
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
     5 infrastructure; 130/143 interrupted (resume with --resume).
     """
-    from aorta.run.request import RunRequest, plan_lines, run
-    from aorta.run.running import SCHEMA
+    from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
     from aorta.views.pictures import TrialsPicture
 
     request = RunRequest(
@@ -84,7 +83,7 @@ def command(
 
 def _show(report: "RunReport") -> None:
     from aorta.core.stats import percent_range
-    from aorta.engine.journal import failed_differently
+    from aorta.engine.events import failed_differently
 
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aorta.core.oracle import Oracle
     from aorta.engine.session import Resume
     from aorta.executors.choosing import ExecutorChoice
-    from aorta.solve.solution import Solution
+    from aorta.solve.request import SolveRequest
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -77,8 +77,8 @@ def command(
     not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
-    from aorta.solve.request import SolveRequest, solve, stages_from
-    from aorta.solve.running import dry_run as plan_before
+    from aorta.core.oracle import oracle_to_json
+    from aorta.solve.request import SolveRequest, stages_from
 
     is_directory = len(command_line) == 1 and Path(command_line[0]).is_dir()
     request = SolveRequest(
@@ -97,33 +97,34 @@ def command(
         stages=stages_from(options.names_from(stages), options.names_from(skip)),
         ticket=ticket,
         timeout=timeout,
-        oracle=None
-        if oracle is None
-        else {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)},
+        oracle=None if oracle is None else oracle_to_json(oracle),
         mitigations_files=mitigations_files,
         executor=executor,
         resume=resume,
     )
-    if not dry_run:
-        quiet = display.quiet
-        found = solve(
-            request,
-            lambda _stage: display.listeners(),
-            (lambda _text: None) if quiet else say,
-        )
-        _show(found, as_json=display.as_json)
-    plan = plan_before(request)
-    if display.as_json:
+    if dry_run:
+        _show_plan(request, as_json=display.as_json)
+    else:
+        _solve(request, display)
+
+
+def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
+    from aorta.solve.running import dry_run
+
+    plan = dry_run(request)
+    if as_json:
         print_json("aorta.solve.plan/1", plan.to_json())
     say_plan(plan.lines())
 
 
-def _show(solution: "Solution", *, as_json: bool) -> NoReturn:
-    from aorta.solve.solution import SCHEMA
-    from aorta.solve.summary import summary_lines
+def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
+    from aorta.solve.request import solve
+    from aorta.solve.solution import SCHEMA, summary_lines
 
+    say_stage = (lambda _text: None) if display.quiet else say
+    solution = solve(request, lambda _stage: display.listeners(), say_stage)
     _write_page(solution.state.path)
-    if as_json:
+    if display.as_json:
         print_json(SCHEMA, solution.to_json())
     else:
         for line in summary_lines(solution):

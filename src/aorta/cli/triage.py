@@ -8,7 +8,7 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_plan
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
     from aorta.core.oracle import Oracle

@@ -30,7 +30,7 @@ def command(run_dir: Path, port: int, host: str, open_it: bool) -> None:
     \b
     Exit codes: 0 ended by Ctrl-C; 2 no such directory; 5 the port is taken.
     """
-    from aorta.report.watch.server import WatchServer
+    from aorta.report.watch import WatchServer
 
     if not run_dir.is_dir():
         raise UsageError("there is no such directory; expected a run directory", where=str(run_dir))

@@ -10,18 +10,18 @@ import math
 import re
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import StrictModel
+from aorta.core.documents import StrictModel, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.levels import Levels
-from aorta.core.outcome import Outcome
 from aorta.core.signature import Signature, normalise, signature_of
-from aorta.core.trial import Match, TrialEnd, Watch, WatchedPattern
+from aorta.core.trial import Match, Outcome, TrialEnd, Watch, WatchedPattern
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]
@@ -295,6 +295,18 @@ Oracle = Annotated[
     ),
     Field(),
 ]
+
+
+class _OracleDocument(StrictModel):
+    oracle: Oracle
+
+
+def oracle_from_json(content: Mapping[str, Any], *, file: str) -> Oracle:
+    return validated(_OracleDocument, {"oracle": content}, file=file).oracle
+
+
+def oracle_to_json(oracle: Oracle) -> dict[str, Any]:
+    return {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)}
 
 
 def classify(oracle: Deciding, end: TrialEnd, expected: Signature | None = None) -> Classified:

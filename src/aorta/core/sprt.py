@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from aorta.core.outcome import Tally
 from aorta.core.stats import binomial_tail, clopper_pearson_high, clopper_pearson_low
+from aorta.core.trial import Tally
 
 # A judge looks at the same few counts again and again.
 _low = lru_cache(maxsize=4096)(clopper_pearson_low)

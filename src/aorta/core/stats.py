@@ -55,6 +55,19 @@ def inverse_interval(hits: int, trials: int, alpha: float = 0.05) -> tuple[float
     return low, clopper_pearson_high(hits - 1, trials - 1, alpha / 2)
 
 
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """By linear interpolation between the two nearest of the sorted values."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 trial`, `3 trials`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def percent_range(low: float, high: float, to: str = "-") -> str:
     """`12-34 %`, with as many digits as it takes that what is possible does not read as impossible: `0-0.4 %`."""
     digits = 0

@@ -1,6 +1,9 @@
-"""A trial before and after: what to run, and the bare facts of how it ended."""
+"""A trial before and after: what to run, the bare facts of how it ended, its outcome, and what a set of outcomes says.
 
-from collections.abc import Mapping
+`reproduced` is evidence for; `clean` and `other` are evidence against; `error` is never evidence either way.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -157,3 +160,59 @@ class TrialEnd:
     @property
     def failed(self) -> bool:
         return self.signal is not None or self.exit_code not in {0, None}
+
+
+class Outcome(StrEnum):
+    REPRODUCED = "reproduced"  # the oracle fired
+    CLEAN = "clean"  # it ran, and did not fail
+    OTHER = "other"  # it failed, but not with this failure
+    ERROR = "error"  # could not tell
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of outcomes; only `evidence` counts for or against."""
+
+    reproduced: int = 0
+    clean: int = 0
+    other: int = 0
+    error: int = 0
+
+    @classmethod
+    def of(cls, outcomes: Iterable[Outcome]) -> "Tally":
+        tally = cls()
+        for outcome in outcomes:
+            tally += outcome
+        return tally
+
+    @property
+    def against(self) -> int:
+        return self.clean + self.other
+
+    @property
+    def evidence(self) -> int:
+        return self.reproduced + self.against
+
+    @property
+    def trials(self) -> int:
+        return self.evidence + self.error
+
+    def __add__(self, more: "Outcome | Tally") -> "Tally":
+        if isinstance(more, Outcome):
+            more = Tally(**{more.value: 1})
+        return Tally(
+            self.reproduced + more.reproduced,
+            self.clean + more.clean,
+            self.other + more.other,
+            self.error + more.error,
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge says of one point. `reproduces` is None when it could not be told."""
+
+    reproduces: bool | None
+    tally: Tally = Tally()
+    why: str = ""
+    seconds: float | None = None  # the median duration of its trials, where known

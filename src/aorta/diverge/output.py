@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.diverge.comparing import Comparison, NonFinite, Parting
 from aorta.diverge.ranks import RankParting
 from aorta.diverge.sides import Sides

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from aorta.core.errors import UsageError
-from aorta.core.layers import stack_mitigations
 from aorta.diverge.output import DivergeReport
 from aorta.diverge.running import DivergePlan, run_diverge
 from aorta.diverge.sides import GoodSide, Side, Sides, sides_of_run, with_env
 from aorta.engine.events import Listener
+from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
+from aorta.registry.environments import stack_mitigations
 from aorta.registry.mitigations import get_mitigation
 
 
@@ -22,7 +23,8 @@ class DivergeRequest:
     """A run directory or a command, and what makes its good side; without one the bad side alone is looked at."""
 
     run_dir: Path | None = None
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] | str = ()  # words, or a text for a shell
+    cwd: Path | None = None  # of the command; None: here
     bad_env: Mapping[str, str] = field(default_factory=dict)
     good_env: Mapping[str, str] = field(default_factory=dict)
     good_mitigations: tuple[str, ...] = ()
@@ -34,8 +36,10 @@ class DivergeRequest:
     seed: int = 0
     mitigations_files: tuple[Path, ...] = ()
     timeout: float | None = None  # of one run, in seconds
+    max_wall_clock: float | None = None  # in seconds
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output: Path = Path("diverge")
+    name: str | None = None  # of the run directory in `output`; None: the time
     resume: Resume | None = None
 
 
@@ -84,6 +88,8 @@ def _plan(request: DivergeRequest, known: Sides, good: GoodSide) -> DivergePlan:
         between_ranks=request.between_ranks,
         timeout=request.timeout,
         seed=request.seed,
+        budget=Budget(max_seconds=request.max_wall_clock),
+        name=request.name,
     )
 
 
@@ -94,7 +100,8 @@ def _known_sides(request: DivergeRequest) -> Sides:
         found = sides_of_run(request.run_dir)
         bad = with_env(found.bad, request.bad_env) if request.bad_env else found.bad
         return Sides(bad, found.good)
-    side = Side.of_command(request.command, Path.cwd())
+    command = request.command if isinstance(request.command, str) else list(request.command)
+    side = Side("command", {"command": command}, request.cwd or Path.cwd())
     return Sides(with_env(side, request.bad_env), None)
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
-from aorta.core.trial import TrialEnd, TrialSpec, Watch
+from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import (
     Comparison,
     NonFinite,

@@ -25,10 +25,6 @@ class Side:
     orders: Mapping[str, Any] = field(default_factory=dict)
     words: str = ""  # what makes it this side, for people
 
-    @classmethod
-    def of_command(cls, words: Sequence[str], cwd: Path) -> "Side":
-        return cls("command", {"command": list(words)}, cwd)
-
     def request(self, timeout: float | None) -> WorkloadRequest:
         return WorkloadRequest(
             self.workload,

@@ -35,6 +35,15 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
         _sync_directory(path.parent)
 
 
+def whole_lines(path: Path) -> list[bytes]:
+    """Of a file that is only appended to; a last line that was cut short is taken away. Nothing where there is no file."""
+    content = path.read_bytes() if path.is_file() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        os.truncate(path, len(whole))
+    return whole.splitlines()
+
+
 def _claim_draft(path: Path) -> tuple[Path, int]:
     """The first of a few names beside `path` that no living writer has; what a killed one left there is written over."""
     for number in count():

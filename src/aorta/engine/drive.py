@@ -12,22 +12,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated
-from aorta.core.oracle import Classified, classify
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import Cooled, Dropped, Entry, Journal, Opened, Settled, TrialRecord
+from aorta.engine.events import (
+    Cooled,
+    Dropped,
+    Ending,
+    Entry,
+    Event,
+    Listener,
+    Opened,
+    Reason,
+    Settled,
+    TrialRecord,
+)
+from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
-from aorta.engine.question import Answer, Question
+from aorta.engine.question import Answer, Question, SoughtFailure
 from aorta.engine.rundir import fresh_dir
 from aorta.engine.warmth import Warmth, how_many
 from aorta.executors import Executor, WarmExecutor
 
 _HEARTBEAT = 0.5
-_DIFFERENT = 3  # failures of the original that are not like its first, before its user is asked
 
 
 @dataclass
@@ -84,8 +92,7 @@ class Engine:
         self._listeners = listeners
         self._clock = clock
         self._began = clock()
-        self._expected = question.expected
-        self._first_seen_at: str | None = None  # the configuration
+        self._sought = SoughtFailure(question)
         self._records: list[TrialRecord] = []
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
@@ -121,7 +128,7 @@ class Engine:
             self._warmth.dropped,
         )
         self._emit(events.RunEnded(ending))
-        return Answer(ending, self._records, self._expected, self._search)
+        return Answer(ending, self._records, self._sought.signature, self._search)
 
     def _replay(self) -> None:
         """What earlier processes did, in their order. Nothing is asked, run or written."""
@@ -286,7 +293,7 @@ class Engine:
         record = TrialRecord.of(
             trial.point,
             trial.index,
-            self._classified(trial.point, end),
+            self._sought.classified(trial.point, end),
             end,
             seq=self._journal.trials,
             elapsed=self._elapsed(),
@@ -299,34 +306,10 @@ class Engine:
         self._settle_if_sure(state)
         self._cool_if_different()
 
-    def _classified(self, point: Point, end: TrialEnd) -> Classified:
-        """A failure that looks different is another one; but what varies where it was first seen is an accident."""
-        oracle, expected = self._question.experiment.oracle, self._expected
-        found = classify(oracle, end, expected if self._question.guard_signature else None)
-        if found.outcome is not Outcome.OTHER or point.config_key != self._first_seen_at:
-            return found
-        alone = classify(oracle, end)
-        same = expected and alone.signature and expected.aligned(alone.signature)
-        return alone if same and alone.outcome is Outcome.REPRODUCED else found
-
-    def _learn_failure(self, record: TrialRecord) -> None:
-        """The failure that is sought is the first that is seen; where that was seen, its repeats say what varies in it."""
-        if record.outcome is not Outcome.REPRODUCED or record.signature is None:
-            return
-        if self._expected is None:
-            if not self._question.shows_it(record.point):
-                return
-            self._expected = record.signature
-            self._first_seen_at = record.point.config_key
-        elif record.point.config_key == self._first_seen_at and not self._expected.covers(
-            record.signature
-        ):
-            self._expected = self._expected.aligned(record.signature) or self._expected
-
     def _use(self, record: TrialRecord, *, replayed: bool) -> None:
         self._records.append(record)
         self._warmth.note(record)
-        self._learn_failure(record)
+        self._sought.learn(record)
         self._open[record.point].count(record)
         if self._question.learn is not None:
             self._question.learn(record)
@@ -337,8 +320,11 @@ class Engine:
             r.point == state.point and not r.spared for r in self._records
         ):
             return Verdict(None, state.tally, "no trial can be started warm")
-        if self._looks_different_each_time(state):
-            return Verdict(None, state.tally, self._different_words(state))
+        if self._sought.is_never_the_same(state.point, state.tally):
+            words = SoughtFailure.different_words(
+                r for r in self._records if r.point == state.point
+            )
+            return Verdict(None, state.tally, words)
         found = state.judge.verdict(state.tally)
         hopeless = state.tally.error > self._question.budget.retries + state.tally.evidence
         if found is None and hopeless:
@@ -347,24 +333,6 @@ class Engine:
             return None
         seconds = statistics.median(state.durations) if state.durations else None
         return Verdict(found.reproduces, state.tally, found.why, seconds)
-
-    def _looks_different_each_time(self, state: _OpenPoint) -> bool:
-        """Whether the original fails again and again, and never twice in the same way."""
-        tally = state.tally
-        return (
-            self._question.guard_signature
-            and state.point.purpose is Purpose.CALIBRATE
-            and tally.reproduced == 1
-            and tally.other >= _DIFFERENT
-        )
-
-    def _different_words(self, state: _OpenPoint) -> str:
-        seen = [r.signature.text for r in self._records if r.point == state.point and r.signature]
-        shown = "; ".join(f"{text[:120]!r}" for text in dict.fromkeys(seen[:2]))
-        return (
-            f"every one of its {len(seen)} failures looks different, such as {shown}: "
-            "say which failure is meant, with an oracle such as regex and a pattern that all of them match"
-        )
 
     def _settle_if_sure(self, state: _OpenPoint) -> bool:
         verdict = self._verdict(state)

@@ -1,14 +1,126 @@
-"""What happens during a run, as a stream of typed events. Every view of a run is a listener of this stream."""
+"""What happens during a run: as entries of its journal, and as a stream of typed events. Every view of a run is a listener
+of this stream.
+"""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from aorta.core.exits import Exit
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
-from aorta.engine.journal import TrialRecord
+from aorta.core.axis import Point
+from aorta.core.errors import Exit
+from aorta.core.oracle import Classified
+from aorta.core.signature import Signature
+from aorta.core.stats import counted
+from aorta.core.trial import Outcome, TrialEnd, Verdict
+
+_MOST_KINDS = 5  # of other failures that a summary names
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A finished trial, with what it was asked for and what became of it."""
+
+    seq: int
+    point: Point
+    index: int  # the how-manieth trial of this point
+    outcome: Outcome
+    why: str
+    signature: Signature | None
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    duration: float
+    started_at: float
+    elapsed: float  # seconds of searching up to this line, over every resume
+    host: str
+    image_digest: str | None
+    path: str  # the trial's directory, relative to the run directory
+    value: float | None = None  # what was measured, where a number decides
+    kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
+    spared: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
+
+    @classmethod
+    def of(
+        cls,
+        point: Point,
+        index: int,
+        found: Classified,
+        end: TrialEnd,
+        *,
+        seq: int,
+        elapsed: float,
+        path: str,
+    ) -> "TrialRecord":
+        return cls(
+            seq=seq,
+            point=point,
+            index=index,
+            outcome=found.outcome,
+            why=found.why,
+            signature=found.signature,
+            exit_code=end.exit_code,
+            signal=end.signal,
+            timed_out=end.timed_out,
+            duration=round(end.duration, 6),
+            started_at=round(end.started_at, 3),
+            elapsed=round(elapsed, 3),
+            host=end.host,
+            image_digest=end.image_digest,
+            path=path,
+            value=found.value,
+            spared=round(end.spared, 3),
+        )
+
+
+@dataclass(frozen=True)
+class Opened:
+    """From here on the point is being judged."""
+
+    point: Point
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The judge was sure, and the search was told."""
+
+    point: Point
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The search no longer wanted the point. Its evidence counts if it is opened again."""
+
+    point: Point
+
+
+@dataclass(frozen=True)
+class Cooled:
+    """Warm trials are not believed: the search begins again, with what cold ones said."""
+
+    why: str
+
+
+Entry = Opened | TrialRecord | Settled | Dropped | Cooled
+
+
+def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
+    """How many trials failed, but not with the failure that is sought, and what those said; nothing if none did."""
+    return different_failures(
+        Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
+    )
+
+
+def different_failures(messages: Counter[str]) -> list[str]:
+    """The same in words, of messages that were counted."""
+    if not messages:
+        return []
+    kinds = messages.most_common(_MOST_KINDS)
+    return [f"{counted(messages.total(), 'trial')} failed differently:"] + [
+        f"  {count} x {text[:200]}" for text, count in kinds
+    ]
 
 
 class Reason(StrEnum):
@@ -40,9 +152,19 @@ class Ending:
         """The same for people; nothing where every trial started cold as a matter of course."""
         if self.warm_dropped:
             return [f"warm trials were not believed, and none counts: {self.warm_dropped}"]
-        noun = "trial" if self.warm_trials == 1 else "trials"
-        kept = f"{self.warm_trials} {noun} started warm, without their imports (--cold: none does)"
+        kept = f"{counted(self.warm_trials, 'trial')} started warm, without their imports (--cold: none does)"
         return [kept] if self.warm_trials else []
+
+    def followed_by(self, later: "Ending") -> "Ending":
+        """One run's ending from its two parts: how the later one ended, and what both spent."""
+        return replace(
+            later,
+            trials=self.trials + later.trials,
+            seconds=self.seconds + later.seconds,
+            resumed_trials=self.resumed_trials + later.resumed_trials,
+            warm_trials=self.warm_trials + later.warm_trials,
+            warm_dropped=self.warm_dropped or later.warm_dropped,
+        )
 
     @property
     def exit_code(self) -> Exit:

@@ -11,115 +11,25 @@ Its first line carries a fingerprint of everything that decides what a trial mea
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
 from aorta.core.errors import InfrastructureError, ResumeError
-from aorta.core.oracle import Classified
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose, value_from_json, value_to_json
 from aorta.core.signature import Signature
-from aorta.core.trial import TrialEnd
+from aorta.core.stats import counted
+from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
+from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
 from aorta.version import __version__
 
 _SCHEMA = "aorta.journal/2"
 _HEADER, _OPENED, _TRIAL, _SETTLED, _DROPPED = "header", "opened", "trial", "settled", "dropped"
 _COOLED = "cooled"
-_MOST_KINDS = 5  # of other failures that a summary names
 _SPARE = "spare"  # a trial that stood behind damage: evidence, though no decision rests on it yet
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """A finished trial, with what it was asked for and what became of it."""
-
-    seq: int
-    point: Point
-    index: int  # the how-manieth trial of this point
-    outcome: Outcome
-    why: str
-    signature: Signature | None
-    exit_code: int | None
-    signal: int | None
-    timed_out: bool
-    duration: float
-    started_at: float
-    elapsed: float  # seconds of searching up to this line, over every resume
-    host: str
-    image_digest: str | None
-    path: str  # the trial's directory, relative to the run directory
-    value: float | None = None  # what was measured, where a number decides
-    kept: Mapping[str, str] = field(default_factory=dict)  # what the verb wrote down of it
-    spared: float = 0.0  # seconds of its duration that a warm start saved; 0: it started cold
-
-    @classmethod
-    def of(
-        cls,
-        point: Point,
-        index: int,
-        found: Classified,
-        end: TrialEnd,
-        *,
-        seq: int,
-        elapsed: float,
-        path: str,
-    ) -> "TrialRecord":
-        return cls(
-            seq=seq,
-            point=point,
-            index=index,
-            outcome=found.outcome,
-            why=found.why,
-            signature=found.signature,
-            exit_code=end.exit_code,
-            signal=end.signal,
-            timed_out=end.timed_out,
-            duration=round(end.duration, 6),
-            started_at=round(end.started_at, 3),
-            elapsed=round(elapsed, 3),
-            host=end.host,
-            image_digest=end.image_digest,
-            path=path,
-            value=found.value,
-            spared=round(end.spared, 3),
-        )
-
-
-@dataclass(frozen=True)
-class Opened:
-    """From here on the point is being judged."""
-
-    point: Point
-
-
-@dataclass(frozen=True)
-class Settled:
-    """The judge was sure, and the search was told."""
-
-    point: Point
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """The search no longer wanted the point. Its evidence counts if it is opened again."""
-
-    point: Point
-
-
-@dataclass(frozen=True)
-class Cooled:
-    """Warm trials are not believed: the search begins again, with what cold ones said."""
-
-    why: str
-
-
-Entry = Opened | TrialRecord | Settled | Dropped | Cooled
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
@@ -220,24 +130,6 @@ def read_records(path: Path) -> list[TrialRecord]:
                 point = _point_in(line["point"]) if "point" in line else points[line["key"]]
                 records.append(_record_in(line, point))
     return records
-
-
-def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
-    """How many trials failed, but not with the failure that is sought, and what those said; nothing if none did."""
-    return different_failures(
-        Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
-    )
-
-
-def different_failures(messages: Counter[str]) -> list[str]:
-    """The same in words, of messages that were counted."""
-    if not messages:
-        return []
-    noun = "trial" if messages.total() == 1 else "trials"
-    kinds = messages.most_common(_MOST_KINDS)
-    return [f"{messages.total()} {noun} failed differently:"] + [
-        f"  {count} x {text[:200]}" for text, count in kinds
-    ]
 
 
 # -- reading a whole file --------------------------------------------------------------------------
@@ -364,10 +256,9 @@ def _trials_in(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _damage_words(damage: _Damage) -> str:
-    spare = len(damage.spares)
     return (
         f"line {damage.line} of {damage.lines} is damaged ({damage.why}): what was decided from there on is lost, "
-        f"though {spare} {'trial' if spare == 1 else 'trials'} behind it can still be read; nothing was changed. "
+        f"though {counted(len(damage.spares), 'trial')} behind it can still be read; nothing was changed. "
         "--salvage goes on from before the damage, uses those trials where the search asks for them again, "
         "and keeps the damaged file"
     )

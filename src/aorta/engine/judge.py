@@ -11,8 +11,7 @@ next is a function of what was learned, in its order: replayed, it judges the sa
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
 from aorta.core.sprt import (
     NOTHING,
     Calibration,
@@ -21,6 +20,7 @@ from aorta.core.sprt import (
     Sprt,
     misses_that_tell,
 )
+from aorta.core.trial import Tally, Verdict
 
 
 class Judge(Protocol):

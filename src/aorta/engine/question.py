@@ -1,19 +1,20 @@
-"""What a verb asks the engine, and what it gets back: plain data and one protocol."""
+"""What a verb asks the engine, what it gets back, and which failure is meant."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from aorta.core.oracle import Deciding
-from aorta.core.point import Point
+from aorta.core.axis import Point, Purpose
+from aorta.core.oracle import Classified, Deciding, classify
 from aorta.core.signature import Signature
-from aorta.core.trial import TrialEnd, TrialSpec
-from aorta.engine.events import Ending
-from aorta.engine.journal import TrialRecord
+from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec
+from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import Judges
 from aorta.engine.warmth import WarmRules
 from aorta.search import Search
+
+_DIFFERENT = 3  # failures of the original that are not like its first, before its user is asked
 
 Keep = Callable[[TrialRecord, TrialEnd], Mapping[str, str] | None]
 """Writes what a verb wants of a trial; called before the journal, so what the journal counts is always there.
@@ -77,3 +78,51 @@ class Answer:
     records: Sequence[TrialRecord]
     expected: Signature | None
     search: Search  # as it stands: another than the question's where it began again
+
+
+class SoughtFailure:
+    """Which failure is meant: the one that is known already, else the first that is seen."""
+
+    def __init__(self, question: Question) -> None:
+        self.signature = question.expected
+        self._question = question
+        self._seen_at: str | None = None  # the configuration
+
+    def classified(self, point: Point, end: TrialEnd) -> Classified:
+        """A failure that looks different is another one; but what varies where it was first seen is an accident."""
+        oracle = self._question.experiment.oracle
+        found = classify(oracle, end, self.signature if self._question.guard_signature else None)
+        if found.outcome is not Outcome.OTHER or point.config_key != self._seen_at:
+            return found
+        alone = classify(oracle, end)
+        same = self.signature and alone.signature and self.signature.aligned(alone.signature)
+        return alone if same and alone.outcome is Outcome.REPRODUCED else found
+
+    def learn(self, record: TrialRecord) -> None:
+        """Where it was seen first, its repeats say what varies in it."""
+        seen, here = record.signature, record.point.config_key
+        if record.outcome is not Outcome.REPRODUCED or seen is None:
+            return
+        if self.signature is None:
+            if self._question.shows_it(record.point):
+                self.signature, self._seen_at = seen, here
+        elif here == self._seen_at and not self.signature.covers(seen):
+            self.signature = self.signature.aligned(seen) or self.signature
+
+    def is_never_the_same(self, point: Point, tally: Tally) -> bool:
+        """Whether the original fails again and again, and never twice in the same way."""
+        return (
+            self._question.guard_signature
+            and point.purpose is Purpose.CALIBRATE
+            and tally.reproduced == 1
+            and tally.other >= _DIFFERENT
+        )
+
+    @staticmethod
+    def different_words(records: Iterable[TrialRecord]) -> str:
+        seen = [record.signature.text for record in records if record.signature]
+        shown = "; ".join(f"{text[:120]!r}" for text in dict.fromkeys(seen[:2]))
+        return (
+            f"every one of its {len(seen)} failures looks different, such as {shown}: "
+            "say which failure is meant, with an oracle such as regex and a pattern that all of them match"
+        )

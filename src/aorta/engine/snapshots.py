@@ -4,7 +4,6 @@ A snapshot inside an environment is a trial like any other: it goes through the 
 cannot be taken there is an honest placeholder with the reason, never the host's snapshot under another name.
 """
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.engine.atomic import write_whole
 from aorta.executors import Executor
+from aorta.executors.evidence import json_object
 from aorta.probe import collect_env
 from aorta.probe.machine import Machine
 from aorta.probe.snapshot import EnvSnapshot, probe_argv, probe_mount
@@ -90,12 +90,8 @@ def _with_probe(environment: Environment) -> Environment:
 def _snapshot_in(end: TrialEnd) -> dict[str, Any] | None:
     if end.exit_code != 0:
         return None
-    try:
-        content = json.loads(end.stdout.path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    whole = isinstance(content, dict) and content.get("schema_version")
-    return content if whole else None
+    content = json_object(end.stdout.path) or {}
+    return content if content.get("schema_version") else None
 
 
 def _reason(end: TrialEnd) -> str:

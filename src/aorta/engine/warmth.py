@@ -8,11 +8,10 @@ has both. A difference beyond chance ends it: what warm trials said is dropped.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
 from aorta.core.stats import fisher_exact
-from aorta.core.trial import Start
-from aorta.engine.journal import TrialRecord
+from aorta.core.trial import Start, Tally, Verdict
+from aorta.engine.events import TrialRecord
 
 PROOF_REPLICA = 2_000_000  # of the warm trials of the original: a number that no search reaches
 _ALPHA = 0.01  # a difference that chance makes as seldom as this is none of chance's

@@ -1,15 +1,278 @@
-"""What tells how a trial ended besides its status: its metric's file, and the kernel's count of kills for memory.
+"""What tells how a trial ended besides its status: its output streams, its metric's file, the kernel's count of kills for
+memory. Standard library only, because it runs inside the supervisor.
+
+A stream is kept on disk, bounded everywhere, and searched while it is written. A match may span up to `OVERLAP` bytes. A
+match that touches the end of what was read so far is held back until more arrives, the stream ends or falls quiet:
+`loss=1$` must not fire on the first half of `loss=12`.
 
 A metric file belongs to one trial. Each trial has a place of its own for it (`AORTA_METRIC_FILE`); one in a working
-directory that trials share is believed only if this trial wrote it and no other could have. Standard library only.
+directory that trials share is believed only if this trial wrote it and no other could have.
 """
 
 import json
 import os
+import re
+import signal
 import time
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
+
+OVERLAP = 64 * 1024
+SCAN_BYTES = 256 * 1024  # scan as soon as this much is new ...
+SCAN_EVERY = 0.02  # ... or this long after the last scan: small writes must not cost a scan each
+QUIET = 0.2
+TAIL = 32 * 1024
+PATTERN_SECONDS = 5.0  # one scan of one window; a pattern that needs longer backtracks for ever
+_LINE = 400
+_MOST_CHUNKS = 4096
+
+Mirror = Callable[[bytes], None]
+"""Gets every byte that a log keeps, as it is kept: for somebody who cannot see the file."""
+
+
+def read_end(path: Path, most: int) -> bytes:
+    """The last `most` bytes of a log that may be long, and may still be written."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - most))
+        return file.read(most)
+
+
+class SlowPatternError(Exception):
+    """A pattern took too long on one window."""
+
+
+@dataclass
+class CompiledPattern:
+    text: str
+    regex: "re.Pattern[bytes]"
+    stop: bool
+    keep_last: bool
+    match: dict[str, Any] | None = None
+    searched_to: int = 0  # absolute offset behind the last match, for `keep_last`
+
+
+class Log:
+    """A file that holds the first `limit` bytes and, behind a marker, the last `TAIL` bytes of a longer stream."""
+
+    def __init__(self, path: Path, limit: int, mirror: Mirror | None = None) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._mirror = mirror
+        self._room = limit
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._left_out = 0
+        self.problem: str | None = None
+
+    def write(self, data: bytes) -> None:
+        head = data[: self._room]
+        if head:
+            self._keep(head)
+        self._room -= len(head)
+        rest = data[len(head) :]
+        if rest:
+            self._keep_tail(rest)
+
+    def _keep(self, data: bytes) -> None:
+        if self.problem is None:
+            try:
+                self._file.write(data)
+            except OSError as wrong:  # a full disk must not end the watching
+                self.problem = wrong.strerror or str(wrong)
+        if self._mirror is not None:
+            self._mirror(data)
+
+    def _keep_tail(self, data: bytes) -> None:
+        self._tail.append(data)
+        self._tail_size += len(data)
+        while self._tail_size - len(self._tail[0]) >= TAIL:
+            dropped = self._tail.popleft()
+            self._tail_size -= len(dropped)
+            self._left_out += len(dropped)
+
+    def close(self) -> None:
+        if self._tail and self.problem is None:
+            marker = f"\n[aorta: {self._left_out} bytes left out]\n".encode()
+            self._keep(marker + b"".join(self._tail))
+        self._file.close()
+
+
+class Arrivals:
+    """When which bytes of which stream came, so that two raw files can be read as the one they were.
+
+    A bounded index: once it is full, every second entry goes and entries are taken half as often.
+    """
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, str, int]] = []
+        self._apart = 0.0
+
+    def note(self, at: float, stream: str, offset: int) -> None:
+        if (
+            self._entries
+            and self._entries[-1][1] == stream
+            and at - self._entries[-1][0] < self._apart
+        ):
+            return
+        self._entries.append((at, stream, offset))
+        if len(self._entries) > self.MOST:
+            self._entries = self._entries[::2]
+            self._apart = max(0.001, 2 * self._apart)
+
+    def write(self, path: Path) -> None:
+        if not self._entries:
+            return
+        rows = "".join(f"{at:.6f}\t{stream}\t{offset}\n" for at, stream, offset in self._entries)
+        with suppress(OSError):  # a full disk loses the index, not the trial
+            path.write_text(rows)
+
+
+class WatchedStream:
+    """Bytes in, log and matches out. Memory is bounded whatever is written."""
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        patterns: list[CompiledPattern],
+        limit: int,
+        mirror: Mirror | None = None,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.log = Log(path, limit, mirror)
+        self.patterns = patterns
+        self.seen = 0
+        self.first_at: float | None = None
+        self.last_at: float | None = None
+        self._tail = bytearray()
+        self._window = bytearray()
+        self._new = 0
+        self._scanned_at = 0.0
+        self._held = False
+        self._came: deque[tuple[int, float]] = deque()  # (offset behind a chunk, when it came)
+
+    def feed(self, data: bytes, at: float) -> None:
+        self.log.write(data)
+        self.seen += len(data)
+        self.first_at = at if self.first_at is None else self.first_at
+        self.last_at = at
+        self._tail += data[-TAIL:]
+        if len(self._tail) > 2 * TAIL:
+            del self._tail[:-TAIL]
+        if self.patterns:
+            self._window += data
+            self._new += len(data)
+            self._came.append((self.seen, at))
+            if len(self._came) > _MOST_CHUNKS:  # of tiny writes: a pair of them is as good as one
+                self._came = deque(list(self._came)[1::2])
+
+    def next_scan(self) -> float | None:
+        """When a scan is due, in seconds after the start; None when there is nothing to scan."""
+        if self._held and self.last_at is not None:
+            return self.last_at + QUIET
+        return self._scanned_at + SCAN_EVERY if self._new else None
+
+    def scan(self, at: float, *, final: bool = False) -> bool:
+        """Search what is new. True when a pattern that ends the trial has matched."""
+        due = final or self._new >= SCAN_BYTES or at >= (self.next_scan() or float("inf"))
+        if not self.patterns or not due or not (self._new or self._held):
+            return False
+        settled = final or (self.last_at is not None and at - self.last_at >= QUIET)
+        self._held = False
+        stop = False
+        for pattern in self.patterns:
+            stop = self._search(pattern, settled) or stop
+        self._new = 0
+        self._scanned_at = at
+        del self._window[: max(0, len(self._window) - OVERLAP)]
+        while len(self._came) > 1 and self._came[0][0] <= self.seen - len(self._window):
+            self._came.popleft()
+        return stop
+
+    def _came_at(self, offset: int) -> float:
+        """When the byte before `offset` was read."""
+        return next((at for behind, at in self._came if behind >= offset), self.last_at or 0.0)
+
+    def _search(self, pattern: CompiledPattern, settled: bool) -> bool:
+        if pattern.match is not None and not pattern.keep_last:
+            return False
+        base = self.seen - len(self._window)  # the absolute offset of the window's first byte
+        # One byte of context keeps `^` from matching at a cut that is not the start of a line.
+        start = max(1 if base else 0, pattern.searched_to - base)
+        with _time_limit(pattern.text):
+            if pattern.keep_last:
+                last = deque(pattern.regex.finditer(self._window, start), maxlen=1)
+                found = last[0] if last else None
+            else:
+                found = pattern.regex.search(self._window, start)
+        if found is None:
+            return False
+        if found.end() == len(self._window) and not settled:
+            self._held = True
+            return False
+        pattern.searched_to = base + found.end()
+        pattern.match = {
+            "pattern": pattern.text,
+            "stream": self.name,
+            "line": self._line_of(found.start(), found.end()),
+            "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
+            "at": self._came_at(pattern.searched_to),
+        }
+        return pattern.stop
+
+    def _line_of(self, start: int, end: int) -> str:
+        first = max(self._window.rfind(b"\n", 0, start) + 1, start - _LINE)
+        last = self._window.find(b"\n", end)
+        return _text(bytes(self._window[first : last if last >= 0 else None][:_LINE]))
+
+    def end(self) -> dict[str, Any]:
+        self.log.close()
+        return {
+            "bytes_seen": self.seen,
+            "first_at": self.first_at,
+            "last_at": self.last_at,
+            "tail": _text(bytes(self._tail[-TAIL:])),
+            "problem": self.log.problem,
+        }
+
+
+def compiled(order: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
+    """The patterns of an order that look at this stream."""
+    return [
+        CompiledPattern(p["pattern"], re.compile(p["pattern"].encode()), p["stop"], p["keep_last"])
+        for p in order
+        if p["stream"] in {stream, "both"}
+    ]
+
+
+@contextmanager
+def _time_limit(pattern: str) -> Iterator[None]:
+    """Signals reach Python inside a regular expression, so an alarm can break a hopeless one."""
+
+    def too_slow(_number: int, _frame: FrameType | None) -> None:
+        raise SlowPatternError(
+            f"the pattern {pattern!r} took longer than {PATTERN_SECONDS:g} s on "
+            f"{(OVERLAP + SCAN_BYTES) // 1024} KiB of output; make it simpler"
+        )
+
+    signal.signal(signal.SIGALRM, too_slow)
+    signal.setitimer(signal.ITIMER_REAL, PATTERN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
 
 _CLOCK_TICK = (
     0.02  # the kernel stamps files a few milliseconds coarse; two writes within that look like one

@@ -20,9 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from aorta.executors import process_tree
-from aorta.executors.evidence import MetricFile, oom_kills
+from aorta.executors.evidence import (
+    Arrivals,
+    MetricFile,
+    Mirror,
+    SlowPatternError,
+    WatchedStream,
+    compiled,
+    oom_kills,
+)
 from aorta.executors.framing import Frames, frame
-from aorta.executors.streams import Arrivals, Mirror, SlowPatternError, WatchedStream, compiled
 from aorta.executors.warm_hosts import WarmHosts, hooked
 
 _CHUNK = 256 * 1024

@@ -23,7 +23,7 @@ from torch.distributed.elastic.agent.server.api import (
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import PContext
 
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.launch.cycle import Cycle
 from aorta.launch.cycle_dir import (
     gather_evidence,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aorta.attribution.documents import SCHEMA
 from aorta.engine.atomic import write_whole
-from aorta.executors.streams import read_end
+from aorta.executors.evidence import read_end
 from aorta.launch.case_spec import ELSEWHERE, draft_spec, portable_spec
 from aorta.launch.cycle_dir import CycleDir
 from aorta.launch.decision import LastWords

@@ -19,7 +19,7 @@ from typing import Any
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
-from aorta.executors.streams import read_end
+from aorta.executors.evidence import read_end
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, SourceVerdict, WorkerEnd
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
@@ -151,7 +151,7 @@ def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
 def _job_of(directory: CycleDir) -> str | None:
     marker = directory.path / f".{_CLAIM}"
     try:
-        return marker.read_text()
+        return marker.read_text() or None  # another agent is just writing it
     except OSError:
         return None
 

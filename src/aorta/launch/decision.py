@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aorta.attribution.decision import JobStanding
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir, Ruling, next_cycle, write_cycle_info
 from aorta.launch.records import (

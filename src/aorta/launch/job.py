@@ -19,8 +19,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
-from aorta.core.errors import AortaError, UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.launch.agent import DecidingAgent
 from aorta.launch.case import write_case

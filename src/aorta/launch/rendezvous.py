@@ -23,8 +23,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 
-from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit, InfrastructureError, UsageError
 from aorta.launch.records import CycleStart, JobEnding
 from aorta.launch.store import JobStore
 from aorta.launch.store_calls import DeadlineStore, StoreCalls, StoreLostError, StorePatience

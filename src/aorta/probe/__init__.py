@@ -5,7 +5,6 @@ could not find. The room imports the standard library alone, so that `python -m 
 that has a Python: it is mounted there as it stands here.
 """
 
-from aorta.probe.collect import collect_env
-from aorta.probe.snapshot import EnvSnapshot
+from aorta.probe.snapshot import EnvSnapshot, collect_env
 
 __all__ = ["EnvSnapshot", "collect_env"]

@@ -2,7 +2,7 @@
 
 import sys
 
-from aorta.probe.collect import collect_env
+from aorta.probe.snapshot import collect_env
 
 
 def main(arguments: list[str]) -> int:

@@ -10,12 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aorta.core.axis import Point
 from aorta.core.oracle import Deciding
-from aorta.core.point import Point
 from aorta.core.sprt import NOTHING, HitCount, misses_that_tell
 from aorta.core.trial import TrialSpec
-from aorta.engine.events import Ending
-from aorta.reduce.experiment import DATA, ReductionExperiment
+from aorta.reduce.experiment import DATA, IGNORED, ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.materials import folders_of, settings_of
 from aorta.reduce.opened_files import watch_opened
@@ -24,7 +23,6 @@ from aorta.reduce.shrunken import SCRIPT, Reproducer
 from aorta.search.reduction import Reduction
 from aorta.search.repeated import EveryPoint
 
-IGNORED = "ignored"
 _NONSENSE = "aorta-checks-whether-this-is-read"
 _MISSED = 0.01
 _MOST_TRIALS_OF_COPY = 40
@@ -150,18 +148,6 @@ class CopyExperiment:
 def failed(search: EveryPoint, point: Point) -> bool:
     verdict = search.verdicts.get(point)
     return verdict is not None and verdict.reproduces is True
-
-
-def together(search: Ending, copy: Ending) -> Ending:
-    """One run's ending from its two parts: how the later one ended, and what both spent."""
-    return replace(
-        copy,
-        trials=search.trials + copy.trials,
-        seconds=search.seconds + copy.seconds,
-        resumed_trials=search.resumed_trials + copy.resumed_trials,
-        warm_trials=search.warm_trials + copy.warm_trials,
-        warm_dropped=search.warm_dropped or copy.warm_dropped,
-    )
 
 
 def enough(reduction: Reduction) -> int:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.core.axis import AxisKind
+from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.oracle import Classified, Deciding, HangOracle
-from aorta.core.outcome import Outcome, Tally, Verdict
-from aorta.core.point import Point, Purpose
-from aorta.core.trial import TrialEnd, TrialSpec, Watch, WatchedPattern
-from aorta.engine.journal import TrialRecord
+from aorta.core.stats import percentile
+from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
+from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
 from aorta.reduce.launcher import (
     is_launched,
@@ -25,6 +24,7 @@ from aorta.workloads.ranks import RANK_LOGS
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
+IGNORED = "ignored"  # the value of a point that asks about an axis turned into nonsense
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
 
@@ -59,9 +59,11 @@ class TimeLimits:
         if self.given is not None or point.purpose is Purpose.CALIBRATE or not self._seen:
             return self.given
         ordered = sorted(duration for duration, _ in self._seen)
-        p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
         slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
-        return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
+        return (
+            max(_LEAST_PATIENCE, 10 * percentile(ordered, 0.9), 5 * slowest_failing)
+            + self.hang_seconds
+        )
 
 
 def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:

@@ -5,14 +5,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Axis, AxisKind, ChoiceAxis, NumberAxis, StepsAxis, as_single, as_window
-from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle
-from aorta.core.point import Point, Value
+from aorta.core.axis import (
+    Axis,
+    AxisKind,
+    ChoiceAxis,
+    NumberAxis,
+    Point,
+    StepsAxis,
+    Value,
+    as_single,
+    as_window,
+)
+from aorta.core.oracle import ExitCodeOracle, Oracle, PythonOracle, oracle_to_json
 from aorta.core.trial import RuntimeKind
 from aorta.probe.platform import platform_here
+from aorta.reduce.files import secret_variables
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.portable import secret_variables
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.child import ChildExit
@@ -125,9 +134,9 @@ def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, 
 def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
     """A registered workload speaks through the exit code of its script; only a command's ranks can be asked."""
     if not plan.is_command:
-        return oracle_document(shipped_oracle(plan))
+        return oracle_to_json(shipped_oracle(plan))
     which = plan.spec.content.ranks
-    return oracle_document(plan.oracle) | ({} if which == ANY_RANK else {"ranks": which})
+    return oracle_to_json(plan.oracle) | ({} if which == ANY_RANK else {"ranks": which})
 
 
 def shipped_oracle(plan: ReducePlan) -> Oracle:
@@ -136,7 +145,3 @@ def shipped_oracle(plan: ReducePlan) -> Oracle:
         return plan.oracle
     asked = plan.oracle.predicate is not None
     return ExitCodeOracle(codes=(int(ChildExit.FAILED),)) if asked else ExitCodeOracle()
-
-
-def oracle_document(oracle: Oracle) -> dict[str, Any]:
-    return {"kind": oracle.kind, **oracle.model_dump(mode="json", exclude_defaults=True)}

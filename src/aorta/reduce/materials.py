@@ -14,9 +14,17 @@ from pathlib import Path
 from typing import Protocol
 
 from aorta.core import axis as axes
-from aorta.core.axis import Axis, AxisKind, SubsetAxis, as_indexes, as_single, as_window
+from aorta.core.axis import (
+    Axis,
+    AxisKind,
+    Point,
+    SubsetAxis,
+    Value,
+    as_indexes,
+    as_single,
+    as_window,
+)
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.core.point import Point, Value
 from aorta.engine.rundir import writing
 from aorta.reduce.axis_spec import (
     AxisSpec,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import TrialRecord
 from aorta.engine.rundir import PRIVATE, RunDir, fresh_dir, write_atomically, writing
-from aorta.executors.streams import read_end
+from aorta.executors.evidence import read_end
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport
 from aorta.reduce.ship import ship_text, unfinished_ship

@@ -4,19 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from aorta.core.axis import Axis
+from aorta.core.axis import Axis, Point, Purpose
 from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.engine.judge import Judge, Judges, KOfN, SequentialJudges
 from aorta.engine.question import Budget
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
+from aorta.reduce.files import secret_variables
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
-from aorta.reduce.portable import secret_variables
 from aorta.reduce.spec import SpecFile, read_spec
-from aorta.registry.layers import NO_MITIGATION, EnvironmentLayers
+from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.workloads.discovery import COMMAND, check_workload, load_workload
 from aorta.workloads.ranks import ANY_RANK, of_ranks

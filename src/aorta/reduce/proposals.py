@@ -12,8 +12,7 @@ from typing import Any
 
 from aorta.core.names import is_variable
 from aorta.reduce.launcher import ranks_of
-from aorta.reduce.proposed_configs import is_config
-from aorta.reduce.proposed_files import in_a_place, propose_files
+from aorta.reduce.proposed_files import in_a_place, is_config, propose_files
 
 _READS = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|\benv\.get\s*\(|getenv\s*\()\s*["'](?P<python>\w+)["'](?:\s*,\s*(?:["'](?P<quoted>[^"']*)["']|(?P<default>[^"')\s,]+)))?"""

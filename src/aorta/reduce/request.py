@@ -13,8 +13,8 @@ from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
 from aorta.reduce.spec import SpecFile, load_spec, workload_spec
-from aorta.registry.layers import EnvironmentLayers
-from aorta.scrub.patterns import split_patterns
+from aorta.registry.environments import EnvironmentLayers
+from aorta.scrub.known import split_patterns
 from aorta.workloads.discovery import COMMAND
 
 _DEFAULT_OUTPUT = Path("reduce")
@@ -28,6 +28,8 @@ class ReduceRequest:
     spec: Path | None = None
     workload: str | None = None
     output: Path | None = None  # where the run directory is made; None: ./reduce
+    run_dir: Path | None = None  # exactly there, and not in a new one below output
+    ticket: str | None = None  # None: what the spec says, or the last part of output
     layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
     bare: bool = False  # without the mitigations that the spec names
     scrub: tuple[str, ...] = ()  # text to take out of what ships
@@ -50,7 +52,13 @@ def reduce(
     plan = make_plan(_spec(request), _overrides(request))
     if request.dry_run:
         return rehearse(plan, request.executor.open, listeners())
-    place = Place(_output(request), jobs=request.executor.jobs or 1, resume=request.resume)
+    output = request.run_dir.parent if request.run_dir else _output(request)
+    place = Place(
+        output,
+        jobs=request.executor.jobs or 1,
+        resume=request.resume,
+        name=request.run_dir.name if request.run_dir else None,
+    )
     return reduce_workload(plan, place, request.executor.open, listeners())
 
 
@@ -103,6 +111,8 @@ def _overrides(request: ReduceRequest) -> Overrides:
 
 def _ticket(request: ReduceRequest) -> str | None:
     """Of `--output reduce/MY-TICKET` the last part."""
+    if request.ticket is not None or request.run_dir is not None:
+        return request.ticket
     output = request.output
     if request.resume is not None and request.resume.run is not None:
         output = request.resume.run.absolute().parent

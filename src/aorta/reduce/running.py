@@ -1,7 +1,6 @@
 """`aorta reduce` from a plan to its report: claim or resume a run directory, search, try what would ship, write it."""
 
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -10,13 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import AxisKind
-from aorta.core.outcome import Tally
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.signature import Signature
-from aorta.core.trial import TrialEnd
-from aorta.engine.events import Listener
-from aorta.engine.journal import TrialRecord
+from aorta.core.trial import Tally, TrialEnd
+from aorta.engine.events import Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, Judge, KOfN, SameJudge
 from aorta.engine.question import Answer, Experiment, Question
 from aorta.engine.rundir import write_atomically
@@ -26,29 +22,26 @@ from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.executors.local import LocalExecutor
 from aorta.reduce.checks import (
-    IGNORED,
     CopyExperiment,
     IgnoredExperiment,
     InPlaceExperiment,
     WatchedExperiment,
     enough,
     failed,
-    together,
 )
-from aorta.reduce.experiment import ImpatientJudges, clear_data
-from aorta.reduce.files import WorkloadFiles, module_root, needed_files, with_files
+from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
+from aorta.reduce.files import WorkloadFiles, with_files
 from aorta.reduce.materials import settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
-from aorta.reduce.shrunken import Module, Reproducer
+from aorta.reduce.shrunken import Reproducer, files_of
 from aorta.reduce.trace import ENV_FINGERPRINT, Trace, fingerprint_of
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
 from aorta.search.repeated import EveryPoint
-from aorta.workloads.discovery import place_of
 
 OpenExecutor = Callable[[], Executor]
 VERB = "reduce"
@@ -177,18 +170,12 @@ class _Run:
         question = self._beyond("in its own place", search, KOfN(1, most), in_place)
         question = replace(question, budget=self.plan.budget)
         answer = self._answer(question, self.listeners)
-        verdict = search.verdicts.get(point)
         places = ", ".join(f"{name}={place}" for name, place in own.items())
         hint = (
             f"it does fail with the files where they are ({places}), and not with copies of them: let the command "
             "find them through the variable alone"
         )
-        return replace(
-            report,
-            records=[*report.records, *answer.records],
-            ending=together(report.ending, answer.ending),
-            hint=hint if verdict is not None and verdict.reproduces else "",
-        )
+        return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
         """An axis at its floor may be one that the command never looks at; what fails the same with nonsense in it is left alone."""
@@ -220,12 +207,7 @@ class _Run:
         found = [
             name for name, point in zip(suspects, points, strict=True) if failed(search, point)
         ]
-        return replace(
-            report,
-            reduction=reduction.without(found),
-            records=[*report.records, *answer.records],
-            ending=together(report.ending, answer.ending),
-        )
+        return report.with_more(answer, reduction=reduction.without(found))
 
     def _opened_axes(
         self, report: ReduceReport, suspects: Sequence[str]
@@ -249,12 +231,8 @@ class _Run:
             answer = self._answer(question, self.listeners)
         if answer.records and not kept.is_file():
             write_atomically(kept, json.dumps(watched.opened()))
-        more = replace(
-            report,
-            records=[*report.records, *answer.records],
-            ending=together(report.ending, answer.ending),
-        )
-        return json.loads(kept.read_text("utf-8")) if kept.is_file() else [], more
+        read = json.loads(kept.read_text("utf-8")) if kept.is_file() else []
+        return read, report.with_more(answer)
 
     def reproducer(
         self, report: ReduceReport, shipped_name: Callable[[str], str]
@@ -268,36 +246,10 @@ class _Run:
             else ""
         )
         plan, best = self.plan, report.reduction.best
-        if plan.is_command:
-            files, module = self._workload_files(), None
-        else:
-            files, module = self._module_files()
+        files, module = files_of(plan, self._apart())
         flaky = confirmed is not None and confirmed.tally.against > 0
         return Reproducer(
             plan, self.experiment, best, files, shipped_name, rate, module, flaky=flaky
-        )
-
-    def _module_files(self) -> tuple[WorkloadFiles | None, Module | None]:
-        """The code of a registered workload, where that is the user's own and installed nowhere."""
-        place = place_of(self.plan.request.workload)
-        variables = {**os.environ, **self.plan.base.env}
-        named = variables.get("PYTHONPATH", "").split(os.pathsep)
-        cwd = self.plan.base.subject.cwd
-        root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
-        if root is None:
-            return None, None
-        words = [place.partition(":")[0], *self.plan.base.env.values()]
-        globs = self.plan.spec.content.workload.files
-        return needed_files(root, words, globs, self._apart()), Module(place, root)
-
-    def _workload_files(self) -> WorkloadFiles | None:
-        command = self.plan.request.config["command"]
-        words = [command] if isinstance(command, str) else command
-        return needed_files(
-            self.plan.base.subject.cwd,
-            [*words, *self.plan.base.env.values()],
-            self.plan.spec.content.workload.files,
-            self._apart(),
         )
 
     def rehearse(
@@ -350,12 +302,7 @@ class _Run:
             files=names,
             why=tried[-1].why if tried and found is False else "",
         )
-        return replace(
-            report,
-            records=[*report.records, *answer.records],
-            shipped=shipped,
-            ending=together(report.ending, answer.ending),
-        )
+        return report.with_more(answer, shipped=shipped)
 
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles

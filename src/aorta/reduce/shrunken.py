@@ -3,26 +3,35 @@
 Nothing here is scrubbed: `output` does that to what is laid out, for the rehearsal and for what ships alike.
 """
 
+import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point
 from aorta.core.documents import dump_yaml
 from aorta.core.oracle import PythonOracle
-from aorta.core.point import Point
 from aorta.core.trial import RuntimeKind
 from aorta.engine.rundir import writing
 from aorta.reduce.experiment import ReductionExperiment
-from aorta.reduce.files import WorkloadFiles
+from aorta.reduce.files import (
+    Portable,
+    WorkloadFiles,
+    baked,
+    lines_with,
+    made_portable,
+    module_root,
+    needed_files,
+    secret_variables,
+)
 from aorta.reduce.handoff import recipe_document, spec_document
 from aorta.reduce.materials import place_all
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.portable import Portable, baked, lines_with, made_portable, secret_variables
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
 from aorta.workloads.discovery import place_of
@@ -42,6 +51,23 @@ class Module:
 
     place: str
     root: Path
+
+
+def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | None, Module | None]:
+    """What a command needs; or the code of a registered workload, where that is the user's own and installed nowhere."""
+    cwd, variables = plan.base.subject.cwd, plan.base.env
+    globs = plan.spec.content.workload.files
+    if plan.is_command:
+        command = plan.request.config["command"]
+        words = [command] if isinstance(command, str) else command
+        return needed_files(cwd, [*words, *variables.values()], globs, apart), None
+    place = place_of(plan.request.workload)
+    named = {**os.environ, **variables}.get("PYTHONPATH", "").split(os.pathsep)
+    root = module_root(place, [str(cwd), *(str(cwd / path) for path in named if path)])
+    if root is None:
+        return None, None
+    words = [place.partition(":")[0], *variables.values()]
+    return needed_files(root, words, globs, apart), Module(place, root)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aorta.core.axis import Axis, SubsetAxis, as_indexes
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose, Value, Window
+from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value, Window, as_indexes
 from aorta.core.stats import wilson
-from aorta.engine.events import Event, PointSettled, TrialEnded
-from aorta.engine.journal import TrialRecord
+from aorta.core.trial import Verdict
+from aorta.engine.events import Event, PointSettled, TrialEnded, TrialRecord
 from aorta.scrub.secrets import safe_value
 
 MOST_ITEMS_NAMED = 200

@@ -1,13 +1,16 @@
-"""Environments by name: built-in, from entry points, from sidecar files, or an image named on the spot."""
+"""Environments by name: built-in, from entry points, from sidecar files, or an image named on the spot; and what a user puts around
+a workload by name, as layers, weakest first: environment, mitigations, recipe, cell or command line.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.errors import RegistryError
+from aorta.core.errors import RegistryError, UsageError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind
 from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
-from aorta.registry.shapes import environment_from
-from aorta.registry.sidecars import read_sidecars, sidecar_definitions
+from aorta.registry.mitigations import get_mitigation
+from aorta.registry.sidecars import environment_from, read_sidecars, sidecar_definitions
 
 GROUP = "aorta.environments"
 INLINE_IMAGE = "image:"  # `image:REF` is the container image REF, without any definition
@@ -62,3 +65,56 @@ def _inline(name: str) -> Environment:
     if not image or any(character.isspace() for character in image):
         raise RegistryError(f"{name!r} names no image; expected image:REPOSITORY[:TAG|@DIGEST]")
     return Environment(name, kind=RuntimeKind.DOCKER, image=image, source="inline")
+
+
+def layered(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Later layers win."""
+    merged: dict[str, str] = {}
+    for layer in layers:
+        merged.update(layer)
+    return merged
+
+
+def stack_mitigations(
+    stack: Sequence[tuple[str, Mapping[str, str]]],
+    *,
+    decided: Collection[str] = (),
+    where: str | None = None,
+) -> dict[str, str]:
+    """The union of a stack of mitigations, which must agree on every variable they share and no later layer decides."""
+    merged: dict[str, str] = {}
+    owner: dict[str, str] = {}
+    for name, env in stack:
+        for variable, value in env.items():
+            if merged.get(variable, value) != value and variable not in decided:
+                raise UsageError(
+                    f"mitigations {owner[variable]!r} and {name!r} set {variable} to different values; "
+                    f"drop one, or decide it with extra_env: {{{variable}: VALUE}}",
+                    where=where,
+                )
+            merged[variable] = value
+            owner[variable] = name
+    return merged
+
+
+NO_MITIGATION = "none"
+
+
+@dataclass(frozen=True)
+class EnvironmentLayers:
+    """Weakest first. None leaves what a spec says; where there is none, the host without mitigations."""
+
+    environment: str | None = None
+    mitigations: tuple[str, ...] | None = None
+    mitigations_files: tuple[Path, ...] = ()  # sidecar files that define more of both
+    extra_env: Mapping[str, str] = field(default_factory=dict)
+
+    def resolved_environment(self, spec: str | None = None) -> Environment:
+        name = spec or "local" if self.environment is None else self.environment
+        return get_environment(name, self.mitigations_files)
+
+    def resolved_mitigations(
+        self, spec: tuple[str, ...] = (NO_MITIGATION,)
+    ) -> list[tuple[str, Mapping[str, str]]]:
+        names = spec if self.mitigations is None else self.mitigations
+        return [(name, get_mitigation(name, self.mitigations_files).env) for name in names]

@@ -7,8 +7,7 @@ from pathlib import Path
 from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
 from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
 from aorta.registry.mitigation import Mitigation, Platform, why_inert
-from aorta.registry.shapes import mitigation_from
-from aorta.registry.sidecars import read_sidecars, sidecar_definitions
+from aorta.registry.sidecars import mitigation_from, read_sidecars, sidecar_definitions
 from aorta.scrub.secrets import safe_value
 
 GROUP = "aorta.mitigations"

@@ -13,7 +13,7 @@ _NOUN = "workload"
 
 # Strings, because the room that holds these classes lies below this one.
 BUILTIN_WORKLOADS: Mapping[str, str] = {
-    "command": "aorta.workloads.command:CommandWorkload",
+    "command": "aorta.workloads.trial:CommandWorkload",
     "half_nan": "aorta.workloads.half_nan:HalfNan",
     "bad_shard": "aorta.workloads.bad_shard:BadShard",
     "fsdp": "aorta.workloads.fsdp:Fsdp",

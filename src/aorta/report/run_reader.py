@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle.identity import this_site
 from aorta.bundle.layouts import LAYOUTS
+from aorta.bundle.source import this_site
+from aorta.core.axis import Window
 from aorta.core.errors import UsageError
-from aorta.core.outcome import Outcome, Tally
-from aorta.core.point import Window
-from aorta.engine.journal import TrialRecord, read_records
+from aorta.core.trial import Outcome, Tally
+from aorta.engine.events import TrialRecord
+from aorta.engine.journal import read_records
 from aorta.engine.rundir import RunDir
-from aorta.executors.streams import read_end
+from aorta.executors.evidence import read_end
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Rules, Scrubber

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import AortaError
-from aorta.core.outcome import Outcome, Tally
 from aorta.core.stats import fisher_exact
+from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import PRIVATE, RunDir
 from aorta.probe.snapshot import differences
 from aorta.report.building import page_of, reader_of
 from aorta.report.documents import Document, section, words
+from aorta.report.pages.common import rate, seconds
 from aorta.report.run_reader import OpenedRun, read_json
-from aorta.report.words import rate, seconds
 
 _DEEPEST = 8
 _SNAPSHOTS = ("host_env.json", "env.json", "shrunken/env.json", "case/env.json")

@@ -1,19 +1,43 @@
-"""The door of the room: everything that may be asked of a run of trials, and the one function that answers it."""
+"""The door of the room: everything that may be asked of a run of trials, and the one function that answers it.
 
+n trials of one thing: does it fail, how often, how fast?
+"""
+
+import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from aorta.core.errors import UsageError
-from aorta.core.oracle import Oracle
-from aorta.engine.events import Listener
-from aorta.engine.session import Resume
+from aorta.core.axis import Point
+from aorta.core.errors import Exit, UsageError
+from aorta.core.names import slug
+from aorta.core.oracle import Classified, Oracle
+from aorta.core.signature import Signature
+from aorta.core.sprt import Calibration
+from aorta.core.stats import percentile, wilson
+from aorta.core.trial import Tally, TrialEnd
+from aorta.engine.events import Ending, Listener, Reason, TrialRecord
+from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
+from aorta.engine.question import Budget, Keep, Question
+from aorta.engine.rundir import write_atomically, write_json
+from aorta.engine.session import Resume, Session
+from aorta.engine.snapshots import snapshot_of
+from aorta.engine.warmth import WarmRules
+from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
-from aorta.registry.layers import EnvironmentLayers
-from aorta.run.running import RunPlan, RunReport, run_trials
+from aorta.registry.environments import EnvironmentLayers
+from aorta.search.repeated import EveryPoint
+from aorta.workloads.base import rank_of
 from aorta.workloads.discovery import COMMAND
-from aorta.workloads.trial import WorkloadRequest, workload_experiment
+from aorta.workloads.results import TrialLabel, read_trial, trial_document
+from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
+
+SCHEMA = "aorta.run/1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,44 +45,120 @@ class RunRequest:
     """Either a registered workload or a command, and how often."""
 
     workload: str | None = None
-    command: tuple[str, ...] = ()
-    trials: int = 1
+    command: tuple[str, ...] | str = ()  # words, or a text for a shell
+    cwd: Path | None = None  # of the command; None: here
+    trials: int | None = 1  # None: as many as it takes to know how often it fails
+    stop_at_failure: bool = False  # the first trial that shows the failure is the last
     steps: int | None = None  # of one trial
     layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
     oracle: Oracle | None = None  # None: any failing exit, or the workload's own
     timeout: float | None = None  # of one trial, in seconds
+    max_wall_clock: float | None = None  # in seconds
+    retries: int = 2  # so many more trials that could not tell than trials that could
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     results_dir: Path = Path("results")
+    run_dir: Path | None = None  # exactly there, and not in a new one below results_dir
     resume: Resume | None = None
+
+    @property
+    def judge(self) -> Judge:
+        if self.trials is None:
+            return CalibrationJudge(Calibration())
+        return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
+
+    @property
+    def asked(self) -> int:
+        """Trials that are wanted whatever they say."""
+        return 0 if self.trials is None or self.stop_at_failure else self.trials
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """Every trial, and what they amount to."""
+
+    workload: str
+    run_dir: Path
+    records: Sequence[TrialRecord]
+    ending: Ending
+    signature: Signature | None
+    step_times_ms: Sequence[float] = field(default_factory=tuple)
+    asked: int = 0  # how many trials the user wanted
+
+    @property
+    def tally(self) -> Tally:
+        return Tally.of(record.outcome for record in self.records)
+
+    @property
+    def retried(self) -> int:
+        """Trials that could not tell, and were run again: the number asked for is of trials that can."""
+        return max(0, len(self.records) - self.asked) if self.asked else 0
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.ending.reason is not Reason.DONE:
+            return self.ending.exit_code
+        clean = bool(self.records) and self.tally.clean == len(self.records)
+        return Exit.OK if clean else Exit.FAILED
+
+    def to_json(self) -> dict[str, Any]:
+        tally = self.tally
+        low, high = wilson(tally.reproduced, tally.evidence)
+        return {
+            "workload": self.workload,
+            "run_dir": str(self.run_dir),
+            "status": self.ending.reason.value,
+            "trials": [_trial_row(index, self.run_dir, r) for index, r in enumerate(self.records)],
+            "counts": vars(tally),
+            "rate": {
+                "reproduced": tally.reproduced,
+                "of": tally.evidence,
+                "low": round(low, 4),
+                "high": round(high, 4),
+            },
+            "signature": self.signature.text if self.signature else None,
+            "step_time_ms": _step_times(self.step_times_ms),
+            "resumed_trials": self.ending.resumed_trials,
+            "warm": self.ending.warm_to_json(),
+            "retried_trials": self.retried,
+        }
 
 
 def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple) -> RunReport:
-    """Run every trial: does it fail, how often, how fast?"""
-    plan = _plan(request)
-    return run_trials(plan, request.executor.open, listeners(), resume=request.resume)
+    """Run every trial. Under torchrun every rank runs its trials, and rank 0 alone keeps the results."""
+    what = _workload(request)
+    experiment = workload_experiment(what)
+    executor = request.executor.open()
+    with closing(executor):
+        if rank_of(os.environ) == 0:
+            session = _session(request, what.workload)
+            return _run_in(session, request, what, experiment, executor, listeners())
+        with tempfile.TemporaryDirectory(prefix="aorta-rank-") as scratch:
+            session = Session.fresh(Path(scratch), "run")
+            return _run_in(session, request, what, experiment, executor, ())
 
 
 def plan_lines(request: RunRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
-    plan = _plan(request)
-    experiment = workload_experiment(plan.request)
-    yield f"{plan.trials} trials of {plan.request.workload} in {plan.request.environment.name}"
+    what = _workload(request)
+    experiment = workload_experiment(what)
+    yield f"{request.trials} trials of {what.workload} in {what.environment.name}"
     yield f"  in        {experiment.subject.cwd}"
     if request.command:
-        yield f"  command   {shlex.join(request.command)}"
+        words = request.command
+        yield f"  command   {words if isinstance(words, str) else shlex.join(words)}"
     if experiment.env:
         yield f"  variables {', '.join(sorted(experiment.env))}"
     yield f"  oracle    {experiment.oracle.kind}"
 
 
-def _plan(request: RunRequest) -> RunPlan:
+def _workload(request: RunRequest) -> WorkloadRequest:
     if request.workload == "":
         raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(request.command) == bool(request.workload):
         raise UsageError("give either --workload NAME or a command behind --")
-    what = WorkloadRequest(
+    return WorkloadRequest(
         workload=request.workload or COMMAND,
-        config={"command": list(request.command)} if request.command else {},
+        config=_command_config(request) if request.command else {},
         environment=request.layers.resolved_environment(),
         mitigations=request.layers.resolved_mitigations(),
         extra_env=[request.layers.extra_env],
@@ -66,4 +166,115 @@ def _plan(request: RunRequest) -> RunPlan:
         oracle=request.oracle,
         timeout=request.timeout,
     )
-    return RunPlan(what, request.trials, request.results_dir)
+
+
+def _command_config(request: RunRequest) -> dict[str, Any]:
+    command = request.command
+    config: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
+    return config if request.cwd is None else {**config, "cwd": str(request.cwd)}
+
+
+def _session(request: RunRequest, workload: str) -> Session:
+    if request.resume is not None:
+        return Session.resuming(request.results_dir, "run", request.resume)
+    place = request.run_dir or request.results_dir / slug(workload)
+    return Session.fresh(place.parent, "run", name=place.name, workload=workload)
+
+
+def _fingerprint(request: RunRequest, what: WorkloadRequest) -> Mapping[str, object]:
+    return {
+        "workload": [what.workload, dict(what.config), what.steps],
+        "environment": repr(what.environment),
+        "variables": sorted(what.resolved_env().items()),
+        "oracle": repr(what.oracle),
+        "number of trials": request.asked or repr(request.judge),
+    }
+
+
+def _run_in(
+    session: Session,
+    request: RunRequest,
+    what: WorkloadRequest,
+    experiment: WorkloadExperiment,
+    executor: Executor,
+    listeners: Sequence[Listener],
+) -> RunReport:
+    with session:
+        # Once: what a run's trials see does not change between them.
+        env = snapshot_of(
+            experiment.environment,
+            experiment.env,
+            executor,
+            session.run.private / "snapshot",
+            experiment.subject.cwd,
+        )
+        question = Question(
+            search=EveryPoint([Point.of({})]),
+            judges=SameJudge(request.judge),
+            experiment=experiment,
+            fingerprint=_fingerprint(request, what),
+            budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
+            keep=_keeper(session.path, what, env),
+            warm=WarmRules(),
+        )
+        answer = session.answer(question, executor, listeners)
+        report = RunReport(
+            workload=what.workload,
+            run_dir=session.path,
+            records=answer.records,
+            ending=answer.ending,
+            signature=answer.expected,
+            asked=request.asked,
+            step_times_ms=_all_step_times(session.path, answer.records),
+        )
+        write_json(session.path / "result.json", SCHEMA, report.to_json())
+        return report
+
+
+def _keeper(run_dir: Path, request: WorkloadRequest, env: Mapping[str, Any]) -> Keep:
+    def keep(record: TrialRecord, end: TrialEnd) -> None:
+        label = TrialLabel(request.workload, record.index)
+        found = Classified(record.outcome, record.why, record.signature)
+        document = trial_document(label, request, end, found, env=env)
+        write_atomically(run_dir / label.relative_path.name, document.to_json())
+
+    return keep
+
+
+def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]:
+    return {
+        "index": index,
+        "outcome": record.outcome.value,
+        "exit_code": record.exit_code,
+        "signal": record.signal,
+        "timed_out": record.timed_out,
+        "duration_sec": record.duration,
+        "warm": record.spared > 0,
+        "why": record.why,
+        "path": str(run_dir / _result_name(record)),
+        "logs": str(run_dir / record.path),
+    }
+
+
+def _result_name(record: TrialRecord) -> str:
+    return TrialLabel("", record.index).relative_path.name
+
+
+def _all_step_times(run_dir: Path, records: Sequence[TrialRecord]) -> list[float]:
+    times: list[float] = []
+    for record in records:
+        times += read_trial(run_dir / _result_name(record)).workload_result.step_times_ms
+    return times
+
+
+def _step_times(times: Sequence[float]) -> dict[str, float] | None:
+    if not times:
+        return None
+    ordered = sorted(times)
+    return {
+        "count": len(ordered),
+        "mean": round(statistics.fmean(ordered), 4),
+        "median": round(statistics.median(ordered), 4),
+        "p90": round(percentile(ordered, 0.9), 4),
+        "max": round(ordered[-1], 4),
+    }

@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.scrub.secrets.findings import Kind, SecretSpan
-from aorta.scrub.secrets.hints import hinted, hinted_in_line, lines_at, occurrences
-from aorta.scrub.secrets.vocabulary import (
+from aorta.scrub.findings import Kind, SecretSpan, hinted, hinted_in_line, lines_at, occurrences
+from aorta.scrub.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
     MONTHS,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
-from aorta.scrub.secrets.hints import lines_at
+from aorta.scrub.findings import lines_at
 
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")

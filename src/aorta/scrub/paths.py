@@ -7,9 +7,8 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from aorta.scrub.secrets.findings import Kind, SecretSpan
-from aorta.scrub.secrets.hints import hinted_in_line
-from aorta.scrub.secrets.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
+from aorta.scrub.findings import Kind, SecretSpan, hinted_in_line
+from aorta.scrub.vocabulary import PRIVATE_ROOTS, PUBLIC_PACKAGES
 
 _PUBLIC = re.compile(
     r"/(?:usr|bin|sbin|lib|lib32|lib64|libx32|etc|proc|sys|dev|boot|run)(?:/|\Z)"

@@ -19,12 +19,18 @@ from aorta.scrub.addresses import (
     mail_addresses_in,
 )
 from aorta.scrub.encodings import unveiled
-from aorta.scrub.known import KnownValues
+from aorta.scrub.findings import (
+    GROUPS,
+    Detectors,
+    Kind,
+    Placeholders,
+    SecretSpan,
+    as_file_name,
+    settled,
+)
+from aorta.scrub.known import KnownValues, compiled, patterns_in
 from aorta.scrub.paths import paths_in, users_in
-from aorta.scrub.patterns import compiled, patterns_in
-from aorta.scrub.placeholders import Placeholders, as_file_name
-from aorta.scrub.secrets.findings import GROUPS, Detectors, Kind, SecretSpan, settled
-from aorta.scrub.secrets.shapes import providers_in, secrets_in
+from aorta.scrub.secrets import providers_in, secrets_in
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from aorta.scrub.encodings import decoded_run
-from aorta.scrub.secrets.findings import Detectors, Kind
-from aorta.scrub.secrets.shapes import PROVIDERS
-from aorta.scrub.secrets.vocabulary import (
+from aorta.scrub.findings import Detectors, Kind
+from aorta.scrub.secrets import PROVIDERS
+from aorta.scrub.vocabulary import (
     DOMAINS_AND_CODE,
     DOMAINS_WITH_A_DASH,
     MONTHS,

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from aorta.scrub.placeholders import with_quoted_placeholders
+from aorta.scrub.findings import GROUPS, Detectors, Kind, with_quoted_placeholders
 from aorta.scrub.scrubber import Replacement, Scrubber, Taken
-from aorta.scrub.secrets.findings import GROUPS, Detectors, Kind
 from aorta.scrub.signs import KnownLines, Literal, Region, Signs, goes_on, merged
 
 PIECE = 1 << 20

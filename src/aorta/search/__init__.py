@@ -8,8 +8,8 @@ questions, so one object is driven live, replayed from a journal, or simulated i
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.trial import Verdict
 
 
 class Search(Protocol):

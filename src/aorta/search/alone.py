@@ -8,8 +8,8 @@ the bad side, as a sequential test of the two rates that were seen.
 import math
 from collections.abc import Collection, Sequence
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.belief import Counts
 from aorta.search.timeline import Timeline

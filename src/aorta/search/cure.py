@@ -8,9 +8,8 @@ What each stage asks is an ordinary search; here it is only said which stage fol
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from aorta.core.axis import AxisKind, as_indexes, subset
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import AxisKind, Point, Purpose, as_indexes, subset
+from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.repeated import EveryPoint
 from aorta.search.subset import SubsetSearch

@@ -12,9 +12,8 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from aorta.core.axis import Axis
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose, Value
+from aorta.core.axis import Axis, Point, Purpose, Value
+from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, search_along
 from aorta.search.reduction import AxisFacts, Reduction, Status

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.search.belief import Belief, Counts, Prior
 from aorta.search.bisection import BisectionSettings, TimelineBisection
 from aorta.search.ends import SILENT, UNSTEADY

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from aorta.core.axis import NumberAxis, StepsAxis, as_number
-from aorta.core.outcome import Verdict
-from aorta.core.point import Number, Point, Value, Window
-from aorta.search.ranked import RankedSearch
+from aorta.core.axis import Number, NumberAxis, Point, StepsAxis, Value, Window, as_number
+from aorta.core.trial import Verdict
+from aorta.search.repeated import RankedSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
 _LARGEST_GAP_OF_DOUBT = 0.1  # where the user says that it is not monotone

@@ -4,9 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from aorta.core.axis import Axis
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Value
+from aorta.core.axis import Axis, Point, Value
+from aorta.core.trial import Verdict
 
 
 class Status(StrEnum):

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
+from aorta.core.trial import Verdict
 from aorta.search import Search
 
 SearchT = TypeVar("SearchT", bound=Search)

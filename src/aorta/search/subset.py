@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from aorta.core.axis import SubsetAxis, as_indexes
-from aorta.core.outcome import Verdict
-from aorta.core.point import Point
+from aorta.core.axis import Point, SubsetAxis, as_indexes
+from aorta.core.trial import Verdict
 from aorta.search.blocks import Items, levels_of
 
 MOST_PARTS = 8

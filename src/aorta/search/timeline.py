@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from aorta.core.point import Point, Purpose
+from aorta.core.axis import Point, Purpose
 
 Vector = tuple[int, ...]
 

@@ -1,15 +1,18 @@
-"""What later stages run: the reduced reproducer where there is one that fails by itself, else the original."""
+"""What stages run: the original, the reduced reproducer where there is one that fails by itself, and trials of either."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aorta.core.sprt import HitCount, misses_that_tell
+from aorta.engine.events import Listener
 from aorta.reduce.spec import load_spec
-from aorta.solve.state import State
-from aorta.solve.subject import Command, initial_variables, subject_of
+from aorta.registry.environments import EnvironmentLayers
+from aorta.run.request import RunReport, RunRequest, run
+from aorta.solve.state import State, Stopped
+from aorta.solve.subject import Command, Subject, initial_variables, oracle_of, subject_of
 
 _MISSED = 0.01
 _MOST = 60
@@ -32,6 +35,45 @@ class ReproducerFound:
         """So many clean trials in a row are luck in less than so many cases, whichever of the two rates is right."""
         rates = [self.seen] if self.also is None else [self.seen, self.also]
         return min(_MOST, max(misses_that_tell(seen, chance) for seen in rates))
+
+
+def run_command(
+    state: State,
+    what: "ReproducerFound | Subject",
+    *,
+    stage: str,
+    counted_as: str,
+    folder: Path,
+    trials: int | None,
+    retries: int = 2,
+    mitigations: tuple[str, ...] = (),
+    listeners: Sequence[Listener] = (),
+) -> RunReport:
+    """Up to so many trials, fewer where one shows the failure; None: as many as it takes to know how often it fails."""
+    asked = state.request
+    command = what.command
+    report = run(
+        RunRequest(
+            command=command if isinstance(command, str) else tuple(command),
+            cwd=what.cwd,
+            trials=trials,
+            stop_at_failure=True,
+            layers=EnvironmentLayers(
+                subject_of(asked).environment, mitigations, asked.mitigations_files, what.env
+            ),
+            oracle=oracle_of(what.oracle),
+            timeout=asked.timeout,
+            max_wall_clock=state.seconds_left(counted_as),
+            retries=retries,
+            executor=state.executor(counted_as),
+            results_dir=folder.parent,
+            run_dir=folder,
+            resume=state.resume(folder),
+        ),
+        lambda: [*state.views.listeners(stage), *listeners],
+    )
+    Stopped.check(report.ending)
+    return report
 
 
 def original(state: State) -> ReproducerFound:

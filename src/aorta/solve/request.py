@@ -10,7 +10,6 @@ from aorta.core.errors import ResumeError, UsageError
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, write_atomically
 from aorta.engine.session import Resume
-from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.mitigations import load_mitigations
 
@@ -101,19 +100,18 @@ def solve(
     """From a failing command to all that can be found out about it within the budget. `listeners` of a stage, by its name."""
     from aorta.solve import running
 
-    means = Means(request.executor.open, listeners, say)
+    views = Views(listeners, say)
     if request.source is not None and RunDir(request.source).about().get("verb") == "solve":
         request = replace(request, resume=Resume(request.source))
     if request.resume is not None:
-        return running.go_on(request, means)
-    return running.begin(request, means)
+        return running.go_on(request, views)
+    return running.begin(request, views)
 
 
 @dataclass(frozen=True)
-class Means:
-    """Where trials run, and who looks on. Fresh ones for each stage."""
+class Views:
+    """Who looks on: fresh listeners for each stage, and who is told which one begins."""
 
-    executor: Callable[[], Executor]
     listeners: Callable[[str], Sequence[Listener]] = lambda _stage: ()
     say: Callable[[str], None] = lambda _text: None
 

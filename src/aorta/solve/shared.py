@@ -6,12 +6,11 @@ a stage ran to choose among candidates is not handed on: the chosen one was chos
 
 import hashlib
 import json
-import os
 import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,8 +18,10 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
+from aorta.engine.atomic import whole_lines
 from aorta.engine.snapshots import SNAPSHOT_ID
 from aorta.executors import Executor, WarmExecutor
+from aorta.executors.choosing import ExecutorChoice
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
 _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
@@ -65,9 +66,6 @@ class SharedTrials:
     @property
     def trials(self) -> int:
         return sum(self.counts.values())
-
-    def executor(self, stage: str, open_executor: Callable[[], Executor]) -> Callable[[], Executor]:
-        return lambda: _SharingExecutor(open_executor(), self, stage)
 
     def end_in(self, trial_dir: Path) -> TrialEnd | None:
         """How the trial ended that was run in this directory."""
@@ -124,11 +122,7 @@ class SharedTrials:
 
     def _read(self) -> None:
         """What earlier processes wrote; a torn last line is no trial."""
-        content = self._file.read_bytes() if self._file.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(self._file, len(whole))
-        for line in map(json.loads, whole.splitlines()):
+        for line in map(json.loads, whole_lines(self._file)):
             if "given" in line:
                 self._given[line["stage"], line["trial"]] = line["given"]
                 self.shared[line["stage"]] = self.shared.get(line["stage"], 0) + 1
@@ -137,6 +131,18 @@ class SharedTrials:
                 self._ran.append(ran)
                 self._before = max(self._before, ran.elapsed)
                 self.counts[ran.stage] = self.counts.get(ran.stage, 0) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedExecutor(ExecutorChoice):
+    """Where the trials of one stage run, for the door of its verb."""
+
+    chosen: ExecutorChoice
+    store: SharedTrials
+    stage: str
+
+    def open(self) -> Executor:
+        return _SharingExecutor(self.chosen.open(), self.store, self.stage)
 
 
 class _SharingExecutor:

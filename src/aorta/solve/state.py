@@ -6,19 +6,19 @@ taken up through the verb's own resume.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from aorta.core.errors import InfrastructureError
-from aorta.core.exits import Exit
-from aorta.engine.question import Budget
+from aorta.core.errors import Exit, InfrastructureError
+from aorta.engine.atomic import whole_lines
+from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
-from aorta.executors import Executor
-from aorta.solve.request import STAGES, Means, SolveRequest
-from aorta.solve.shared import SharedTrials
+from aorta.executors.choosing import ExecutorChoice
+from aorta.solve.request import STAGES, SolveRequest, Views
+from aorta.solve.shared import SharedExecutor, SharedTrials
 
 Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 
@@ -29,6 +29,12 @@ class Stopped(Exception):  # noqa: N818 - nothing went wrong
     def __init__(self, exit_code: Exit) -> None:
         super().__init__(f"stopped with {exit_code}")
         self.exit_code = exit_code
+
+    @classmethod
+    def check(cls, ending: Ending) -> None:
+        """Raises where it was somebody who ended it."""
+        if ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+            raise cls(ending.exit_code)
 
 
 @dataclass(frozen=True)
@@ -70,10 +76,10 @@ class Stage(Protocol):
 class State:
     """One solve: what was asked, what is known, and what may still be spent."""
 
-    def __init__(self, run: RunDir, request: SolveRequest, means: Means) -> None:
+    def __init__(self, run: RunDir, request: SolveRequest, views: Views) -> None:
         self.run = run
         self.request = request
-        self.means = means
+        self.views = views
         self.results: dict[str, StageResult] = {}
         self._file = run.private / "stages.jsonl"
         self._read()
@@ -99,14 +105,15 @@ class State:
         """How to go on with what lies there; None where nothing does."""
         return Resume(folder) if RunDir(folder).about() else None
 
-    def executor(self, stage: str) -> Callable[[], Executor]:
-        return self.shared.executor(stage, self.means.executor)
+    def executor(self, stage: str) -> ExecutorChoice:
+        chosen = self.request.executor
+        return SharedExecutor(**vars(chosen), chosen=chosen, store=self.shared, stage=stage)
 
-    def budget(self, stage: str) -> Budget:
-        """The time that is left for a stage. Trials are counted where they are started: some need not be."""
-        return Budget(max_seconds=self.seconds_left(stage))
+    def listeners(self, stage: str) -> Callable[[], Sequence[Listener]]:
+        return lambda: self.views.listeners(stage)
 
     def seconds_left(self, stage: str) -> float | None:
+        """The time that is left for a stage. Trials are counted where they are started: some need not be."""
         if self.request.budget is None:
             return None
         left = self.request.budget - self.shared.elapsed
@@ -135,9 +142,5 @@ class State:
             ) from None
 
     def _read(self) -> None:
-        content = self._file.read_bytes() if self._file.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(self._file, len(whole))
-        for line in map(json.loads, whole.splitlines()):
+        for line in map(json.loads, whole_lines(self._file)):
             self.results[line["name"]] = StageResult(**line)

@@ -1,22 +1,27 @@
-"""What is to be solved: a command with where it runs and what is known of its failure, wherever that was written."""
+"""What is to be solved: a command with where it runs and what is known of its failure, wherever that was written; and what worked, as
+`--good` says it: a revision of the checkout, an environment, or a container where it fails in one.
+"""
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.documents import StrictModel, validated
+from aorta.bisect.containers.image import is_at_hand
+from aorta.bisect.containers.registry import digest_of
+from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
 from aorta.core.errors import UsageError
-from aorta.core.oracle import Oracle
+from aorta.core.oracle import Oracle, oracle_from_json
 from aorta.core.trial import LOCAL, Environment
 from aorta.engine.rundir import RunDir
+from aorta.executors.evidence import json_object
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, get_environment
-from aorta.registry.mitigations import get_mitigation
+from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.git import Repository
 from aorta.solve.request import SolveRequest
-from aorta.workloads.trial import WorkloadRequest
 
 Command = str | list[str]
 
@@ -39,37 +44,11 @@ class Subject:
         return (self.command,) if isinstance(self.command, str) else tuple(self.command)
 
 
-def workload_request(
-    command: Command,
-    cwd: Path,
-    request: SolveRequest,
-    *,
-    env: Mapping[str, str] | None = None,
-    oracle: Mapping[str, Any] | None = None,
-    mitigations: tuple[str, ...] = (),
-) -> WorkloadRequest:
-    """The command as every verb's trials know it."""
-    files = request.mitigations_files
-    return WorkloadRequest(
-        workload="command",
-        config={"command": command, "cwd": str(cwd)},
-        environment=environment_of(request),
-        mitigations=[(name, get_mitigation(name, files).env) for name in mitigations],
-        extra_env=[env or {}],
-        oracle=oracle_of(oracle),
-        timeout=request.timeout,
-    )
-
-
-class _Holder(StrictModel):
-    oracle: Oracle
-
-
 def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
     if content is None:
         return None
     plain = {key: value for key, value in content.items() if key != "ranks"}
-    return validated(_Holder, {"oracle": plain}, file="oracle").oracle
+    return oracle_from_json(plain, file="oracle")
 
 
 def environment_of(request: SolveRequest) -> Environment:
@@ -134,20 +113,23 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
     if (source / "case" / "aorta.yaml").is_file():
         source = source / "case"
     if (source / "finding.json").is_file() and (source / "aorta.yaml").is_file():
-        finding = _json(source / "finding.json")
+        finding = json_object(source / "finding.json") or {}
         return _of_spec(source / "aorta.yaml", request, finding=finding)
     verb = str(RunDir(source).about().get("verb", ""))
     if verb == "reduce" or (source / "shrunken" / "aorta.yaml").is_file():
         spec = Path(str(RunDir(source).about().get("spec", "")))
         given = spec if spec.is_file() else source / "shrunken" / "aorta.yaml"
-        done = _json(source / "result.json").get("status") in {"reduced", "not_reduced"}
+        done = (json_object(source / "result.json") or {}).get("status") in {
+            "reduced",
+            "not_reduced",
+        }
         known = {"reduce": source} if done and given == spec else {}
         return _of_spec(given, request, known=known)
     if (source / "recipe.resolved.yaml").is_file():
         return _of_recipe(source / "recipe.resolved.yaml", request)
     trials = sorted(source.glob("trial_*.json"))
     if trials:
-        config = _json(trials[0]).get("config", {})
+        config = (json_object(trials[0]) or {}).get("config", {})
         if "command" in config:
             cwd = Path(config.get("cwd", request.directory))
             return Subject(config["command"], cwd, oracle=request.oracle)
@@ -174,9 +156,101 @@ def _of_recipe(path: Path, request: SolveRequest) -> Subject:
     )
 
 
-def _json(path: Path) -> dict[str, Any]:
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def good_environment(request: SolveRequest) -> Path | None:
+    """A requirements or lock file, an env.json or a virtual environment; None where it is something else."""
+    if request.good is None:
+        return None
+    path = request.directory / request.good
+    return path if path.is_file() or (path / "pyvenv.cfg").is_file() else None
+
+
+def good_containers(request: SolveRequest) -> ContainersSpec | None:
+    """From the container that worked to the one it fails in. Two of one family with a date in their tags have those
+    of the days between them.
+    """
+    failing = environment_of(request)
+    if request.good is None or failing.image is None:
+        return None
+    about: dict[str, Any] = {
+        "runtime": {kind: name for name, kind in RUNTIME_KINDS.items()}[failing.kind],
+        "mounts": failing.mounts,
+        "options": failing.options,
+    }
+    passing = _image_of(request.good, failing)
+    template = _DATE.sub("{date}", failing.image)
+    if template == failing.image or _DATE.sub("{date}", passing) != template:
+        return ContainersSpec(passing=passing, failing=failing.image, **about)
+    return ContainersSpec(
+        family="containers",
+        url_template=template,
+        start_date=_DATE.findall(passing)[-1],
+        end_date=_DATE.findall(failing.image)[-1],
+        **about,
+    )
+
+
+def _image_of(good: str, failing: Environment) -> str:
+    """An image by its name, or the one of the same family that a day is the date of."""
+    image = str(failing.image)
+    if _DATE.fullmatch(good) is None:
+        return good
+    if len(_DATE.findall(image)) != 1:
+        raise UsageError(
+            f"found the date {good}, but the container it fails in has no date in its name: {image}; "
+            "expected the name of the one that worked",
+            where="--good",
+        )
+    return _DATE.sub(good, image)
+
+
+def _check_image(containers: ContainersSpec, failing: Environment) -> None:
+    """Named outright it must be somewhere; between two dates the days that are missing are passed over."""
+    passing = containers.passing
+    if passing is None or failing.kind not in ENGINES:
+        return
+    if is_at_hand(replace(failing, image=passing)) or digest_of(passing) is not None:
+        return
+    raise UsageError(
+        f"found {passing!r}, which {ENGINES[failing.kind].command} does not have, and no registry says that it has it; "
+        "expected the image that worked, or its date",
+        where="--good",
+    )
+
+
+def repository_of(directory: Path) -> Repository | None:
+    """The checkout that this directory lies in."""
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return Repository.on_host(directory)
+    except UsageError:
+        return None
+
+
+def check_good(request: SolveRequest) -> None:
+    """A good end that is nowhere is said before anything runs."""
+    environment = environment_of(request)
+    if request.good is None:
+        return
+    containers = good_containers(request)
+    if containers is not None:
+        _check_image(containers, environment)
+        return
+    if environment.isolated:
+        raise UsageError(
+            f"what worked before {environment.name!r} cannot be looked for; expected a command of this machine, or one "
+            "in an image",
+            where="--good",
+        )
+    if good_environment(request) is not None:
+        return
+    repository = repository_of(subject_of(request).cwd)
+    if repository is None:
+        raise UsageError(
+            f"found {request.good!r}, which is no file, and there is no git checkout to find it in; "
+            "expected a revision, a requirements or lock file, an env.json or a virtual environment, "
+            "or, beside --environment image:REF, the image or the date of one that worked",
+            where="--good",
+        )
+    repository.resolve(request.good)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from aorta.core.outcome import Outcome, Tally
 from aorta.core.signature import normalise
-from aorta.core.stats import student_t
+from aorta.core.stats import percentile, student_t
+from aorta.core.trial import Outcome, Tally
 from aorta.workloads.results import STEP_TIMES_TOLD_BY, TrialDocument
 
 StepTimeSource = Literal["per_step", "printed", "elapsed_per_iter", "wall_clock_total", "missing"]
@@ -151,14 +151,6 @@ def hint_of(document: TrialDocument) -> str:
 
 def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """By linear interpolation between the two nearest of the sorted values."""
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def _how_far(document: TrialDocument) -> str:

@@ -7,7 +7,7 @@ cell of the matrix has its answer; told the same trials, the same controls follo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from aorta.core.outcome import Tally
+from aorta.core.trial import Tally
 from aorta.triage.cells import CellStats, speed_of
 from aorta.triage.plan import CONTROL_SUFFIX, Plan, PlannedCell
 from aorta.triage.statistics import (

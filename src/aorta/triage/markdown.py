@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from aorta.core.durations import show_duration
-from aorta.engine.journal import different_failures
+from aorta.engine.events import different_failures
 from aorta.triage.matrix import Matrix, Row
 from aorta.triage.statistics import STATEMENT, Call
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aorta.core.outcome import Tally
+from aorta.core.trial import Tally
 from aorta.engine.events import Ending, Reason
 from aorta.scrub.secrets import safe_value
 from aorta.triage.cells import CellStats, Speed, speed_of

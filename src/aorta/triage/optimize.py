@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point
 from aorta.core.durations import show_duration
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit
 from aorta.core.names import slug
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point
 from aorta.core.stats import wilson
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import Tally, TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener, Reason
-from aorta.engine.journal import TrialRecord, failed_differently
+from aorta.engine.events import Ending, Event, Listener, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.warmth import WarmRules

@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import slug
-from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
 from aorta.registry.catalogue import Catalogue
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, Platform, why_inert
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.scrub.secrets import safe_value

@@ -15,11 +15,10 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from aorta.core.documents import StrictModel, dump_yaml, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.core.layers import stack_mitigations
 from aorta.core.names import check_variable, is_path_safe
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.registry.documents import load_document
-from aorta.registry.environments import INLINE_IMAGE, environment_catalogue
+from aorta.registry.environments import INLINE_IMAGE, environment_catalogue, stack_mitigations
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.discovery import COMMAND

@@ -12,11 +12,12 @@ from typing import Any, Literal
 from aorta.core.documents import validated
 from aorta.core.errors import SpecError, UsageError
 from aorta.core.names import slug
-from aorta.core.oracle import Oracle
+from aorta.core.oracle import Oracle, oracle_to_json
 from aorta.engine.events import Listener
+from aorta.engine.question import Budget
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.triage.files import RESOLVED_RECIPE, SIDECARS
 from aorta.triage.optimize import StackReport, optimize
 from aorta.triage.plan import baseline_index, describe_plan
@@ -54,7 +55,7 @@ _RECIPE_CONTENT = ("workload", "steps", "ticket", "baseline_cell", "confound_thr
 class TriageRequest:
     """A recipe, or what spans one; None is what was not said."""
 
-    recipe: Path | None = None
+    recipe: Path | Recipe | None = None
     mode: Literal["matrix", "optimize"] = "matrix"
     workload: str | None = None
     command: tuple[str, ...] = ()
@@ -72,8 +73,10 @@ class TriageRequest:
     max_rate: float = 0.0  # optimize: a mended run may still fail so often
     mitigations_files: tuple[Path, ...] = ()
     timeout: float | None = None  # of one trial, in seconds
+    max_wall_clock: float | None = None  # in seconds
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_dir: Path = Path("triage_results")
+    run_dir: Path | None = None  # exactly there, and not in a new one below output_dir
     resume: Resume | None = None
 
 
@@ -100,7 +103,13 @@ def plan_lines(request: TriageRequest) -> Iterator[str]:
 
 
 def _settings(request: TriageRequest) -> RunSettings:
-    return RunSettings(request.output_dir, request.timeout, request.resume)
+    return RunSettings(
+        output_dir=request.output_dir,
+        timeout=request.timeout,
+        resume=request.resume,
+        budget=Budget(max_seconds=request.max_wall_clock),
+        run_dir=request.run_dir,
+    )
 
 
 def _goal(request: TriageRequest) -> Goal:
@@ -124,6 +133,8 @@ def recipe_of(request: TriageRequest) -> Recipe:
                 f"{', '.join(passed)} cannot stand beside --recipe, which says this itself; "
                 "change the recipe, or leave --recipe out"
             )
+        if isinstance(request.recipe, Recipe):
+            return request.recipe
         return extended(from_file(request.recipe, request.mitigations_files, command), request)
     spans = request.mitigation_axis or request.environment_axis or request.trials or passed
     begun = request.resume.run if request.resume is not None else None
@@ -144,8 +155,7 @@ def wrapped(command_line: Sequence[str], oracle: Oracle | None) -> dict[str, Any
         ) from None
     config: dict[str, Any] = {"command": list(command_line), "cwd": str(Path.cwd())}
     if oracle is not None:
-        config["oracle"] = oracle.model_dump(exclude_defaults=True, mode="json")
-        config["oracle"]["kind"] = oracle.kind
+        config["oracle"] = oracle_to_json(oracle)
     return config
 
 

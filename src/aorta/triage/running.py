@@ -9,15 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import InfrastructureError, UsageError
-from aorta.core.exits import Exit
+from aorta.core.axis import Point
+from aorta.core.errors import Exit, InfrastructureError, UsageError
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.outcome import Outcome
-from aorta.core.point import Point
-from aorta.core.trial import StreamEnd, TrialEnd, TrialSpec
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
-from aorta.engine.events import Ending, Event, Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Ending, Event, Listener, TrialRecord
 from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
@@ -25,7 +22,7 @@ from aorta.engine.session import Resume, Session
 from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
 from aorta.search import Search
-from aorta.search.interleaved import Interleaved, cell_of
+from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles

@@ -5,14 +5,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from aorta.core.axis import as_indexes
+from aorta.core.axis import Point, Purpose, as_indexes
 from aorta.core.errors import SpecError, UsageError
-from aorta.core.outcome import Tally, Verdict
-from aorta.core.point import Point, Purpose
 from aorta.core.sprt import Calibration, HitCount, PresenceTest, Sprt, log_chance
+from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import CalibrationJudge, Judge
 from aorta.probe.platform import platform_here
-from aorta.registry.layers import NO_MITIGATION
+from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS

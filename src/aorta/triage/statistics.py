@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from aorta.core.outcome import Tally
 from aorta.core.stats import fisher_fewer, holm, inverse_interval, ratio_above, wilson
+from aorta.core.trial import Tally
 from aorta.triage.plan import Plan
 from aorta.triage.recipe import StopAfter
 

@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from aorta.core.axis import Point, show_value
 from aorta.core.durations import show_duration
-from aorta.core.point import Point, show_value
 from aorta.engine import events
-from aorta.engine.events import Event, Listener
-from aorta.engine.journal import TrialRecord
+from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.views.pictures import Picture
 
 Describe = Callable[[Point], str]

@@ -8,9 +8,9 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from aorta.core.outcome import Outcome, Tally
-from aorta.core.point import Purpose, Value, Window, show_value
+from aorta.core.axis import Purpose, Value, Window, show_value
 from aorta.core.stats import percent_range, wilson
+from aorta.core.trial import Outcome, Tally
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.search.belief import Weights

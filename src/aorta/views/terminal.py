@@ -8,8 +8,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from aorta.core.axis import Point
 from aorta.core.durations import show_duration
-from aorta.core.point import Point
+from aorta.core.stats import counted
 from aorta.engine import events
 from aorta.engine.events import Event
 from aorta.views.lines import Describe
@@ -65,10 +66,9 @@ class TerminalProgress:
 
     def _drawn(self) -> Group:
         now = time.monotonic()
-        trials = self._outcomes.total()
-        noun = "trial" if trials == 1 else "trials"
+        trials = counted(self._outcomes.total(), "trial")
         counts = Text(
-            f"{trials} {noun} in {show_duration(now - self._began)}",
+            f"{trials} in {show_duration(now - self._began)}",
             overflow="ellipsis",
             no_wrap=True,
         )

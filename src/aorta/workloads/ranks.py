@@ -8,9 +8,8 @@ from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle, Oracle, RegexOracle
-from aorta.core.outcome import Outcome
 from aorta.core.signature import signature_of
-from aorta.core.trial import StreamEnd, TrialEnd, Watch
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd, Watch
 
 WhichRanks = str | int
 ANY_RANK, ALL_RANKS = "any", "all"

@@ -1,6 +1,7 @@
 """From a workload, its config and its environment to trials: the experiment that `run` and `triage` share.
 
-A registered workload becomes a child process that is given an order file; a command becomes itself. Names of
+A registered workload becomes a child process that is given an order file. The `command` workload, the user's own command
+with where it runs and what counts as its failure, has no class and no child of ours: it becomes itself. Names of
 environments and mitigations are resolved by the caller: here they are already what they stand for.
 """
 
@@ -12,18 +13,98 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import field_validator, model_validator
+
 from aorta import version
+from aorta.core.axis import Point, Window
+from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
-from aorta.core.layers import layered, stack_mitigations
 from aorta.core.names import check_variable
-from aorta.core.oracle import Deciding, Oracle, PythonOracle
-from aorta.core.point import Point, Window
+from aorta.core.oracle import Deciding, ExitCodeOracle, Oracle, PythonOracle
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
+from aorta.registry.environments import layered, stack_mitigations
 from aorta.workloads.base import RESERVED_PREFIX, rank_of
 from aorta.workloads.child import WorkloadOrder
-from aorta.workloads.command import command_trial
 from aorta.workloads.discovery import COMMAND, check_workload
-from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, rank_log_variables
+from aorta.workloads.ranks import (
+    ANY_RANK,
+    WhichRanks,
+    of_ranks,
+    rank_log_variables,
+    with_ranks_apart,
+)
+
+SHELL = ("/bin/bash", "-c")
+
+
+class CommandWorkload(StrictModel):
+    """`workload_config` of a command. A text is run by bash; a list is executed as it is."""
+
+    command: str | tuple[str, ...]
+    cwd: str = "."
+    oracle: Oracle = ExitCodeOracle()
+    ranks: WhichRanks = ANY_RANK  # in the file: oracle.ranks
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_ranks_apart(cls, content: object) -> object:
+        return with_ranks_apart(content) if isinstance(content, Mapping) else content
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _runnable(cls, value: object) -> object:
+        parts = (value,) if isinstance(value, str) else value
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+            raise UsageError("expected a text for the shell, or a list of texts to execute")
+        if not parts or not parts[0].strip():
+            raise UsageError("found an empty command, expected one that can be run")
+        if any("\0" in part for part in parts):
+            raise UsageError("the command holds a NUL byte; remove it")
+        return value if isinstance(value, str) else tuple(parts)
+
+    @field_validator("oracle")
+    @classmethod
+    def _observable(cls, oracle: Oracle) -> Oracle:
+        if isinstance(oracle, PythonOracle):
+            raise UsageError(
+                "a command has no Workload object for a python oracle to ask; "
+                "expected exit_code, regex, hang or metric"
+            )
+        return oracle
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> "CommandWorkload":
+        of_ranks(self.oracle, self.ranks)
+        return self
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return (*SHELL, self.command) if isinstance(self.command, str) else self.command
+
+
+@dataclass(frozen=True)
+class CommandTrial:
+    argv: tuple[str, ...]
+    cwd: Path
+    oracle: Oracle
+    ranks: WhichRanks
+
+
+def command_trial(
+    config: Mapping[str, Any],
+    *,
+    base: Path | None = None,
+    file: str = "command line",
+    at: str = "workload_config",
+) -> CommandTrial:
+    """What this `workload_config` runs, where, and what counts as its failure.
+
+    A relative `cwd` lies in `base`: the directory of the file that holds it. `file` and `at` say in errors where that is.
+    """
+    workload = validated(CommandWorkload, config, file=file, at=at)
+    cwd = ((base or Path.cwd()) / Path(workload.cwd).expanduser()).resolve()
+    return CommandTrial(workload.argv, cwd, workload.oracle, workload.ranks)
+
 
 RESULT_FILE = "result.json"
 ORDER_FILE = "order.json"

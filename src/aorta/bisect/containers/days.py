@@ -18,9 +18,8 @@ from aorta.bisect.findings import Findings, counted_records, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
 from aorta.bisect.trials import BuildAndTest, ContainersExperiment
-from aorta.core.errors import NoAnswerError
-from aorta.core.exits import Exit
-from aorta.core.point import Point
+from aorta.core.axis import Point
+from aorta.core.errors import Exit, NoAnswerError
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine import events
 from aorta.engine.events import Event, Listener

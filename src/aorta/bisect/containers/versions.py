@@ -23,8 +23,8 @@ from aorta.bisect.investigation import SearchOutcome, investigate
 from aorta.bisect.package import Package, git_package, library
 from aorta.bisect.run import BisectRun, Request, Shown, shown_of
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
+from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
-from aorta.core.point import Point
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
 from aorta.engine.snapshots import is_captured, snapshot_of

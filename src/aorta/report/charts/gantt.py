@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from aorta.core.durations import show_duration
-from aorta.report.charts.drawing import CHARACTER, canvas, fitted, label, line
-from aorta.report.charts.scales import PixelScale
+from aorta.report.charts.drawing import CHARACTER, PixelScale, canvas, fitted, label, line
 from aorta.report.markup import Markup, el
 
 _MOST_LANES = 64
@@ -27,6 +26,15 @@ _SIGNS = {
     Fate.ROOT: "✕", Fate.FAILED: "✕", Fate.CASCADE: "↯", Fate.HUNG: "‖", Fate.STOPPED: "▪",
     Fate.FINISHED: "✓", Fate.RUNNING: "▸",
 }  # fmt: skip
+LEGEND = (
+    ("life root", "✕ failed first"),
+    ("life failed", "✕ failed"),
+    ("life cascade", "↯ only followed"),
+    ("life hung", "‖ hung"),
+    ("life stopped", "▪ stopped by the launcher"),
+    ("life finished", "✓ finished"),
+)
+"""(class of a mark, its meaning)"""
 
 
 @dataclass(frozen=True)

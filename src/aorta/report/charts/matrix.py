@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aorta.report.charts.drawing import canvas, fitted, label, line, marks, rect, x_axis
-from aorta.report.charts.scales import PixelScale
+from aorta.report.charts.drawing import PixelScale, canvas, fitted, label, line, marks, rect, x_axis
 from aorta.report.markup import Markup, el
 
 _HEAD, _ROW = 30, 54

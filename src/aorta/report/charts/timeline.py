@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aorta.core.outcome import Outcome
-from aorta.report.charts.drawing import canvas, fitted, label, line, marks, rect, x_axis
-from aorta.report.charts.scales import PixelScale
+from aorta.core.trial import Outcome
+from aorta.report.charts.drawing import PixelScale, canvas, fitted, label, line, marks, rect, x_axis
 from aorta.report.markup import Markup, el
 
 Atoms = Sequence[tuple[int, int, float]]

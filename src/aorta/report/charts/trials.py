@@ -1,13 +1,28 @@
-"""Trials of one thing in the order they ended: how long each took and how it ended, and the rate they amount to."""
+"""Charts of trials. Of one thing, in the order they ended: how long each took and how it ended, and the rate they amount to.
+Of a reduction: how each axis shrank over the trials, what it came down to, which items were kept.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aorta.core.outcome import Outcome
 from aorta.core.stats import wilson
-from aorta.report.charts.drawing import canvas, label, line, marks, rect, x_axis, y_axis
-from aorta.report.charts.scales import PixelScale, linear_scale
-from aorta.report.markup import Markup
+from aorta.core.trial import Outcome
+from aorta.report.charts.drawing import (
+    PixelScale,
+    canvas,
+    fitted,
+    label,
+    line,
+    linear_scale,
+    log_scale,
+    marks,
+    rect,
+    short,
+    step_line,
+    x_axis,
+    y_axis,
+)
+from aorta.report.markup import Markup, el
 
 
 @dataclass(frozen=True)
@@ -53,3 +68,107 @@ def draw_rate(hits: int, trials: int, width: int, says: str) -> Markup:
         )
     ]
     return canvas(width, 46, says, parts)
+
+
+_PANEL, _GAP, _TOP = 104, 40, 22
+
+
+@dataclass(frozen=True)
+class CandidateTried:
+    """A candidate: after how many trials it was decided, its size along the axis, whether it was accepted."""
+
+    trial: int
+    size: float
+    accepted: bool
+
+
+@dataclass(frozen=True)
+class AxisTrack:
+    name: str
+    initial: float
+    floor: float | None
+    tried: Sequence[CandidateTried]
+
+    @property
+    def final(self) -> float:
+        return next((each.size for each in reversed(self.tried) if each.accepted), self.initial)
+
+
+def draw_shrinking(tracks: Sequence[AxisTrack], trials: int, width: int, says: str) -> Markup:
+    left, right = 52, width - 52
+    across = PixelScale(0, max(1, trials), left, right, whole=True)
+    parts: list[object] = []
+    for number, track in enumerate(tracks):
+        top = _TOP + number * (_PANEL + _GAP)
+        parts.append(_panel(track, across, top, left, right))
+    foot = _TOP + len(tracks) * (_PANEL + _GAP) - _GAP + 10
+    parts += [*x_axis(across, foot), label(right, foot + 30, "trial", "tick", "end")]
+    return canvas(width, foot + 38, says, parts)
+
+
+def _panel(
+    track: AxisTrack, across: PixelScale, top: float, left: float, right: float
+) -> list[object]:
+    sizes = [track.initial, *(each.size for each in track.tried)]
+    if track.floor is not None:
+        sizes.append(track.floor)
+    up = log_scale(sizes, top + _PANEL, top + 8)
+    kept = [(across(0), up(track.initial))]
+    kept += [(across(each.trial), up(each.size)) for each in track.tried if each.accepted]
+    end = (right, up(track.final))
+    floor = up(track.floor) if track.floor is not None else None
+    return [
+        label(left - 40, top - 4, fitted(track.name, right - left), "name"),
+        *y_axis(up, left, right),
+        line(left, floor, right, floor, "floor") if floor is not None else None,
+        step_line([*kept, end]),
+        marks("rejected", ((across(t.trial), up(t.size)) for t in track.tried if not t.accepted)),
+        marks("accepted", kept[1:]),
+        label(right + 6, end[1] + 4, short(track.final), "value"),
+    ]
+
+
+def draw_kept(numbers: Sequence[int], total: int, width: int, says: str) -> Markup:
+    """`numbers` count from 1."""
+    across = PixelScale(0, max(1, total), 0, width)
+    least = max(2.0, width / max(1, total) - 1)
+    path = "".join(
+        f"M{x:.1f} 2h{least:.1f}v20h-{least:.1f}z"
+        for x in dict.fromkeys(round(across(number - 1), 1) for number in numbers)
+    )
+    return canvas(
+        width,
+        40,
+        says,
+        rect(0, 2, width, 20, class_="cell", rx=3),
+        el("path", d=path, class_="bar on"),
+        label(0, 37, "1", "tick"),
+        label(width, 37, total, "tick", "end"),
+    )
+
+
+_ROW = 34
+
+
+def draw_bars(
+    bars: Sequence[tuple[str, float, str]], width: int, says: str, emphasis: int = -1
+) -> Markup:
+    """`(name, value, how the value is written)`, one row each; the emphasised one in the accent colour."""
+    across = linear_scale([value for _, value, _ in bars], 0, width - 110)
+    parts: list[Markup] = []
+    chosen = emphasis % len(bars) if bars else 0
+    for number, (name, value, said) in enumerate(bars):
+        y = number * _ROW
+        parts += [
+            label(0, y + 11, fitted(name, width), "label"),
+            rect(
+                0,
+                y + 16,
+                max(2.0, across(value)),
+                9,
+                class_="bar on" if number == chosen else "bar",
+                rx=2,
+            ),
+            label(max(2.0, across(value)) + 8, y + 25, said, "value"),
+        ]
+    return canvas(width, len(bars) * _ROW + 4, says, parts)

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from aorta.report.charts.gantt import Cycle, Fate, draw_gantt
+from aorta.report.charts.gantt import LEGEND, Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Page
 from aorta.report.pages import finding as findings
-from aorta.report.pages.launch import LEGEND
 from aorta.report.run_reader import OpenedRun, attribution_in
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.report.charts.drawing import canvas, label, marks, x_axis, y_axis
-from aorta.report.charts.scales import PixelScale
+from aorta.core.stats import counted
+from aorta.report.charts.drawing import PixelScale, canvas, label, marks, x_axis, y_axis
 from aorta.report.documents import Document, number, rows, section, words
 from aorta.report.markup import Markup
 from aorta.report.model import (
@@ -22,7 +22,6 @@ from aorta.report.model import (
 )
 from aorta.report.pages.common import table_section, usual_facts
 from aorta.report.run_reader import OpenedRun, read_json
-from aorta.report.words import counted
 
 _LEAST = -18.0  # of the exponent: a difference of nothing is drawn at the foot
 _MOST_POINTS = 2000

@@ -8,9 +8,8 @@ from typing import Any
 
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import Block, FactRows, Headline, Listing, Section, TextLine, Tone, Words
-from aorta.report.pages.common import table_section
+from aorta.report.pages.common import listed, percent, table_section
 from aorta.report.run_reader import clean_lines
-from aorta.report.words import listed, percent
 
 _AROUND = 4
 _MOST_EXCERPTS = 12

@@ -6,25 +6,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.report.charts.gantt import Cycle, Fate, draw_gantt
+from aorta.core.stats import counted
+from aorta.report.charts.gantt import LEGEND, Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Tone
 from aorta.report.pages import finding as findings
-from aorta.report.pages.common import standing, table_section
+from aorta.report.pages.common import seconds, standing, table_section
 from aorta.report.run_reader import OpenedRun, read_json
-from aorta.report.words import counted, seconds
 
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
 _HANGS = frozenset({"hang", "collective_timeout"})
 _MOST_CYCLES = 200
-LEGEND = (
-    ("life root", "✕ failed first"),
-    ("life failed", "✕ failed"),
-    ("life cascade", "↯ only followed"),
-    ("life hung", "‖ hung"),
-    ("life stopped", "▪ stopped by the launcher"),
-    ("life finished", "✓ finished"),
-)
 
 
 def gather(root: Path) -> dict[str, Any]:

@@ -6,9 +6,16 @@ from aorta.core.stats import wilson
 from aorta.report.charts.matrix import HeatCell, Standing, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import Command, FactRows, Figure, Headline, Page, Section, Tone, Words
-from aorta.report.pages.common import standing, table_section, trials_section, usual_facts
+from aorta.report.pages.common import (
+    listed,
+    percent,
+    rate,
+    standing,
+    table_section,
+    trials_section,
+    usual_facts,
+)
 from aorta.report.run_reader import OpenedRun
-from aorta.report.words import listed, percent, rate
 
 
 def page(run: OpenedRun) -> Page:

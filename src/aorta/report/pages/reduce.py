@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.core.stats import wilson
-from aorta.report.charts.reduction import (
+from aorta.core.stats import counted, wilson
+from aorta.report.charts.trials import (
     AxisTrack,
     CandidateTried,
     draw_bars,
     draw_kept,
+    draw_rate,
     draw_shrinking,
 )
-from aorta.report.charts.trials import draw_rate
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import (
     Command,
@@ -30,14 +30,18 @@ from aorta.report.model import (
     Tone,
 )
 from aorta.report.pages.common import (
+    factor,
+    listed,
     missing_result,
+    percent,
+    rate,
+    seconds,
     standing,
     table_section,
     trials_section,
     usual_facts,
 )
 from aorta.report.run_reader import OpenedRun, Trial, read_json, read_json_lines
-from aorta.report.words import counted, factor, listed, percent, rate, seconds
 
 _MOST_LINES = 400
 

@@ -5,15 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.outcome import Outcome, Tally
+from aorta.core.stats import counted
+from aorta.core.trial import Outcome, Tally
 from aorta.engine.rundir import RunDir
 from aorta.report.charts.trials import Ended, draw_rate, draw_trials
 from aorta.report.documents import number as number_of
 from aorta.report.documents import rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone
-from aorta.report.pages.common import seen_outcomes, standing, trials_section, usual_facts
+from aorta.report.pages.common import (
+    rate,
+    seen_outcomes,
+    standing,
+    trials_section,
+    usual_facts,
+)
 from aorta.report.run_reader import OpenedRun, Trial, read_json
-from aorta.report.words import counted, rate
 
 
 def gather(root: Path) -> dict[str, Any]:

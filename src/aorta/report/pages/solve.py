@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from aorta.core.stats import counted
 from aorta.report.charts.drawing import CHARACTER, canvas, fitted, label, rect
 from aorta.report.documents import Document, items, number, rows, section, words
 from aorta.report.markup import Markup
@@ -17,9 +18,8 @@ from aorta.report.model import (
     Tone,
     Words,
 )
-from aorta.report.pages.common import table_section, usual_facts
+from aorta.report.pages.common import rate, seconds, table_section, usual_facts
 from aorta.report.run_reader import OpenedRun, read_json, read_json_lines
-from aorta.report.words import counted, rate, seconds
 
 _BAR, _ROW = 14, 24
 _MARKS = {"done": "reproduced", "no_answer": "clean", "budget": "other", "failed": "error"}

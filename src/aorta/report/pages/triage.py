@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.core.outcome import Tally
-from aorta.core.stats import wilson
+from aorta.core.stats import counted, wilson
+from aorta.core.trial import Tally
 from aorta.report.charts.matrix import HeatCell, Spread, Standing, draw_heat, draw_spreads
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone, Words
 from aorta.report.pages import optimize
 from aorta.report.pages.common import (
+    listed,
+    rate,
+    seconds,
     standing,
     table_section,
     trials_section,
@@ -18,7 +21,6 @@ from aorta.report.pages.common import (
     warnings_section,
 )
 from aorta.report.run_reader import OpenedRun, read_json
-from aorta.report.words import counted, listed, rate, seconds
 
 _CELL = "cell"
 _STANDINGS = {

@@ -9,24 +9,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from aorta.bisect.entry import bisect
 from aorta.bisect.findings import Findings
+from aorta.bisect.request import run_bisection
 from aorta.bisect.run import Request
 from aorta.bisect.spec import BisectSpec, EnvironmentsSpec, PackageSpec
 from aorta.core.documents import validated
-from aorta.core.errors import UsageError
-from aorta.core.exits import Exit
+from aorta.core.errors import Exit, UsageError
 from aorta.core.names import slug
-from aorta.core.outcome import Tally
-from aorta.engine.judge import KOfN
+from aorta.core.trial import Tally
+from aorta.engine.question import Budget
 from aorta.engine.rundir import write_atomically
-from aorta.run.running import RunPlan, run_trials
 from aorta.runtimes.git import Repository, laid_out
-from aorta.solve.good_end import good_containers, good_environment, repository_of
-from aorta.solve.reproducer import has_reduced_command, original, reduced_command, smallest
+from aorta.solve.reproducer import (
+    ReproducerFound,
+    has_reduced_command,
+    original,
+    reduced_command,
+    run_command,
+    smallest,
+)
 from aorta.solve.state import StageResult, State, Status, Stopped
-from aorta.solve.subject import environment_of, subject_of, workload_request
-from aorta.workloads.trial import WorkloadRequest
+from aorta.solve.subject import (
+    environment_of,
+    good_containers,
+    good_environment,
+    repository_of,
+    subject_of,
+)
 
 CHECK = "bisect-original"
 _NOT_ON_THE_ORIGINAL = "seen on the reduced reproducer, not on the original"
@@ -92,32 +101,17 @@ class Bisect:
             if _refuted(state, revision).exists():
                 continue
             with _checkout(state, revision) as cwd:
-                request = workload_request(
-                    command, cwd, state.request, env=env, oracle=first.oracle
-                )
-                tally = self._tried(state, request, enough, f"good-{revision[:12]}")
+                there = replace(first, command=command, cwd=cwd, env=env)
+                tally = self._tried(state, there, enough, f"good-{revision[:12]}")
             if not tally.reproduced and tally.clean >= enough:
                 yield revision
 
-    def _tried(self, state: State, request: WorkloadRequest, enough: int, name: str) -> Tally:
+    def _tried(self, state: State, what: ReproducerFound, enough: int, name: str) -> Tally:
         """Up to so many trials, fewer where one shows the failure."""
         folder = state.path / f"{state.folder(self.name).name}-{name}"
-        plan = RunPlan(
-            request,
-            trials=1,
-            results_dir=state.path,
-            judge=KOfN(1, enough),
-            run_dir=folder,
-            budget=state.budget(CHECK),
+        report = run_command(
+            state, what, stage=self.name, counted_as=CHECK, folder=folder, trials=enough
         )
-        report = run_trials(
-            plan,
-            state.executor(CHECK),
-            state.means.listeners(self.name),
-            resume=state.resume(folder),
-        )
-        if report.ending.exit_code in _STOPPED:
-            raise Stopped(report.ending.exit_code)
         return report.tally
 
     def _bisected(
@@ -155,16 +149,16 @@ class Bisect:
             file="solve",
         )
         counted = CHECK if check else self.name
-        findings = bisect(
+        findings = run_bisection(
             Request(
                 spec=spec,
                 directory=between.directory,
                 prefix=place,
-                executor=state.executor(counted),
-                listeners=lambda: state.means.listeners(self.name),
+                executor=state.executor(counted).open,
+                listeners=state.listeners(self.name),
                 say=lambda _text: None,
                 resume=state.resume(place),
-                budget=state.budget(counted),
+                budget=Budget(max_seconds=state.seconds_left(counted)),
             )
         )
         if findings.exit_code in _STOPPED:
@@ -210,10 +204,8 @@ class Bisect:
         (culprit,) = findings.culprits
         for side, wanted in (("bad", True), ("good", False)):
             with _checkout(state, str(culprit[side])) as cwd:
-                request = workload_request(
-                    first.command, cwd, state.request, env=first.env, oracle=first.oracle
-                )
-                tally = self._tried(state, request, first.enough_clean(), f"original-{side}")
+                there = replace(first, cwd=cwd)
+                tally = self._tried(state, there, first.enough_clean(), f"original-{side}")
             if (tally.reproduced > 0) is not wanted:
                 how = "does not fail" if wanted else "fails too"
                 return False, _of_the_reduced(culprit, f"{str(culprit[side])[:12]} {how} there")

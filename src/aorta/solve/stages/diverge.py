@@ -1,15 +1,11 @@
 """Where do the numbers part? The failing run beside a clean one that an earlier stage found."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from aorta.core.exits import Exit
-from aorta.core.layers import stack_mitigations
-from aorta.diverge.running import DivergePlan, run_diverge
-from aorta.diverge.sides import GoodSide, Side, Sides
+from aorta.core.errors import Exit
+from aorta.diverge.request import DivergeRequest, diverge
 from aorta.engine.events import Reason
-from aorta.registry.mitigations import get_mitigation
-from aorta.solve.reproducer import original, reduced_command, smallest
+from aorta.solve.reproducer import ReproducerFound, original, reduced_command, smallest
 from aorta.solve.state import StageResult, State, Stopped
 from aorta.solve.subject import environment_of
 
@@ -27,34 +23,33 @@ class Diverge:
             return "the failure is not one of numbers"
         if environment_of(state.request).isolated:
             return "operations are compared on this machine, and it fails in a container"
-        if not _good_side(state).is_given:
+        if _good_side(state) == _CleanSide():
             return "no clean configuration is known to compare it with"
         return ""
 
     def __call__(self, state: State) -> StageResult:
         folder = state.folder(self.name)
         good, bad = _good_side(state), _bad_side(state)
-        plan = DivergePlan(
-            sides=lambda scratch: Sides(bad, good.of(bad, scratch)),
-            output=state.path,
-            about={
-                "command": [dict(bad.config), str(bad.base), sorted(bad.env.items())],
-                "good": repr(good),
-            },
+        request = DivergeRequest(
+            command=bad.command if isinstance(bad.command, str) else tuple(bad.command),
+            cwd=bad.cwd,
+            bad_env=bad.env,
+            good_mitigations=good.mitigations,
+            good=good.revision,
+            mitigations_files=state.request.mitigations_files,
             timeout=state.request.timeout,
-            budget=state.budget(self.name),
+            max_wall_clock=state.seconds_left(self.name),
+            executor=state.executor(self.name),
+            output=state.path,
             name=folder.name,
-        )
-        report = run_diverge(
-            plan,
-            state.executor(self.name),
-            lambda: state.means.listeners(self.name),
             resume=state.resume(folder),
         )
+        report = diverge(request, state.listeners(self.name))
         if report.ended in {Reason.INTERRUPTED, Reason.TERMINATED}:
             interrupted = report.ended is Reason.INTERRUPTED
             raise Stopped(Exit.INTERRUPTED if interrupted else Exit.TERMINATED)
-        answer = {**report.to_json(), "good_side": good.words}
+        document = report.to_json()
+        answer = {**document, "good_side": document["sides"].get("good", "")}
         run_dir = str(report.run_dir)
         if report.ended is Reason.BUDGET:
             return StageResult(self.name, "budget", "stopped before the answer", run_dir)
@@ -68,23 +63,28 @@ class Diverge:
         return StageResult(self.name, "done", "", run_dir, answer=answer)
 
 
-def _good_side(state: State) -> GoodSide:
+@dataclass(frozen=True)
+class _CleanSide:
+    """What an earlier stage found not to fail; nothing where none did."""
+
+    mitigations: tuple[str, ...] = ()
+    revision: str | None = None
+
+
+def _good_side(state: State) -> _CleanSide:
     """The cure where there is one, else the last good revision."""
     cure = state.known("triage").get("cure")
     if cure:
-        files = state.request.mitigations_files
-        stack = [(name, get_mitigation(name, files).env) for name in cure["mitigations"]]
-        return GoodSide(mitigations=stack_mitigations(stack))
+        return _CleanSide(mitigations=tuple(cure["mitigations"]))
     found = state.known("bisect")
     if state.is_done("bisect") and found["between"] == "revisions" and len(found["culprits"]) == 1:
-        return GoodSide(revision=str(found["culprits"][0]["good"]))
-    return GoodSide()
+        return _CleanSide(revision=str(found["culprits"][0]["good"]))
+    return _CleanSide()
 
 
-def _bad_side(state: State) -> Side:
+def _bad_side(state: State) -> ReproducerFound:
     """The reproducer as it ships; where the good side is another revision, the command in its own checkout."""
-    if _good_side(state).revision is not None:
-        command, env = reduced_command(state)
-        return Side("command", {"command": command}, original(state).cwd, env)
-    subject = smallest(state)
-    return Side("command", {"command": subject.command}, Path(subject.cwd), dict(subject.env))
+    if _good_side(state).revision is None:
+        return smallest(state)
+    command, env = reduced_command(state)
+    return replace(original(state), command=command, env=env)

@@ -1,19 +1,77 @@
-"""The smallest workload that still fails, on axes that were found or given."""
+"""The smallest workload that still fails, on axes that were given, or found without being told: what the command line, its scripts
+and one run of it give away.
+"""
 
 import json
+import os
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.core.errors import AortaError
+from aorta.core.documents import dump_yaml
+from aorta.core.trial import LOCAL
 from aorta.engine.events import Reason
-from aorta.reduce.plan import Overrides, make_plan
-from aorta.reduce.running import Place, reduce_workload
+from aorta.engine.rundir import write_atomically
+from aorta.reduce.proposals import proposal_for
+from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.spec import load_spec
-from aorta.registry.layers import EnvironmentLayers
-from aorta.solve.discovery import draft
+from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.state import StageResult, State, Status, Stopped
-from aorta.solve.subject import subject_of
+from aorta.solve.subject import Command, Subject, subject_of
+
+SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
+
+
+def draft(
+    state: State, subject: Subject, oracle: Mapping[str, Any], *, plain: bool = False
+) -> Path:
+    """The reduction spec of this failure: the one that was given, or one with every axis that could be found.
+
+    `plain`: only with what the command line itself says, for a command that is another one with anything else.
+    """
+    if subject.spec is not None:
+        return subject.spec
+    place = state.path / (PLAIN_SPEC if plain else SPEC)
+    if place.is_file():
+        return place
+    words = _words(subject.command)
+    document: dict[str, Any]
+    if words is None:
+        document = {"workload": {"command": subject.command}, "axes": []}
+    else:
+        opened = [] if plain else state.known("reproduce").get("opened", [])
+        proposal = proposal_for(words, subject.cwd, opened, defaults=not plain)
+        axes = [dict(axis) for axis in proposal.axes]
+        document = {"workload": {"command": proposal.command}, "axes": axes}
+    if subject.environment != LOCAL.name:
+        document["environment"] = subject.environment
+    document["workload"]["cwd"] = os.path.relpath(subject.cwd, state.path)
+    if state.request.timeout is not None:
+        document["workload"]["timeout"] = state.request.timeout
+    document["oracle"] = dict(oracle)
+    if state.request.ticket:
+        document["ticket"] = state.request.ticket
+    write_atomically(place, _HEADER + dump_yaml(document))
+    return place
+
+
+def _words(command: Command) -> list[str] | None:
+    """The words of a command; None of a text that only a shell understands."""
+    if not isinstance(command, str):
+        return command
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    return None if set(command) & set("$`;|&<>()*?~\n") else words
+
+
+_HEADER = """\
+# What aorta solve found that may shrink, and what counts as the failure. By hand:
+#   aorta reduce --spec THIS_FILE --output reduce/MY-TICKET
+"""
 
 
 @dataclass(frozen=True)
@@ -46,29 +104,23 @@ class Reduce:
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
-        budget = state.budget(self.name)
-        overrides = Overrides(
-            timeout=state.request.timeout,
-            max_wall_clock=budget.max_seconds,
-            ticket=state.request.ticket,
-            layers=EnvironmentLayers(
-                subject.environment, mitigations_files=state.request.mitigations_files
+        report = reduce(
+            ReduceRequest(
+                spec=Path(spec.file),
+                run_dir=folder,
+                ticket=state.request.ticket,
+                layers=EnvironmentLayers(
+                    subject.environment, mitigations_files=state.request.mitigations_files
+                ),
+                timeout=state.request.timeout,
+                max_wall_clock=state.seconds_left(self.name),
+                executor=state.executor(self.name),
+                resume=state.resume(folder),
             ),
+            state.listeners(self.name),
         )
-        place = Place(
-            state.path, jobs=state.request.jobs, resume=state.resume(folder), name=folder.name
-        )
-        try:
-            plan = make_plan(spec, overrides)
-        except AortaError as wrong:
-            return StageResult(self.name, "failed", str(wrong))
-        report = reduce_workload(
-            plan, place, state.executor(self.name), state.means.listeners(self.name)
-        )
-        reason = report.ending.reason
-        if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-            raise Stopped(report.ending.exit_code)
-        answer = report.to_json()
+        Stopped.check(report.ending)
+        answer, reason = report.to_json(), report.ending.reason
         return StageResult(self.name, *_status(answer, reason), str(report.run_dir), answer=answer)
 
 

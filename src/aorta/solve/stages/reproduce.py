@@ -3,6 +3,7 @@
 import json
 import statistics
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,17 @@ from aorta.attribution import (
     attribute,
 )
 from aorta.core.errors import InfrastructureError
-from aorta.core.outcome import Outcome
-from aorta.core.sprt import Calibration, HitCount
-from aorta.core.trial import TrialEnd
-from aorta.engine.events import Reason
-from aorta.engine.judge import CalibrationJudge, Judge, KOfN
+from aorta.core.sprt import HitCount
+from aorta.core.trial import Outcome, TrialEnd
+from aorta.engine.events import Event, Reason, RunStarted
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
 from aorta.reduce.opened_files import watch_opened
-from aorta.run.running import RunPlan, RunReport, run_trials
-from aorta.solve.state import StageResult, State, Status, Stopped
-from aorta.solve.subject import Subject, subject_of, workload_request
+from aorta.run.request import RunReport
+from aorta.solve.reproducer import run_command
+from aorta.solve.state import StageResult, State, Status
+from aorta.solve.subject import Subject, subject_of
 from aorta.solve.symptoms import NOT_A_NUMBER, nan_words, symptom_of
 
 LOOK = "look"
@@ -95,7 +95,7 @@ def _is_mistake(state: State, subject: Subject, seen: _Seen) -> bool:
         return False
     if failure["class"] not in _PERHAPS_MISTAKES:
         return True
-    report = _look(state, subject, "again", KOfN(1, 1), subject.oracle)
+    report = _look(state, subject, "again", 1)
     end = _failing_end(state, report, symptoms=False)
     return end is not None and _failure(end, subject)["class"] == failure["class"]
 
@@ -127,10 +127,10 @@ def _from_reduction(run_dir: Path, subject: Subject) -> StageResult:
 def _first_failure(state: State, subject: Subject) -> _Seen | None:
     """None where it never failed."""
     limit = min(MOST_LOOKS, state.request.max_trials or MOST_LOOKS)
-    for name, judge in (("first", KOfN(1, 1)), ("more", KOfN(1, limit - 1))):
-        if judge.n < 1:
+    for name, most in (("first", 1), ("more", limit - 1)):
+        if most < 1:
             return None
-        report = _look(state, subject, name, judge, subject.oracle)
+        report = _look(state, subject, name, most)
         end = _failing_end(state, report, symptoms=subject.oracle is None)
         if end is not None:
             return _Seen(*_drafted(subject, end), end, at_once=name == "first")
@@ -172,41 +172,36 @@ def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd
     return None
 
 
-def _look(
-    state: State, subject: Subject, name: str, judge: Judge, oracle: Mapping[str, Any] | None
-) -> RunReport:
+def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
     """Trials of the command as it was given, until the first that fails. An ordinary run, kept out of the user's sight."""
-    folder = state.run.private / LOOK / name
-    request = workload_request(
-        subject.command, subject.cwd, state.request, env=subject.env, oracle=oracle
-    )
-    plan = RunPlan(
-        request,
-        trials=1,
-        results_dir=folder.parent,
-        judge=judge,
-        run_dir=folder,
-        budget=replace(state.budget(LOOK), retries=0),
-    )
-    with watch_opened(subject.cwd) as opened:
-        report = run_trials(
-            plan,
-            state.executor(LOOK),
-            state.means.listeners("reproduce"),
-            resume=state.resume(folder),
+    opened: set[str] = set()
+    with ExitStack() as watching:
+
+        def watch(event: Event) -> None:
+            """From here on: what was opened before, such as files of mitigations, we opened ourselves."""
+            nonlocal opened
+            if isinstance(event, RunStarted):
+                opened = watching.enter_context(watch_opened(subject.cwd))
+
+        report = run_command(
+            state,
+            subject,
+            stage="reproduce",
+            counted_as=LOOK,
+            folder=state.run.private / LOOK / name,
+            trials=most,
+            retries=0,
+            listeners=[watch],
         )
     _keep_opened(state, opened)
-    _check_stopped(state, report)
+    _check_possible(state, report)
     return report
 
 
-def _check_stopped(state: State, report: RunReport) -> None:
-    """Somebody stopped it, or nothing can be run here; a spent budget leaves what is known."""
-    reason = report.ending.reason
-    if reason is Reason.INFRASTRUCTURE and not state.is_spent:
+def _check_possible(state: State, report: RunReport) -> None:
+    """Nothing can be run here, perhaps; a spent budget leaves what is known."""
+    if report.ending.reason is Reason.INFRASTRUCTURE and not state.is_spent:
         raise InfrastructureError(report.ending.detail)
-    if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-        raise Stopped(report.ending.exit_code)
 
 
 def _has_failed(end: TrialEnd) -> bool:
@@ -266,28 +261,19 @@ def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
 
 def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunReport:
     """As many trials as it takes to know how often it fails; the looks at it are the first of them."""
-    folder = state.folder("reproduce")
-    plan = RunPlan(
-        workload_request(
-            subject.command, subject.cwd, state.request, env=subject.env, oracle=oracle
-        ),
-        trials=1,
-        results_dir=folder.parent,
-        judge=CalibrationJudge(Calibration()),
-        run_dir=folder,
-        budget=state.budget("reproduce"),
-    )
-    return run_trials(
-        plan,
-        state.executor("reproduce"),
-        state.means.listeners("reproduce"),
-        resume=state.resume(folder),
+    return run_command(
+        state,
+        replace(subject, oracle=oracle),
+        stage="reproduce",
+        counted_as="reproduce",
+        folder=state.folder("reproduce"),
+        trials=None,
     )
 
 
 def _result(state: State, report: RunReport, failure: dict[str, Any]) -> StageResult:
     tally = report.tally
-    _check_stopped(state, report)
+    _check_possible(state, report)
     seconds = [r.duration for r in report.records if r.outcome is not Outcome.ERROR]
     document = report.to_json()
     answer = {

@@ -5,21 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from aorta.core.documents import validated
-from aorta.core.errors import AortaError
-from aorta.core.outcome import Outcome
+from aorta.core.trial import Outcome
 from aorta.engine.events import Reason
-from aorta.engine.judge import KOfN
 from aorta.probe.platform import platform_here
 from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigations import plausible_mitigations
-from aorta.run.running import RunPlan, run_trials
-from aorta.solve.reproducer import ReproducerFound, original, smallest
+from aorta.solve.reproducer import ReproducerFound, original, run_command, smallest
 from aorta.solve.state import StageResult, State, Status, Stopped
-from aorta.solve.subject import environment_of, workload_request
-from aorta.triage.optimize import optimize
+from aorta.solve.subject import environment_of
+from aorta.triage.optimize import StackReport
 from aorta.triage.recipe import SCHEMA_VERSION, Recipe, RecipeFile
-from aorta.triage.running import RunSettings
-from aorta.triage.stacks import Goal
+from aorta.triage.request import TriageRequest, triage
 
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
@@ -40,29 +36,24 @@ class Triage:
     def __call__(self, state: State) -> StageResult:
         subject = smallest(state)
         folder = state.folder(self.name)
-        settings = RunSettings(
-            output_dir=state.path,
-            timeout=state.request.timeout,
-            resume=state.resume(folder),
-            budget=state.budget(self.name),
-            run_dir=folder,
+        finished = triage(
+            TriageRequest(
+                recipe=_recipe(state, subject, candidates(state)),
+                mode="optimize",
+                timeout=state.request.timeout,
+                max_wall_clock=state.seconds_left(self.name),
+                executor=state.executor(self.name),
+                output_dir=state.path,
+                run_dir=folder,
+                resume=state.resume(folder),
+            ),
+            state.listeners(self.name),
         )
-        recipe = _recipe(state, subject, candidates(state))
-        try:
-            finished = optimize(
-                recipe,
-                settings,
-                Goal(),
-                state.executor(self.name),
-                state.means.listeners(self.name),
-            )
-        except AortaError as wrong:
-            return StageResult(self.name, "failed", str(wrong))
+        assert isinstance(finished, StackReport)
         found = finished.optimized
-        if found.ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-            raise Stopped(found.ending.exit_code)
+        Stopped.check(found.ending)
         answer: dict[str, Any] = {"optimize": found.to_json(), "on": _where(subject)}
-        status, why = _status(found.status, found.ending.reason, found.ending.detail)
+        status, why = _status(finished)
         if found.recommended is not None:
             seen, works, why = self._verified(state, subject, found.recommended.to_json())
             answer["cure" if works else "refuted"] = seen
@@ -86,29 +77,15 @@ class Triage:
         first = original(state)
         if state.is_spent:
             return cure, True, f"tried on the reduced reproducer only: {state.is_spent}"
-        folder = state.path / f"{state.folder(self.name).name}-original"
-        report = run_trials(
-            RunPlan(
-                workload_request(
-                    first.command,
-                    first.cwd,
-                    state.request,
-                    env=first.env,
-                    oracle=first.oracle,
-                    mitigations=names,
-                ),
-                trials=1,
-                results_dir=state.path,
-                judge=KOfN(1, first.enough_clean()),
-                run_dir=folder,
-                budget=state.budget(VERIFY),
-            ),
-            state.executor(VERIFY),
-            state.means.listeners(self.name),
-            resume=state.resume(folder),
+        report = run_command(
+            state,
+            first,
+            stage=self.name,
+            counted_as=VERIFY,
+            folder=state.path / f"{state.folder(self.name).name}-original",
+            trials=first.enough_clean(),
+            mitigations=names,
         )
-        if report.ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-            raise Stopped(report.ending.exit_code)
         tally = report.tally
         cure["original"] = {"failed": tally.reproduced + tally.other, "of": tally.evidence}
         last = next((r.why for r in report.records if r.outcome is not Outcome.CLEAN), "")
@@ -164,13 +141,12 @@ def _where(subject: ReproducerFound) -> str:
     return "reduced" if subject.is_reduced else "original"
 
 
-def _status(found: str, reason: Reason, detail: str) -> tuple[Status, str]:
-    if reason is Reason.INFRASTRUCTURE:
-        return "failed", detail
-    if reason is Reason.BUDGET:
-        return "budget", detail
-    words = {
-        "not_found": "no stack of these mitigations makes the failure go away",
-        "did_not_reproduce": "the failure did not show without mitigations",
-    }
-    return ("done", "") if found == "found" else ("no_answer", words.get(found, found))
+def _status(finished: StackReport) -> tuple[Status, str]:
+    ending = finished.ending
+    if ending.reason is Reason.INFRASTRUCTURE:
+        return "failed", ending.detail
+    if ending.reason is Reason.BUDGET:
+        return "budget", ending.detail
+    if finished.optimized.status == "found":
+        return "done", ""
+    return "no_answer", finished.no_answer or finished.optimized.status

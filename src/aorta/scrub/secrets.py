@@ -1,4 +1,7 @@
-"""Secrets: what a provider's credential looks like, and what stands next to a word that announces one.
+"""What gives a secret away: its own shape, or the name it stands behind. One set of rules for every room.
+
+The scrubber takes secrets out of what ships; a snapshot never lets them in. Imports the standard library alone,
+because the snapshot is also taken inside containers.
 
 Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends, sees only the
 first line of a private key, and knows no credential of the machine-learning world (see `benchmarks/scrubbing.py`,
@@ -8,16 +11,15 @@ which counts both on one corpus). It is used in the tests as the second opinion.
 import re
 from collections.abc import Iterator, Sequence
 
-from aorta.scrub.secrets.findings import Kind, SecretSpan
-from aorta.scrub.secrets.hints import hinted, hinted_in_line, occurrences
-from aorta.scrub.secrets.keywords import (
+from aorta.scrub.findings import Kind, SecretSpan, hinted, hinted_in_line, occurrences, settled
+from aorta.scrub.vocabulary import (
     announces_secret,
     is_dense,
     is_secret_value,
     is_worth_hiding,
     may_announce_secret,
+    words,
 )
-from aorta.scrub.secrets.vocabulary import words
 
 _LEFT = r"(?<![A-Za-z0-9])"
 _OTHER_PROVIDERS: tuple[str, ...] = (
@@ -238,3 +240,25 @@ def _value_at(text: str, at: int, in_list: bool) -> tuple[int, str] | None:
     if in_list:
         value = re.split("[&;]", value, maxsplit=1)[0]
     return (bare.start(), value) if value else None
+
+
+REDACTED = "<redacted>"
+_UNBROKEN = re.compile(r"[A-Za-z0-9+=]{32,}")
+
+
+def without_secrets(text: str) -> str:
+    """The text with every secret in it taken out."""
+    for finding in reversed(settled(secrets_in(text), text)):
+        text = text[: finding.start] + REDACTED + text[finding.end :]
+    return text
+
+
+def safe_value(name: str, value: str) -> str:
+    """The value of a variable as it may be written down. What looks like a key is one, whatever its name."""
+    if announces_secret(name) or may_announce_secret(name):
+        return REDACTED
+    return _UNBROKEN.sub(_without_key, without_secrets(value))
+
+
+def _without_key(found: re.Match[str]) -> str:
+    return REDACTED if is_dense(found[0]) else found[0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aorta.core.step_times import printed_step_times
+from aorta.workloads.results import printed_step_times
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,229 @@
+"""What a detector looks with, what it says (here is something that may not leave, and what kind of thing it is), and what
+stands there afterwards: one value has one placeholder wherever it appears, and nothing maps back.
+
+Patterns are tried only where they can match: looking for a substring is a hundred times faster.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntFlag, StrEnum
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Hinted:
+    """`hints` are lower-case; text without any of them cannot match `pattern`.
+
+    A pattern that `stays_in_line` is tried only in lines that hold a hint: no match of it holds a line break.
+    """
+
+    pattern: re.Pattern[str]
+    hints: tuple[str, ...]
+    stays_in_line: bool
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        folded = folded_in_place(text)
+        if self.stays_in_line:
+            for start, end in lines_with(folded, self.hints):
+                yield from self.pattern.finditer(text, start, end)
+        elif any(hint in folded for hint in self.hints):
+            yield from self.pattern.finditer(text)
+
+
+def hinted(pattern: str, *hints: str, flags: re.RegexFlag = re.NOFLAG) -> Hinted:
+    return Hinted(re.compile(pattern, flags), hints, stays_in_line=False)
+
+
+def hinted_in_line(pattern: str, *hints: str, flags: re.RegexFlag = re.NOFLAG) -> Hinted:
+    return Hinted(re.compile(pattern, flags), hints, stays_in_line=True)
+
+
+def lines_with(folded: str, hints: Iterable[str]) -> list[tuple[int, int]]:
+    """(start, end) of every line that holds one of the hints, in order, without its line break."""
+    found: dict[int, int] = {}
+    for hint in hints:
+        at = folded.find(hint)
+        while at >= 0:
+            end = folded.find("\n", at)
+            end = len(folded) if end < 0 else end
+            found[folded.rfind("\n", 0, at) + 1] = end
+            at = folded.find(hint, end)
+    return sorted(found.items())
+
+
+def lines_at(text: str, places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """(start, end) of every line that one of these places is in, once; the places come in order."""
+    end = -1
+    for place in places:
+        if place > end:
+            start = text.rfind("\n", 0, place) + 1
+            end = text.find("\n", place)
+            end = len(text) if end < 0 else end
+            yield start, end
+
+
+def occurrences(text: str, words: tuple[str, ...]) -> list[int]:
+    """Where any of the lower-case words begins, in order, whatever its case."""
+    folded = folded_in_place(text)
+    found: list[int] = []
+    for word in words:
+        at = folded.find(word)
+        while at >= 0:
+            found.append(at)
+            at = folded.find(word, at + 1)
+    return sorted(found)
+
+
+def folded_in_place(text: str) -> str:
+    """In lower case, with every character where it was."""
+    folded = text.lower()
+    return folded if len(folded) == len(text) else _lower_of_same_length(text)
+
+
+def _lower_of_same_length(text: str) -> str:
+    """A few characters grow when lowered, which would shift every offset behind them."""
+    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
+
+
+class Kind(StrEnum):
+    """Strongest first: where two findings overlap, the stronger names the placeholder of both."""
+
+    CREDENTIAL = "SECRET"
+    TEXT = "TEXT"  # matched a pattern of the user
+    EMAIL = "EMAIL"
+    PATH = "PATH"
+    IPV4 = "IPV4"
+    IPV6 = "IPV6"
+    MAC = "MAC"
+    HOST = "HOST"
+    USER = "USER"
+
+
+GROUPS: dict[Kind, str] = {
+    Kind.CREDENTIAL: "secrets",
+    Kind.TEXT: "patterns",
+    Kind.PATH: "paths",
+    Kind.EMAIL: "addresses",
+    Kind.IPV4: "addresses",
+    Kind.IPV6: "addresses",
+    Kind.MAC: "addresses",
+    Kind.HOST: "addresses",
+    Kind.USER: "names",
+}
+"""How counts are reported: `paths`, `addresses`, `secrets`, `patterns`, `names`."""
+
+PLACEHOLDER = re.compile(rf"<({'|'.join(Kind)}):([1-9]\d*)>")
+_STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
+
+
+class Detectors(IntFlag):
+    """Which of the rules can find something in a line; nearly every line of a log has a sign of one at most."""
+
+    ADDRESSES = 1  # of networks
+    COLLECTIVES = 2  # hosts in front of what NCCL and RCCL say
+    PATHS = 4
+    NAMES = 8  # of hosts and users that are known
+    REST = 16
+    ALL = 31
+
+
+class SecretSpan(NamedTuple):
+    """`text[start:end]` must go. `value` is what it stands for, which is not the text itself when that is encoded."""
+
+    start: int
+    end: int
+    kind: Kind
+    value: str
+
+
+def settled(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
+    """Findings in order, without overlap, and never touching a placeholder that is already there."""
+    merged: list[SecretSpan] = []
+    for finding in sorted(findings, key=_order):
+        last = merged[-1] if merged else None
+        if last is not None and finding.start < last.end:
+            merged[-1] = _union(last, finding, text)
+        elif finding.start < finding.end:
+            merged.append(finding)
+    taken = [match.span() for match in PLACEHOLDER.finditer(text)]
+    if not taken:
+        return merged
+    return [part for finding in merged for part in _outside(finding, taken, text)]
+
+
+def _order(finding: SecretSpan) -> tuple[int, int, int]:
+    start, end, kind, _ = finding
+    return start, -end, _STRENGTH[kind]
+
+
+def _union(first: SecretSpan, second: SecretSpan, text: str) -> SecretSpan:
+    if second.end <= first.end and _STRENGTH[first.kind] <= _STRENGTH[second.kind]:
+        return first
+    kind = min(first.kind, second.kind, key=_STRENGTH.__getitem__)
+    if (second.start, second.end) == (first.start, first.end):
+        return first if kind is first.kind else second
+    end = max(first.end, second.end)
+    return SecretSpan(first.start, end, kind, text[first.start : end])
+
+
+def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> Iterable[SecretSpan]:
+    first = max(0, bisect_left(taken, (finding.start, 0)) - 1)
+    last = bisect_left(taken, (finding.end, 0))
+    inside = [span for span in taken[first:last] if span[1] > finding.start]
+    if not inside:
+        yield finding
+        return
+    at = finding.start
+    for start, end in [*inside, (finding.end, finding.end)]:
+        if at < start:
+            yield SecretSpan(at, start, finding.kind, text[at:start])
+        at = max(at, end)
+
+
+class Placeholders:
+    """Numbers values in the order they are first met. The values live here only, and are never written."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[Kind, str], str] = {}
+        self._last: dict[Kind, int] = {}
+
+    def stand_in(self, kind: Kind, value: str) -> str:
+        given = self._given.get((kind, value))
+        if given is None:
+            self._last[kind] = self._last.get(kind, 0) + 1
+            given = self._given[kind, value] = f"<{kind}:{self._last[kind]}>"
+        return given
+
+    def step_over(self, text: str) -> None:
+        """Text scrubbed earlier keeps its placeholders, so their numbers are not given a second meaning."""
+        for kind, number in PLACEHOLDER.findall(text):
+            self._last[Kind(kind)] = max(self._last.get(Kind(kind), 0), int(number))
+
+
+def as_file_name(text: str) -> str:
+    """`log-<HOST:1>.txt` as a name that every file system takes: `log-HOST-1.txt`."""
+    return PLACEHOLDER.sub(r"\1-\2", text)
+
+
+_STEP = re.compile(
+    rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?P<skip>\\.)|(?P<quote>[\"'])|\n|.", re.DOTALL
+)
+
+
+def with_quoted_placeholders(script: str) -> str:
+    """In a shell script `<` outside quotes would be a redirection, so placeholders are quoted there.
+
+    Quotes are followed line by line: a stray apostrophe in a comment must not turn the rest around.
+    """
+    quote = ""
+    parts: list[str] = []
+    for step in _STEP.finditer(script):
+        text = step.group()
+        if text == "\n":
+            quote = ""
+        elif step["quote"]:
+            quote = "" if quote == text else quote or text
+        parts.append(f"'{text}'" if step["placeholder"] and not quote else text)
+    return "".join(parts)
