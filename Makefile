@@ -30,11 +30,11 @@ test-torch: packages $(addprefix torch-,$(TORCHES))
 torch-%: $(VENV)-torch-%/.installed
 	$(VENV)-torch-$*/bin/python -m pytest -n 2 --dist loadgroup tests/launch tests/attribution/test_flight.py
 
-# Lines and branches of every room that the tests run, in this process or any they start.
+# Lines and branches of every room that the tests run, in this process or any they start; each of them starts from nothing.
 coverage: packages peer
 	$(BIN)/pip install --quiet "coverage>=7.10"
 	$(BIN)/coverage erase
-	-$(BIN)/coverage run -m pytest -n 4 --dist loadgroup $(TESTS)
+	-AORTA_TESTS_COLD=1 $(BIN)/coverage run -m pytest -n 4 --dist loadgroup $(TESTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/python tools/coverage_by_room.py
 

@@ -12,17 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.attribution import Attribution, attribute
-from benchmarks import attribution_confidence
+from benchmarks import attribution_confidence, attribution_words
 from benchmarks.faults.corpus import Case, cases
 from benchmarks.faults.field import Excerpt
-from benchmarks.faults.field import eighth as eighth_set
-from benchmarks.faults.field import fifth as fifth_set
-from benchmarks.faults.field import first as first_set
-from benchmarks.faults.field import last as last_set
-from benchmarks.faults.field import second as second_set
-from benchmarks.faults.field import seventh as seventh_set
-from benchmarks.faults.field import sixth as sixth_set
-from benchmarks.faults.field import third as third_set
+from benchmarks.faults.field.sets import SETS as FIELD
 
 RESULTS = Path(__file__).parent / "results"
 FIRST_LOOKS = (RESULTS / "first_looks.json", RESULTS / "frameworks_look.json")
@@ -64,6 +57,7 @@ def report() -> None:
     print(f"time to verdict: median {took[len(took) // 2]:.0f} ms, slowest {took[-1]:.0f} ms")
     print("targets: no false STOP; 90 % of user errors stopped at the first failure")
     field()
+    attribution_words.report(json.loads(attribution_words.LOOKS.read_text()))
     attribution_confidence.report()
 
 
@@ -109,16 +103,6 @@ def row(name: str, looks: list[Look]) -> None:
     print(f"{name:14} {len(looks):4} {right:6} {root:6} {wrong:11} {f'{stopped} of {user}':>20}")
 
 
-FIELD = (
-    ("first", first_set),
-    ("second", second_set),
-    ("third", third_set),
-    ("last", last_set),
-    ("fifth", fifth_set),
-    ("sixth", sixth_set),
-    ("seventh", seventh_set),
-    ("eighth", eighth_set),
-)
 NOT_LEARNED_FROM = {"last"}
 _FIELD_BANDS = ((0.9, 1.0), (0.7, 0.9), (0.3, 0.7), (0.0, 0.3))
 
@@ -129,21 +113,20 @@ def field() -> None:
         f"\n{'field':14} {'jobs':>4} {'class':>6} {'root':>8} {'false STOP':>11} {'user errors stopped':>20}"
     )
     looks: list[tuple[float, bool]] = []
-    for name, module in FIELD:
+    for name, excerpts in FIELD.items():
         rows = {
             row["job"]: row for row in json.loads((RESULTS / f"field_{name}_look.json").read_text())
         }
         looks += [
-            (rows[e.name]["confidence"], rows[e.name]["class"] == e.failure_class)
-            for e in module.EXCERPTS
+            (rows[e.name]["confidence"], rows[e.name]["class"] == e.failure_class) for e in excerpts
         ]
         first = [
             (e, rows[e.name]["class"], rows[e.name]["root"], rows[e.name]["action"])
-            for e in module.EXCERPTS
+            for e in excerpts
         ]
         _field_row(f"{name}, first look", first)
         if name not in NOT_LEARNED_FROM:
-            told = ((e, attribute(e.evidence())) for e in module.EXCERPTS)
+            told = ((e, attribute(e.evidence())) for e in excerpts)
             now = [
                 (e, r.finding.failure_class, r.finding.root.rank, r.decision.action)
                 for e, r in told

@@ -14,11 +14,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from aorta.attribution.decision import SURE, SURE_LATER
-from aorta.attribution.finding import fitted_as
+from aorta.attribution.decision import SURE, SURE_LATER, stops_at_first
+from aorta.attribution.finding import BANDS, band_of, fitted_as
 from aorta.attribution.taxonomy import FailureClass
+from benchmarks import attribution_words
 from benchmarks.faults.corpus import cases
-from benchmarks.faults.field import eighth, fifth, last, seventh, sixth
+from benchmarks.faults.field.sets import SETS
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
@@ -36,15 +37,10 @@ MOST = {
 }
 FEWEST = 4  # looks that give a dialect a figure of its own
 KINDS = tuple(PRIOR)
+CLOSER = ("agreed", "doubted", "words", "last_lines")  # how a class is named where no row is sure
 _HEAD = "# How often findings were right at the first look: written by `python -m benchmarks.attribution_confidence --write`.\n"
 
-LOOKED_AT = (
-    ("last", last.EXCERPTS),
-    ("fifth", fifth.EXCERPTS),
-    ("sixth", sixth.EXCERPTS),
-    ("seventh", seventh.EXCERPTS),
-    ("eighth", eighth.EXCERPTS),
-)
+LOOKED_AT = ("last", "fifth", "sixth", "seventh", "eighth")
 
 Shares = Mapping[str, Mapping[str, tuple[int, int]]]  # kind -> dialect -> (right, of)
 
@@ -52,7 +48,7 @@ Shares = Mapping[str, Mapping[str, tuple[int, int]]]  # kind -> dialect -> (righ
 def main() -> None:
     report()
     if "--write" in sys.argv:
-        TABLE.write_text(_HEAD + _toml(fitted(counted(looks()))))
+        TABLE.write_text(_HEAD + _toml(measured()))
 
 
 def report() -> None:
@@ -62,18 +58,51 @@ def report() -> None:
 
 def looks() -> Iterator[tuple[str, bool]]:
     """What each held-back finding rested on, and whether it was right."""
-    for name, excerpts in LOOKED_AT:
-        truth = {excerpt.name: excerpt.failure_class for excerpt in excerpts}
+    for name in LOOKED_AT:
+        truth = {excerpt.name: excerpt.failure_class for excerpt in SETS[name]}
         for row in json.loads((RESULTS / f"field_{name}_look.json").read_text()):
             yield _told(row), row["class"] == truth[row["job"]]
     real = {case.name: case.failure_class for case in cases() if case.half == "frameworks"}
     for row in json.loads((RESULTS / "frameworks_look.json").read_text()):
         yield _told(row), row["class"] == real[row["job"]]
+    for example in attribution_words.reports():
+        yield _told(example.look), example.look["class"] == example.failure_class
 
 
-def _told(row: Mapping[str, str]) -> str:
-    dialect, kind = row["basis"].split(".")
-    return f"{dialect}.{fitted_as(kind, FailureClass(row['class']))}"
+def stops() -> Iterator[tuple[str, bool]]:
+    """How sure a row was that named a mistake, and whether a restart would have met it again.
+
+    The truths of the field's sets tell of that only for the job as a whole (one rank's mistake is restarted): there the class counts.
+    """
+    for row in json.loads(attribution_words.LOOKS.read_text()):
+        kind = row["basis"].split(".")[1]
+        of_the_scheduler = row["truth"] in {"time_limit", "cancelled"}
+        named = stops_at_first(FailureClass(row["rows"])) and not of_the_scheduler
+        if kind in {"certain", "likely"} and named:
+            is_report = row["fold"].startswith("reports")
+            yield kind, row["met_again"] if is_report else row["rows"] == row["truth"]
+
+
+def read_closer() -> dict[str, dict[str, float]]:
+    """How often row and words together were right, by how they came to it and how sure the words were; held back from the fit."""
+    found: dict[str, list[tuple[str, bool]]] = {kind: [] for kind in CLOSER}
+    for row in json.loads(attribution_words.LOOKS.read_text()):
+        if attribution_words.is_asked(row):
+            closer = attribution_words.closer(row)
+            found[closer.kind].append((closer.band, closer.failure_class == row["truth"]))
+    return {kind: rising(_tally(iter(rows))) for kind, rows in found.items()}
+
+
+def mistakes() -> Iterator[tuple[str, bool]]:
+    """The same for its word on whether a restart would meet it again, where words may stop."""
+    for row in json.loads(attribution_words.LOOKS.read_text()):
+        if attribution_words.is_asked(row) and row["may_stop"] and row["met_again"] is not None:
+            yield band_of(row["mistake"]), row["met_again"]
+
+
+def _told(row: Mapping[str, object]) -> str:
+    dialect, kind = str(row["basis"]).split(".")
+    return f"{dialect}.{fitted_as(kind, FailureClass(str(row['class'])))}"
 
 
 def counted(rows: Iterator[tuple[str, bool]]) -> Shares:
@@ -85,6 +114,54 @@ def counted(rows: Iterator[tuple[str, bool]]) -> Shares:
         kind: {name: (sum(told), len(told)) for name, told in sorted(by_dialect.items())}
         for kind, by_dialect in found.items()
     }
+
+
+def measured() -> dict[str, dict[str, float]]:
+    """All that attribution states: by row and dialect, by how sure the word model is, and how often a STOP was right."""
+    return {
+        **fitted(counted(looks())),
+        "stops": {
+            kind: round(min(MOST[kind], (well + 1) / (of + 2)), 2)
+            for kind, (well, of) in _tally(stops()).items()
+        },
+        **read_closer(),
+        "mistake": _safe(_tally(mistakes())),
+    }
+
+
+def _tally(rows: Iterator[tuple[str, bool]]) -> dict[str, tuple[int, int]]:
+    found: dict[str, list[bool]] = defaultdict(list)
+    for name, right in rows:
+        found[name].append(right)
+    return {name: (sum(told), len(told)) for name, told in sorted(found.items())}
+
+
+def rising(tally: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+    """The share of each band, where none states less than one below it: such bands are taken together."""
+    pools: list[tuple[list[str], int, int]] = []
+    for low in sorted(BANDS):
+        name = band_of(low / 100)
+        right, of = tally.get(name, (0, 0))
+        pools.append(([name], right, of))
+        while len(pools) > 1 and _share(pools[-1]) <= _share(pools[-2]):
+            names, more_right, more = pools.pop()
+            earlier, right, of = pools.pop()
+            pools.append(([*earlier, *names], right + more_right, of + more))
+    return {name: round(_share(pool), 2) for pool in pools for name in pool[0]}
+
+
+def _safe(tally: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+    """The same for what may stop a job: a band in which one was not met again, and all below it, state too little for that."""
+    stated = rising(tally)
+    wrong = [name for name, (right, of) in tally.items() if right < of]
+    return {
+        name: share if name > max(wrong, default="") else min(share, SURE - 0.05)
+        for name, share in stated.items()
+    }
+
+
+def _share(pool: tuple[list[str], int, int]) -> float:
+    return (pool[1] + 1) / (pool[2] + 2)
 
 
 def fitted(shares: Shares) -> dict[str, dict[str, float]]:

@@ -13,7 +13,8 @@ from aorta.attribution import Action, Attribution, Evidence, LogSource, attribut
 
 CASES = cases()
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
-RESTARTED_TO_BE_SAFE = {"quota_exceeded"}  # its message says that a write failed, but not why
+# Their messages say that a write failed, but not why: a file system that is ill says the same.
+RESTARTED_TO_BE_SAFE = {"quota_exceeded", "disk_full_checkpoint"}
 
 
 def name_of(case: Case) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from aorta.attribution.decision import DEFAULT_NO_PROGRESS_LIMIT, decide
 from aorta.attribution.events import Reading
 from aorta.attribution.facts import Facts
-from aorta.attribution.finding import conclude
+from aorta.attribution.finding import conclude, said
 from aorta.attribution.flight import read_dumps, stragglers
 from aorta.attribution.healthy import without_noise
 from aorta.attribution.last_words import last_words
@@ -21,6 +21,7 @@ from aorta.attribution.sources import (
     kernel_sources,
     readable_sources,
 )
+from aorta.attribution.word_model import Said, WordModel
 
 TOLD_ENOUGH = 0.6  # confidence at which the ends of long logs need not be followed by all that stands before them
 
@@ -29,26 +30,34 @@ def attribute(
     evidence: Evidence,
     *,
     registry: Registry | None = None,
+    words: WordModel | None = None,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Attribution:
     """What killed this cycle, and whether it should restart. Never raises for what a log may hold."""
     started = time.perf_counter()
-    finding = _find(evidence, registry or built_in())
+    finding = _find(evidence, registry or built_in(), words)
     decision = decide(finding, evidence.history, no_progress_limit=no_progress_limit)
     return Attribution(finding, decision, round((time.perf_counter() - started) * 1000, 1))
 
 
-def _find(evidence: Evidence, registry: Registry) -> Finding:
+def _find(evidence: Evidence, registry: Registry, words: WordModel | None) -> Finding:
     """From the ends of the logs if they tell enough, else from all of them."""
     logs = readable_sources(evidence)
     everything = [*logs, *kernel_sources(evidence)]
     reading = read_ends(everything, registry)
     facts = _facts(evidence, logs, reading, registry)
-    finding = conclude(_without_noise(facts, evidence, registry))
+    finding = conclude(_without_noise(facts, evidence, registry), words)
     if reading.complete or finding.confidence >= TOLD_ENOUGH:
         return finding
     whole = replace(facts, reading=read_whole(everything, registry))
-    return conclude(_without_noise(whole, evidence, registry))
+    return conclude(_without_noise(whole, evidence, registry), words)
+
+
+def what_was_said(evidence: Evidence) -> Said:
+    """What the cause of a failure says, as the word model reads it."""
+    logs, registry = readable_sources(evidence), built_in()
+    reading = read_whole([*logs, *kernel_sources(evidence)], registry)
+    return said(_without_noise(_facts(evidence, logs, reading, registry), evidence, registry))
 
 
 def _without_noise(facts: Facts, evidence: Evidence, registry: Registry) -> Facts:
@@ -77,5 +86,6 @@ def _facts(
         nodes=nodes,
         empty=frozenset(log.rank for log in logs if log.rank is not None) - heard,
         last_words=last_words(logs, registry),
+        logs=tuple(logs),
         began=min((log.began for log in logs if log.began is not None), default=None),
     )

@@ -154,7 +154,7 @@ def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
     before_first_step = rule.policy is RestartPolicy.STARTUP and finding.before_first_step
     if rule.policy is not RestartPolicy.STOP and not before_first_step:
         return None
-    if finding.confidence < _needed(finding) or _is_odd_one_out(finding) or _came_far(finding):
+    if _sureness(finding) < _needed(finding) or _is_odd_one_out(finding) or _came_far(finding):
         return None
     more = " before the first step" if before_first_step else ""
     return _because(finding, rule.why + more)
@@ -167,6 +167,11 @@ def _came_far(finding: Finding) -> bool:
     if finding.last_step is None:
         return finding.made_steps
     return finding.last_step > FEW_STEPS
+
+
+def _sureness(finding: Finding) -> float:
+    """How sure it is that a restart meets it again."""
+    return finding.confidence if finding.mistake is None else finding.mistake
 
 
 def _needed(finding: Finding) -> float:
@@ -247,7 +252,7 @@ def _restart_reason(finding: Finding, rule: Rule) -> str:
         return _because(finding, f"{alone}; the same again will stop it")
     if rule.policy is RestartPolicy.STOP and _came_far(finding):
         return _because(finding, "it had run well before; the same again will stop it")
-    if rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP} and finding.confidence < _needed(
+    if rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP} and _sureness(finding) < _needed(
         finding
     ):
         return _because(finding, "the evidence is not clear enough to stop for")

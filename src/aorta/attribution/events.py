@@ -10,6 +10,7 @@ from aorta.attribution.rank_end import RankEnd, signal_number
 from aorta.attribution.reading import LogLine, Piece, ReadableLog
 from aorta.attribution.registry import Pattern
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.tracebacks import Traceback
 from aorta.core.signature import normalise
 
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
@@ -44,6 +45,7 @@ class Event:
     survived: bool = False  # the program reported it and went on
     place: str = ""  # the program's own innermost frame, where its libraries failed
     stack: str = ""  # all frames of an exception, outermost first
+    raised: Traceback | None = None  # of an exception: all of it
     ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
     time: float | None = None  # when it was written, where its line tells

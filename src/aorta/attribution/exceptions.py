@@ -31,8 +31,8 @@ LOADER_WORKER = "data.loader_worker"
 ANY_EXCEPTION = "python.exception"
 SAYS_LITTLE = {ANY_EXCEPTION, "python.assertion"}
 # Types that say the program is wrong, whatever their words speak of.
-_OF_THE_PROGRAM = re.compile(
-    r"\b(?:Attribute|Name|Index|Type|UnboundLocal|ZeroDivision|Recursion|StopIteration|Tracer\w*)Error\b|^KeyError: \S+$"
+OF_THE_PROGRAM = re.compile(
+    r"(?:Attribute|Name|Index|Type|UnboundLocal|ZeroDivision|Recursion|StopIteration|Tracer\w*)Error\b|KeyError(?:: \S+)?$"
 )
 _CODE = re.compile(r"\(([A-Z][A-Za-z]{4,})\)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
@@ -261,6 +261,7 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
         is_exception=True,
         place=traceback.place,
         stack=stack,
+        raised=traceback,
         survived=traceback.survived,
         leads_on=traceback.link is not None,
         is_torn=not traceback.frames and traceback.begins != traceback.offset,
@@ -273,7 +274,7 @@ def _read_closer(
     """What an exception says whose type says nothing: by its words, as a sentence, or by what stands around them."""
     line = _line_of(traceback)
     known = _under_another_name(traceback, raised, registry)
-    if known is None and not _OF_THE_PROGRAM.search(traceback.headline):
+    if known is None and not OF_THE_PROGRAM.match(traceback.headline):
         known = _telling(registry.sentence(traceback.headline, raised))
     if traceback.headline.startswith("AssertionError"):
         return event_of(*known, line, source) if _names_a_mistake(known) else None
@@ -318,7 +319,7 @@ def _said_otherwise(traceback: Traceback, registry: Registry) -> Known | None:
         if text and text[0].isalnum() and not _ADVICE.match(text):
             texts += [f"RuntimeError: {text}", f"RuntimeError: {spelled_out(text)}"]
     told = [_telling(registry.exception(text)) for text in texts]
-    if not _OF_THE_PROGRAM.search(traceback.headline):
+    if not OF_THE_PROGRAM.match(traceback.headline):
         told += [_telling(registry.sentence(text)) for text in texts]
     return next((known for known in told if known is not None), None)
 

@@ -7,7 +7,21 @@ from aorta.attribution.events import Event, Reading
 from aorta.attribution.flight import Stragglers
 from aorta.attribution.progress import Progress
 from aorta.attribution.rank_end import RankEnd
+from aorta.attribution.reading import ReadableLog
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+
+
+@dataclass(frozen=True)
+class ReadCloser:
+    """What row and words come to together, and by whose word.
+
+    kind   agreed: both say so          doubted: the row's word, as the words say next to nothing
+           words: those of an exception    last_lines: those of a log's end
+    """
+
+    failure_class: FailureClass
+    band: str  # how sure the words are
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,7 @@ class Cause:
     unexplained: bool = False  # nothing but an end is known
     moment: float | None = None  # when the launcher saw the end
     said: float | None = None  # when the line was written
+    closer: ReadCloser | None = None  # how its class was named where no row was sure
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,7 @@ class Facts:
     )
     empty: frozenset[int] = frozenset()  # ranks whose logs are there, with nothing in them
     last_words: dict[tuple[int | None, str], Event] = field(default_factory=dict)
+    logs: tuple[ReadableLog, ...] = ()
     began: float | None = None  # when the first line of any log was written
 
 

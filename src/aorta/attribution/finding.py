@@ -7,19 +7,23 @@ from dataclasses import replace
 from importlib import resources
 
 from aorta.attribution.causes import find_cause, with_told_ends
-from aorta.attribution.decision import stops_at_first
+from aorta.attribution.decision import RULES, SURE, RestartPolicy, stops_at_first
 from aorta.attribution.events import Event
+from aorta.attribution.exceptions import OF_THE_PROGRAM
 from aorta.attribution.external import is_outside
-from aorta.attribution.facts import Cause, Facts
+from aorta.attribution.facts import Cause, Facts, ReadCloser
+from aorta.attribution.last_words import states_a_failure
+from aorta.attribution.meaning import speaks_of
 from aorta.attribution.nouns import Advice, Cascade, EvidenceLine, Finding, Root
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.reading import ReadableLog, line_numbers
 from aorta.attribution.registry import dialect_of
-from aorta.attribution.taxonomy import FailureClass, Role
+from aorta.attribution.taxonomy import Certainty, FailureClass, Role
+from aorta.attribution.word_model import Guess, Said, WordModel, fitted_model, said_by
 from aorta.core.signature import Signature
 
 # How often such findings were right at the first look at failures no rule had seen (`python -m benchmarks attribution`).
-_FITTED: dict[str, dict[str, float]] = tomllib.loads(
+FITTED: dict[str, dict[str, float]] = tomllib.loads(
     resources.files("aorta.attribution").joinpath("confidence.toml").read_text(encoding="utf-8")
 )
 _DEMAND = re.compile(
@@ -35,13 +39,30 @@ _STEPPING = re.compile(
     r":(?:train_step|training_step|_training_step|train_one_epoch|backward|forward_backward_func|_inner_training_loop|optimizer_step|"
     r"train_batch|train_epoch|run_step)(?: > |$)"
 )
+HOW_IT_SHOWS = {FailureClass.ABORT, FailureClass.ASSERTION, FailureClass.USER_EXCEPTION}
+_SAYS_NOTHING = {*HOW_IT_SHOWS, FailureClass.UNKNOWN}
+_LAST_FEW = 5  # lines after which nobody died of what stands before them
+NAMES_FROM = 0.3  # what the word model gives a class that it names against a row
+BANDS = (99, 97, 95, 90, 80, 70, 60, 50, 40, 30, 20, 0)  # per cent
 OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far apart
 
 
-def conclude(facts: Facts) -> Finding:
+def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
+    """The finding; `words` is the word model to ask instead of the one in the package, which is read when it is needed."""
     facts = replace(facts, failures=with_told_ends(facts))
     cause, rivals = find_cause(facts)
-    confidence = _confidence(cause, rivals, facts)
+    surer = _surer(cause, rivals, facts)
+    confidence = min(0.99, _share(cause) + surer)
+    mistake = min(0.99, FITTED["stops"].get(_basis(cause)[1], 0.0) + surer)
+    spoken = _said(cause, facts) if _says_little(cause) else None
+    if spoken is not None and speaks_of_a_failure(spoken):
+        guess = (words or fitted_model()).guess(spoken)
+        again = may_stop(spoken, cause.failure_class)
+        mistake = FITTED["mistake"][band_of(guess.mistake)] if again else 0.0
+        closer = read_closer(cause.failure_class, _share(cause), guess, bool(spoken.kind))
+        cause = replace(cause, failure_class=closer.failure_class, closer=closer)
+        most = SURE - 0.05 if cause.events and cause.events[0].survived else 0.99
+        confidence = min(most, _share(cause) + min(0.0, surer))
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root = _root(cause, facts)
     return Finding(
@@ -60,8 +81,62 @@ def conclude(facts: Facts) -> Finding:
         some_ranks_of=_some_ranks_of(suspects, facts),
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
+        mistake=mistake,
         basis=".".join(_basis(cause)),
     )
+
+
+def said(facts: Facts) -> Said:
+    """What the cause says, whoever names it."""
+    return _said(find_cause(replace(facts, failures=with_told_ends(facts)))[0], facts)
+
+
+def _said(cause: Cause, facts: Facts) -> Said:
+    """Where only the end of a rank is known, what its own logs say."""
+    own = [log for log in facts.logs if cause.rank is not None and log.rank == cause.rank]
+    return said_by(cause.events[0] if cause.events else None, own or facts.logs, cause.rank)
+
+
+def speaks_of_a_failure(said: Said) -> bool:
+    """Whether there is anything to be read: a message, or a statement among the last few lines. Types that blame the program say all."""
+    if said.kind:
+        return OF_THE_PROGRAM.match(said.kind) is None
+    last = said.around[-_LAST_FEW:]
+    return bool(said.message) or any(states_a_failure(line) for line in last)
+
+
+def _says_little(cause: Cause) -> bool:
+    """Whether no row is sure of it, or the row tells only how it showed."""
+    sure = cause.certainty is Certainty.CERTAIN
+    only_shows = cause.failure_class in HOW_IT_SHOWS and not sure
+    return cause.certainty is Certainty.WEAK or cause.unexplained or only_shows
+
+
+def read_closer(
+    failure_class: FailureClass, share: float, guess: Guess, raised: bool
+) -> ReadCloser:
+    """The class after its words were read, too: theirs where they are surer than the row. Two that agree are surer than one."""
+    if guess.failure_class is failure_class:
+        kind = "agreed"
+    elif guess.share < max(share, NAMES_FROM):
+        kind = "doubted"
+    else:
+        kind = "words" if raised else "last_lines"
+    named = failure_class if kind == "doubted" else guess.failure_class
+    return ReadCloser(named, band_of(guess.share), kind)
+
+
+def may_stop(said: Said, failure_class: FailureClass) -> bool:
+    """Whether words alone may end a job: those of an exception, not of what comes and goes, and no row reads an accident in them."""
+    accident = (
+        failure_class not in _SAYS_NOTHING and RULES[failure_class].policy is not RestartPolicy.STOP
+    )
+    return bool(said.kind) and not accident and not speaks_of(said.message, "passing")
+
+
+def band_of(share: float) -> str:
+    """Where a share that the word model states stands in the table of what such shares were worth."""
+    return f"p{next(low for low in BANDS if share >= low / 100):02d}"
 
 
 def _root(cause: Cause, facts: Facts) -> Root:
@@ -94,6 +169,8 @@ def _first_to_fail(cause: Cause, facts: Facts) -> RankEnd | None:
 
 def _basis(cause: Cause) -> tuple[str, str]:
     """The dialect of the line it rests on, or `ends` where only an end is known; and how sure that is."""
+    if cause.closer is not None:
+        return cause.closer.band, cause.closer.kind
     if cause.unexplained:
         return "ends", "nothing"
     dialect = dialect_of(cause.events[0].pattern) if cause.events else "ends"
@@ -119,20 +196,20 @@ def _bytes(told: str) -> float:
     return float(number) * 1024.0 ** "BKMGTP".index(unit[0])
 
 
-def _confidence(cause: Cause, rivals: int, facts: Facts) -> float:
+def _share(cause: Cause) -> float:
+    """How often such findings were right."""
     dialect, kind = _basis(cause)
-    fitted = _FITTED[fitted_as(kind, cause.failure_class)]
-    confidence = fitted.get(dialect, fitted["overall"])
-    if kind == "nothing":
-        return confidence
-    failure = next((f for f in facts.failures if f.rank == cause.rank), None)
-    if failure is not None and cause.events:
-        confidence += 0.03
-    if rivals:
-        confidence -= 0.1
-    if cause.events and cause.events[0].survived:
-        confidence -= 0.1
-    return min(0.99, confidence)
+    fitted = FITTED[fitted_as(kind, cause.failure_class)]
+    return fitted[dialect] if dialect in fitted else fitted["overall"]
+
+
+def _surer(cause: Cause, rivals: int, facts: Facts) -> float:
+    """What is added where an exit code stands beside it, and taken away where other causes do or the program went on."""
+    if cause.unexplained:
+        return 0.0
+    has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
+    survived = bool(cause.events) and cause.events[0].survived
+    return 0.03 * has_end - 0.1 * bool(rivals) - 0.1 * survived
 
 
 def fitted_as(kind: str, failure_class: FailureClass) -> str:
@@ -177,7 +254,8 @@ def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
 
 
 def _advice(cause: Cause) -> tuple[Advice, ...]:
-    told = next((event.advice for event in cause.events if event.advice), None)
+    own = (event for event in cause.events if event.failure_class is cause.failure_class)
+    told = next((event.advice for event in own if event.advice), None)
     return (Advice(*told),) if told else ()
 
 

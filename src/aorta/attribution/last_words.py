@@ -84,5 +84,10 @@ def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event 
     return event if event is not None and event.role is Role.ROOT else None
 
 
+def states_a_failure(text: str) -> bool:
+    """Whether a line says in plain words that something went wrong: what a healthy job writes tells nothing of its end."""
+    return _STATEMENT.search(text) is not None and _HARMLESS.search(text) is None
+
+
 def as_hint(event: Event) -> Event:
     return replace(event, certainty=Certainty.WEAK, survived=True)

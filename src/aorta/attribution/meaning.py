@@ -75,10 +75,11 @@ def clauses_of(text: str) -> tuple[frozenset[str], ...]:
     """The nouns and verbs of each clause. What only advises, or says what may be, is no statement."""
     stated = [part for part in _CLAUSE.split(text[:_LONGEST]) if part.strip()]
     told = [part for index, part in enumerate(stated) if index == 0 or not _ASIDE.match(part)]
-    return tuple(_words_in(plain(part)) for part in told)
+    return tuple(words_in(plain(part)) for part in told)
 
 
-def _words_in(clause: str) -> frozenset[str]:
+def words_in(clause: str) -> frozenset[str]:
+    """The nouns and verbs of a clause that is plain already."""
     return frozenset(name for name, pattern in _lexicon().items() if pattern.search(clause))
 
 

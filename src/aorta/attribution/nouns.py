@@ -95,6 +95,7 @@ class Finding:
     some_ranks_of: int | None = None  # of how many ranks only some show this failure
     before_first_step: bool = False  # seen to be so; silence about steps says nothing
     made_steps: bool = False  # whether steps were seen, counted or not
+    mistake: float | None = None  # how often what reads so was met again after a restart
     basis: str = ""  # what the confidence rests on: a dialect, and how sure its row is
 
 

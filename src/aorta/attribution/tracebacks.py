@@ -10,7 +10,7 @@ from aorta.attribution.reading import LogLine
 
 HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
 _HEADER = "Traceback (most recent call last)"
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
+FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
 _BOXED_FRAME = re.compile(r"(?P<file>[^\s│]+\.py):(?P<line>\d+) in (?P<function>\S+)")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
 _USUAL_NAME = re.compile(
@@ -117,7 +117,7 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
     frames: list[Frame] = []
     for line in own:
         text = _GROUP_MARGIN.sub("", line.text)
-        frame = _FRAME.match(text) or _BOXED_FRAME.search(text)
+        frame = FRAME.match(text) or _BOXED_FRAME.search(text)
         if frame:
             function = frame["function"] or "<module>"
             frames.append(Frame(frame["file"], int(frame["line"]), function))
@@ -157,7 +157,7 @@ def _goes_on(ahead: list[LogLine]) -> bool:
     for line in ahead:
         if not line.text.strip() or _HEADER in line.text:
             return False
-        if _FRAME.match(line.text) or _USUAL_NAME.match(line.text):
+        if FRAME.match(line.text) or _USUAL_NAME.match(line.text):
             return True
     return False
 
@@ -203,12 +203,12 @@ def frames_above(lines: list[LogLine], who: tuple[int | None, str]) -> tuple[Fra
     """The frames that stand right above an exception line whose traceback has lost its head."""
     kept: list[LogLine] = []
     for line in reversed([line for line in lines if line.who == who]):
-        if not (_FRAME.match(line.text) or line.text.startswith("  ") or _CARETS.match(line.text)):
+        if not (FRAME.match(line.text) or line.text.startswith("  ") or _CARETS.match(line.text)):
             break
         kept.append(line)
     frames: list[Frame] = []
     for line in reversed(kept):
-        frame = _FRAME.match(line.text)
+        frame = FRAME.match(line.text)
         if frame:
             frames.append(Frame(frame["file"], int(frame["line"]), frame["function"] or "<module>"))
         elif frames:

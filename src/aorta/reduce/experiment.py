@@ -61,10 +61,7 @@ class TimeLimits:
         # One that was really seen, and rather the longer of two: a limit between them would end a candidate too early.
         p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
         slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
-        return (
-            max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing)
-            + self.hang_seconds
-        )
+        return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
 
 
 def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:

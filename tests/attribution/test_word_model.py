@@ -1,0 +1,86 @@
+"""What no row knows is read by its words: the weights are what the trainer fits, and what was held back shows what they are worth."""
+
+import json
+
+from benchmarks import attribution_words
+
+from aorta.attribution import Evidence, LogTail, attribute
+from aorta.attribution.word_model import SCALE
+
+LOOKS = json.loads(attribution_words.LOOKS.read_text())
+FRAMES = 'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    run()\n'
+
+
+def told(log: str) -> tuple[str, str, str]:
+    result = attribute(Evidence(tails=(LogTail(log, name="job.log"),)))
+    return result.finding.failure_class, result.decision.action, result.finding.basis
+
+
+def entries(text: str) -> tuple[list[str], dict[str, dict[str, int]]]:
+    head, *lines = text.splitlines()
+    rows = {}
+    for line in lines:
+        word, _, weights = line.partition("\t")
+        rows[word] = {k: int(v) for k, _, v in (each.partition(":") for each in weights.split())}
+    return head.split(), rows
+
+
+def test_the_weights_in_the_package_are_what_the_trainer_fits_to_what_is_committed() -> None:
+    columns, fitted = entries(attribution_words.written(list(attribution_words.examples())))
+    stated_columns, stated = entries(attribution_words.MODEL.read_text())
+    assert columns == stated_columns
+    for word in {*fitted, *stated}:
+        one, other = fitted.get(word, {}), stated.get(word, {})
+        for column in {*one, *other}:
+            # What is nearly nothing is left out, and machines round in their own ways.
+            apart = abs(one.get(column, 0) - other.get(column, 0))
+            assert apart <= 1 or max(abs(one.get(column, 0)), abs(other.get(column, 0))) <= 6, word
+    assert SCALE == 100
+
+
+def test_no_failure_that_was_held_back_from_the_fit_is_stopped_wrongly_by_its_words() -> None:
+    by_words = [row for row in LOOKS if attribution_words.is_asked(row)]
+    stopped = [row for row in by_words if attribution_words.verdict(row)[1] == "STOP"]
+    assert len(stopped) >= 10
+    assert [row["job"] for row in stopped if row["met_again"] is False] == []
+
+
+def test_words_name_more_of_what_was_held_back_than_rows_alone_do() -> None:
+    asked = [row for row in LOOKS if attribution_words.is_asked(row)]
+    rows = sum(row["rows"] == row["truth"] for row in asked)
+    both = sum(attribution_words.verdict(row)[0] == row["truth"] for row in asked)
+    assert both > 1.3 * rows
+
+
+def test_in_every_band_what_was_held_back_was_named_right_about_as_often_as_is_stated() -> None:
+    bands: dict[float, list[tuple[float, bool]]] = {}
+    for row in LOOKS:
+        named, _, confidence = attribution_words.verdict(row)
+        band = next(low for low in (0.9, 0.8, 0.7, 0.5, 0.3, 0.0) if confidence >= low)
+        bands.setdefault(band, []).append((confidence, named == row["truth"]))
+    for looks in bands.values():
+        stated, right = (sum(column) / len(looks) for column in zip(*looks, strict=True))
+        assert abs(stated - right) < 0.08
+
+
+def test_no_repository_is_on_both_sides_of_a_fold() -> None:
+    sources = [json.loads(line) for line in attribution_words.REPORTS.read_text().splitlines()]
+    repository = {row["name"]: row["source"].partition("#")[0].lower() for row in sources}
+    folds: dict[str, set[str]] = {}
+    for example in attribution_words.reports():
+        folds.setdefault(repository[example.name], set()).add(example.fold)
+    assert all(len(found) == 1 for found in folds.values())
+    assert len(repository) == len(sources) >= 500
+
+
+def test_a_message_that_no_row_knows_is_named_by_its_words() -> None:
+    said = "acme.PlannerError: tensor parallel degree 6 does not go with 32 attention heads"
+    failure_class, action, basis = told(f"{FRAMES}{said}\n")
+    assert failure_class == "bad_config"
+    assert action == "RESTART"
+    assert basis.split(".")[1] == "words"
+
+
+def test_a_job_that_says_nothing_of_a_failure_stays_unknown() -> None:
+    steps = "".join(f"step {n} loss 0.5 tokens/s 1200\n" for n in range(40))
+    assert told(steps)[:2] == ("unknown", "UNKNOWN")
