@@ -79,6 +79,10 @@ def test_every_tool_is_there_over_streamable_http(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+def posted(url: str, headers: dict[str, str]) -> httpx.Response:
+    return httpx.post(url, json=INITIALISE, headers=headers, timeout=patience())
+
+
 def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("correct horse battery\n")
@@ -86,9 +90,10 @@ def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> N
     async def talk() -> None:
         async with http_server("--token-file", str(token)) as url:
             for headers in ({}, {"Authorization": "Bearer wrong"}):
-                refused = httpx.post(url, json=INITIALISE, headers={**ACCEPTS, **headers})
+                refused = posted(url, {**ACCEPTS, **headers})
                 assert refused.status_code == HTTPStatus.UNAUTHORIZED
-            allowed = httpx2.AsyncClient(headers={"Authorization": "Bearer correct horse battery"})
+            bearer = {"Authorization": "Bearer correct horse battery"}
+            allowed = httpx2.AsyncClient(headers=bearer, timeout=patience())
             async with allowed, Client(streamable_http_client(url, http_client=allowed)) as client:
                 found = await call(client, "attribute_log", log_paths=[LOGS])
                 assert found["finding"]["class"] == "disk_full"
@@ -102,9 +107,9 @@ def test_a_web_page_that_points_its_name_at_this_machine_is_refused(header: str)
         async with http_server() as url:
             foreign = {"Host": "evil.example", "Origin": "http://evil.example"}[header]
             headers = {**ACCEPTS, header: foreign}
-            refused = httpx.post(url, json=INITIALISE, headers=headers)
+            refused = posted(url, headers)
             assert refused.status_code in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.FORBIDDEN}
-            assert httpx.post(url, json=INITIALISE, headers=ACCEPTS).status_code == HTTPStatus.OK
+            assert posted(url, ACCEPTS).status_code == HTTPStatus.OK
 
     asyncio.run(talk())
 
