@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import product
 
 from aorta.core.trial import Verdict
 from aorta.search.bisection import BisectionSettings, TimelineBisection
@@ -150,20 +151,24 @@ def _calibration(over_seeds: OverSeeds) -> None:
 
 def _noisy(over_seeds: OverSeeds) -> None:
     """One pair of rates at a time, also of tests that fail on good states. Flakiness that no trial showed cannot be told from none."""
-    print("\none pair of rates, 128 candidates, 0.95: answers, wrong among them, trials;")
     print(
-        "wrong where every trial agreed with the answer, where some did not, where good states failed"
+        "\none pair of rates, 128 candidates, 0.95: answers, wrong, trials; wrong where every trial"
     )
-    pairs = ((0.5, 0.0), (0.9, 0.05), (0.9, 0.1), (0.7, 0.1), (0.9, 0.2), (0.5, 0.1))
-    for fails, flakes in pairs:
-        ran = over_seeds(partial(interval_run, fails, flakes, 0.95), range(400))
+    print(
+        "agreed with the answer, where some did not, where good states failed; checked elsewhere or not"
+    )
+    pairs = ((1.0, 0.0), (0.5, 0.0), (0.9, 0.05), (0.9, 0.1), (0.7, 0.1), (0.9, 0.2), (0.5, 0.1))
+    for (fails, flakes), sentinels in product(pairs, (2, 0)):
+        seeds = range(1000 if sentinels else 400)
+        ran = over_seeds(partial(interval_run, fails, flakes, 0.95, sentinels), seeds)
         answers = [one for one in ran if one.answered]
         wrong = statistics.fmean(not one.right for one in answers)
         trials = statistics.fmean(one.trials for one in ran)
         agreed = _wrong_of([one for one in answers if one.agreed])
         differed = _wrong_of([one for one in answers if not one.agreed])
         noisy = _wrong_of([one for one in answers if one.good_failed])
-        rates = f"{fails} / {flakes:<8}{len(answers):>5}{wrong:>8.1%}{trials:>8.1f}"
+        checks = "checked" if sentinels else "without"
+        rates = f"{fails} / {flakes:<6}{checks}{len(answers):>6}{wrong:>8.1%}{trials:>8.1f}"
         print(f"  {rates}  {agreed:>10}{differed:>10}{noisy:>10}", flush=True)
 
 
@@ -187,9 +192,11 @@ def _run(
     *,
     workers: int = 1,
     confidence: float = 0.95,
+    sentinels: int = 0,
     ideal: int = 1,
 ) -> Ran:
-    search = TimelineBisection(timeline, BisectionSettings(confidence=confidence))
+    settings = BisectionSettings(confidence=confidence, sentinels=sentinels)
+    search = TimelineBisection(timeline, settings)
     trials = rounds = 0
     while not search.done and trials < 5000:
         rounds += 1
@@ -266,11 +273,13 @@ def any_rate_run(confidence: float, seed: int) -> Ran:
     return _interval_run(rng.uniform(0.2, 1.0), rng.uniform(0.0, 0.05), confidence, rng)
 
 
-def interval_run(fails: float, flakes: float, confidence: float, seed: int) -> Ran:
-    return _interval_run(fails, flakes, confidence, random.Random(60_000 + seed))
+def interval_run(fails: float, flakes: float, confidence: float, sentinels: int, seed: int) -> Ran:
+    return _interval_run(fails, flakes, confidence, random.Random(60_000 + seed), sentinels)
 
 
-def _interval_run(fails: float, flakes: float, confidence: float, rng: random.Random) -> Ran:
+def _interval_run(
+    fails: float, flakes: float, confidence: float, rng: random.Random, sentinels: int = 0
+) -> Ran:
     culprit = rng.randrange(1, 128)
     timeline = Timeline([History("package", tuple(str(i) for i in range(128)))])
     return _run(
@@ -278,6 +287,7 @@ def _interval_run(fails: float, flakes: float, confidence: float, rng: random.Ra
         lambda vector: rng.random() < (fails if vector[0] >= culprit else flakes),
         (0, culprit),
         confidence=confidence,
+        sentinels=sentinels,
     )
 
 

@@ -13,6 +13,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from support.attribution_service import Service, running_service
+from support.waiting import patience
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_every_operation_keeps_to_its_description(service: Service, mode: Genera
             peer: list[CheckFunction] = (
                 [positive_data_acceptance] if case.operation.path == "/logs" else []
             )
-            case.call_and_validate(timeout=60, excluded_checks=peer)
+            case.call_and_validate(timeout=patience(60), excluded_checks=peer)
 
         keeps_to_it()
     assert len(operations) == 8

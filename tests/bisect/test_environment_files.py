@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from aorta.bisect.environments.files import read_side
-from aorta.bisect.environments.installable import (
+from aorta.bisect.environments.ends import (
     Installed,
     in_order,
     is_installable,
     must_move_with,
 )
+from aorta.bisect.environments.files import read_side
 from aorta.bisect.environments.package_index import PackageIndex, Sources, sources_of
 from aorta.core.errors import UsageError
 from support.planted_index import PlantedIndex

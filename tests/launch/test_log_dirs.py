@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aorta.launch.cycle_dir import LogDir
 from support.launching import Site, environment, script
 from support.waiting import patience, wait_until
 
@@ -149,3 +150,11 @@ def test_what_a_rank_put_into_a_session_of_its_own_ends_with_it(site: Site) -> N
     assert agent.wait().code == 143
     for pid in (site.folder / "children").read_text().split():
         assert not Path(f"/proc/{pid}").exists(), "nothing that a rank started stays"
+
+
+def test_a_cycle_that_another_agent_is_just_marking_is_no_other_jobs(tmp_path: Path) -> None:
+    (tmp_path / "cycle_0").mkdir()
+    (tmp_path / "cycle_0" / ".submission").touch()  # as it is between its making and its first word
+    logs = LogDir(tmp_path)
+    logs.claim("job7-1", 0)
+    assert logs.path == tmp_path

@@ -1,6 +1,5 @@
 """Distributed jobs: torchrun's options are rewritten, ranks are told apart, and a real job shrinks."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from aorta.core.trial import Outcome, StreamEnd, TrialEnd
 from aorta.reduce.launcher import is_launched, ranks_of, with_rank_logs, with_world_size
 from aorta.workloads.ranks import RankedOracle, failed_ranks, rank_logs
 from aorta.workloads.trial import command_trial
-from support.aorta_cli import aorta
-from support.reductions import numeric, reduce_spec, run_dir_of, trace_of, write_spec
+from support.aorta_cli import Finished, aorta
+from support.reductions import reduce_spec, run_dir_of, trace_of, write_spec
 
 JOB = """
 import os
@@ -26,38 +25,45 @@ if rank == "1":
 """
 
 
-def test_a_job_of_four_ranks_shrinks_to_the_two_that_the_failure_needs(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(JOB)
-    command = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 4 job.py"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Finished]:
+    """A job of four that was reduced, and what was said of it."""
+    place = tmp_path_factory.mktemp("ranks")
+    (place / "job.py").write_text(JOB)
+    command = "python -m torch.distributed.run --standalone --nproc-per-node 4 job.py"
     spec = write_spec(
-        tmp_path, "", [{"name": "world", "kind": "world_size", "initial": 4, "floor": 1}],
+        place, "", [{"name": "world", "kind": "world_size", "initial": 4, "floor": 1}],
         workload={"command": command},
         oracle={"kind": "regex", "pattern": "(?m)^BOOM on this rank", "ranks": "rank 1"},
     )  # fmt: skip
-    done = reduce_spec(spec, timeout=500, env={"OMP_NUM_THREADS": "1"})
+    return place, reduce_spec(spec, timeout=500, env=ONE_THREAD)
+
+
+@pytest.mark.xdist_group("four_ranks")
+def test_a_job_of_four_ranks_shrinks_to_the_two_that_the_failure_needs(
+    four_ranks: tuple[Path, Finished],
+) -> None:
+    place, done = four_ranks
     assert done.exit_code == 0, done.stderr
     report = done.json()
     assert (report["axes"][0]["initial"], report["axes"][0]["final"]) == (4, 2)
-    run_dir = run_dir_of(report, tmp_path)
+    run_dir = run_dir_of(report, place)
     assert "--nproc-per-node 2 job.py" in (run_dir / "shrunken" / "run_repro.sh").read_text()
     assert "BOOM" in (run_dir / "logs" / "rank_1.out").read_text()
     assert "BOOM" not in (run_dir / "logs" / "rank_0.out").read_text()
     assert "failed on rank 1 of 2" in trace_of(run_dir)[-1]["trials"][0]["why"]
 
 
-def test_a_bundled_recipe_asks_the_same_rank_and_no_other(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(
-        "import os; print('BOOM' if os.environ['RANK'] == '1' else 'fine', flush=True)"
-    )
-    command = "python -m torch.distributed.run --standalone --nproc-per-node 2 job.py"
-    spec = write_spec(
-        tmp_path, "", [numeric("N", 1, 0)],
-        workload={"command": command}, budget={"trials_per_candidate": 1},
-        oracle={"kind": "regex", "pattern": "(?m)^BOOM", "ranks": "rank 1"},
-    )  # fmt: skip
-    env = {"OMP_NUM_THREADS": "1"}
-    done = reduce_spec(spec, timeout=500, env=env)
-    run_dir = run_dir_of(done.json(), tmp_path)
+@pytest.mark.xdist_group("four_ranks")
+def test_a_bundled_recipe_asks_the_same_rank_and_no_other(
+    four_ranks: tuple[Path, Finished], tmp_path: Path
+) -> None:
+    place, done = four_ranks
+    env = ONE_THREAD
+    run_dir = run_dir_of(done.json(), place)
     words = ("bundle", run_dir, "--ticket", "T-1", "--output", tmp_path / "out")
     bundle = aorta(*words, "--json", env=env, timeout=300)  # it is run once before it ships
     assert bundle.exit_code == 0, bundle.stderr
@@ -65,7 +71,7 @@ def test_a_bundled_recipe_asks_the_same_rank_and_no_other(tmp_path: Path) -> Non
     [recipe] = (tmp_path / "theirs").rglob("shrunken/recipe.resolved.yaml")
     content = yaml.safe_load(recipe.read_text())
     assert content["workload_config"]["oracle"] == {
-        "kind": "regex", "pattern": "(?m)^BOOM", "ranks": 1,
+        "kind": "regex", "pattern": "(?m)^BOOM on this rank", "ranks": 1,
     }  # fmt: skip
     failures = {}
     for rank in (1, 0):

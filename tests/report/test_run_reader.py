@@ -1,5 +1,7 @@
 """A run directory that is read while its run writes it."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,32 @@ def test_a_run_that_ends_while_it_is_read_is_done_only_with_what_it_wrote(tmp_pa
     first, second = reader.open(), reader.open()
     assert (first.state, first.material) == ("running", {"result": False})
     assert (second.state, second.material) == ("done", {"result": True})
+
+
+def test_a_run_that_was_claimed_and_is_not_locked_yet_has_not_died(tmp_path: Path) -> None:
+    run = claim_run_dir(tmp_path, "solve")
+    assert state_of(run.path, "solve") == "running"
+
+
+def test_a_run_that_is_being_locked_has_not_died(tmp_path: Path, monkeypatch: Any) -> None:
+    run = claim_run_dir(tmp_path, "solve")
+    seen: list[str] = []
+
+    def looked_at_after(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*words: Any) -> Any:
+            done = call(*words)
+            seen.append(state_of(run.path, "solve"))
+            return done
+
+        return wrapped
+
+    for name in ("open", "ftruncate", "pwrite"):
+        monkeypatch.setattr(os, name, looked_at_after(getattr(os, name)))
+    lock = RunLock(run.lock).take()
+    monkeypatch.undo()
+    lock.release()
+    assert len(seen) >= 3
+    assert set(seen) == {"running"}
 
 
 def test_a_run_that_ends_between_two_looks_of_one_question_has_not_died(

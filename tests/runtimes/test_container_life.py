@@ -18,10 +18,11 @@ from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import Owner, launch_for, sweep
 from support.aorta_cli import ROOT
 from support.launched import clean_up, finished, make_trial, started
+from support.processes import catches
 from support.services.engines import DockerEngine, Engine, PodmanEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
-from support.waiting import eventually, patience
+from support.waiting import eventually, patience, wait_until
 
 IMAGE = "aorta-test/busybox:1"
 
@@ -119,12 +120,13 @@ def test_cleanup_removes_a_container_that_is_only_being_made_when_its_client_is_
 def test_a_terminated_client_lets_the_command_end_in_its_own_way(
     engine: Engine, tmp_path: Path
 ) -> None:
-    # podman passes signals on only from a moment after the start
-    script = "trap 'echo bye; exit 7' TERM; sleep 1; echo ready; while :; do sleep 0.1; done"
+    script = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.1; done"
     launch = launch_for(make_trial(tmp_path, engine.environment(IMAGE), "sh", "-c", script))
     with started(launch) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
+        # podman passes signals on only from a moment after the start, and this one it catches for that alone
+        wait_until(lambda: catches(process.pid, signal.SIGCONT), "signals that are passed on")
         process.send_signal(signal.SIGTERM)
         stdout, _ = process.communicate(timeout=patience())
     assert (process.returncode, stdout) == (7, b"bye\n")

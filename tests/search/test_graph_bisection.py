@@ -106,6 +106,25 @@ def test_no_search_runs_more_trials_than_it_may(
     assert trials <= search.most_trials
 
 
+@lenient
+@given(st.sampled_from(SHAPES), st.randoms(use_true_random=False))
+def test_other_states_are_tried_only_once_trials_contradicted_each_other(
+    shape: str, rng: random.Random
+) -> None:
+    """A steady failure costs what it costs without them; a flaky one is looked for on both sides of the answer."""
+    graph = graph_of(shape, rng)
+    culprit = rng.randrange(graph.history.changes)
+    plain, checked, flaky = (
+        GraphBisection(graph.history, BisectionSettings(sentinels=sentinels))
+        for sentinels in (0, 2, 2)
+    )
+    assert run(plain, rng, culprit) == run(checked, rng, culprit)
+    run(flaky, rng, culprit, fails=0.5)
+    (good, bad), contradicted = flaky.sides(), any(h and m for h, m in flaky.trials.values())
+    if contradicted and flaky.answer is not None:
+        assert sum(good) + sum(bad) >= 6
+
+
 def test_without_confirmation_it_takes_the_two_ends_and_halving() -> None:
     for seed in range(20):
         rng = random.Random(seed)

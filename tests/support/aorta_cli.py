@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support import fork_server
 from support.waiting import patience
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "aorta")
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -44,26 +45,31 @@ def aorta(
 ) -> Finished:
     """Run `aorta ARGUMENTS...` to its end. Whether it should have succeeded is for the test to say."""
     words = tuple(str(argument) for argument in arguments)
-    done = subprocess.run(
-        (*COMMAND, *words),
+    started = fork_server.start(
+        *words,
         cwd=cwd,
         env=environ(env),
-        input=stdin,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
-        timeout=patience(timeout),
-        check=False,
     )
-    return Finished(words, done.returncode, done.stdout, done.stderr)
+    with started as process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=patience(timeout))
+        except BaseException:
+            process.kill()
+            raise
+    return Finished(words, process.returncode, stdout, stderr)
 
 
 def start_aorta(
     *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start `aorta ARGUMENTS...` in its own session, for tests that send it signals while it works."""
-    return subprocess.Popen(
-        (*COMMAND, *(str(argument) for argument in arguments)),
+    return fork_server.start(
+        *map(str, arguments),
         cwd=cwd,
         env=environ(env),
         stdin=subprocess.DEVNULL,

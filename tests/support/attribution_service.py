@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
+from support import fork_server
 from support.aorta_cli import COMMAND, environ
 from support.waiting import patience
 
@@ -53,9 +55,12 @@ def _command_of(pid: int) -> str:
 def running_service(
     root: Path, database: Path | str, *options: str, command: Sequence[str] = COMMAND
 ) -> Iterator[Service]:
-    start = [*command, "attrsvc", "--port", "0", "--db", str(database)]
-    start += ["--allowed-root", str(root), *options]
-    process = subprocess.Popen(start, stderr=subprocess.PIPE, text=True, env=environ())
+    words = ["attrsvc", "--port", "0", "--db", str(database), "--allowed-root", str(root), *options]
+    how: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "env": environ()}
+    if command is COMMAND:
+        process = fork_server.start(*words, **how)
+    else:
+        process = subprocess.Popen([*command, *words], **how)
     assert process.stderr is not None
     try:
         for line in process.stderr:

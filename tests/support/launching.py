@@ -4,8 +4,6 @@ import json
 import math
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from support import fork_server
 from support.services.ports import free_ports
 from support.waiting import patience
 
@@ -64,8 +63,8 @@ class Agent:
     def __init__(self, arguments: list[str], cwd: Path, **env: str) -> None:
         self._out = (cwd / f"agent_{id(self)}.out").open("w+")
         self._err = (cwd / f"agent_{id(self)}.err").open("w+")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "aorta", "launch", *arguments],
+        self.process = fork_server.start(
+            *("launch", *arguments),
             cwd=cwd,
             env=environment(**env),
             stdout=self._out,

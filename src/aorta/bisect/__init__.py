@@ -1,6 +1,6 @@
 """Which container, which package of an environment, and which commit of it, broke it?
 
-`entry` takes a request. `spec` says what may have changed; `histories` and `package` turn it into states and changes, with
+`request` is the door. `spec` says what may have changed; `histories` and `package` turn it into states and changes, with
 `aorta.runtimes.git` for what repositories say. `run` is one run directory, `stages` its searches one after the other,
 `investigation` which searches an answer takes, `cache` what earlier runs found. States are made and tested on the `host`
 (`checkout` is the process that does it), in `containers`, or in `environments`. `trials` is how a state becomes a trial and what

@@ -7,11 +7,20 @@ begins, and adds its own; what could not be told is never kept.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
+from aorta.bisect.package import Package, Versions, whole
+from aorta.core.axis import Purpose
 from aorta.core.trial import Outcome
+from aorta.engine import events
+from aorta.engine.events import Event, Listener
+from aorta.engine.rundir import write_atomically
+from aorta.search.timeline import Timeline
+
+KnownT = TypeVar("KnownT")
 
 _EVIDENCE = {Outcome.REPRODUCED.value: True, Outcome.CLEAN.value: False}
 
@@ -51,6 +60,16 @@ class OutcomeCache:
         elif outcome.value in _EVIDENCE:
             self._append(versions, outcome.value)
 
+    def listener(self, packages: Sequence[Package]) -> Listener:
+        """Keeps what the trials of a search come to."""
+
+        def listen(event: Event) -> None:
+            if isinstance(event, events.TrialEnded) and not event.replayed:
+                versions = {name: str(value) for name, value in event.record.point.values}
+                self.add(whole(packages, versions), event.record.outcome, event.record.value)
+
+        return listen
+
     def _lines(self, versions: Mapping[str, str]) -> list[str]:
         try:
             path = self._file(versions) if self._root else None
@@ -72,6 +91,28 @@ class OutcomeCache:
         content = f"{self._question}\n{json.dumps(sorted(versions.items()))}"
         digest = hashlib.sha256(content.encode()).hexdigest()
         return (self._root or Path()) / digest[:2] / digest
+
+
+def known_at_first(
+    kept: Path,
+    timeline: Timeline,
+    packages: Sequence[Package],
+    look_up: Callable[[Versions], list[KnownT]],
+) -> dict[str, list[KnownT]]:
+    """What is known by the key of its point, as it was when a stage first began: a resumed run must not take its own
+    trials for those of another.
+    """
+    if kept.exists():
+        found: dict[str, list[KnownT]] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    points = {
+        timeline.point(state, Purpose.PROBE, 0).config_key: timeline.versions(state)
+        for state in timeline.every_state()
+    }
+    known = {key: look_up(whole(packages, versions)) for key, versions in points.items()}
+    found = {key: answers for key, answers in known.items() if answers}
+    write_atomically(kept, json.dumps(found))
+    return found
 
 
 def _number(line: str) -> float | None:

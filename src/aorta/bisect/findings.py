@@ -7,7 +7,6 @@ from typing import Any
 
 from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import Found, SearchOutcome
-from aorta.bisect.metric import Metric
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
 from aorta.core.errors import Exit
@@ -19,8 +18,7 @@ from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
-_NOISY = 0.05
-_ENVIRONMENT_KINDS = {"package", "python", "variable"}
+_NOISY = 0.25
 _CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 
 _ENDS = {
@@ -99,19 +97,6 @@ def findings_of(outcome: SearchOutcome, answers: Sequence[Answer]) -> Findings:
         warnings=list(_warnings(outcome, answers)),
         exit_code=exit_code(status, answers),
     )
-
-
-def levels_found(metric: Metric) -> dict[str, Any] | None:
-    levels = metric.levels
-    if levels is None:
-        return None
-    good, bad = levels.centres
-    return {
-        "name": metric.oracle.key or metric.oracle.pattern,
-        "good": {"mean": good, "values": len(levels.good)},
-        "bad": {"mean": bad, "values": len(levels.bad)},
-        "noise": levels.spread,
-    }
 
 
 def exit_code(status: str, answers: Sequence[Answer]) -> int:
@@ -320,13 +305,13 @@ def _about_partner(found: Found | None) -> str | None:
 
 
 def _about_noise(outcome: SearchOutcome) -> str | None:
-    """Simulated, the stated probability holds up to about one failure in twenty trials of good states."""
+    """Simulated, the stated probability holds up to one failure in five trials of good states."""
     (failed, passed), _ = outcome.last.search.sides()
     if outcome.last.interval is None or failed < 2 or failed / (failed + passed) <= _NOISY:
         return None
     return (
-        f"{failed} of {failed + passed} trials of the good side failed: for so noisy a test the probability "
-        "is stated too high; ask for more (--confidence 0.99)"
+        f"{failed} of {failed + passed} trials of the good side failed: that the stated probability "
+        "holds was not seen for so noisy a test; ask for more (--confidence 0.99)"
     )
 
 
@@ -384,9 +369,7 @@ def counted_records(answers: Sequence[Answer], cached: int = 0) -> Counted:
 
 def differently(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed unlike the first that failed, whether that counted as bad or not, and what those said."""
-    failing = [r for r in records if r.outcome is Outcome.REPRODUCED and r.signature]
-    first = failing[0].signature if failing else None
-    unlike = {id(r) for r in failing if first and r.signature and not first.covers(r.signature)}
+    unlike = {id(record) for record in _unlike_the_first(records)}
     return failed_differently(
         [replace(r, outcome=Outcome.OTHER) if id(r) in unlike else r for r in records]
     )
@@ -395,22 +378,13 @@ def differently(records: Sequence[TrialRecord]) -> list[str]:
 def _failing_otherwise(answers: Sequence[Answer]) -> set[str]:
     """The states whose failure looks unlike the first that was seen."""
     records = [record for answer in answers for record in answer.records]
-    failing = [r for r in records if r.outcome is Outcome.REPRODUCED and r.signature]
-    return {r.point.config_key for r in failing if r.signature != failing[0].signature}
+    return {record.point.config_key for record in _unlike_the_first(records)}
 
 
-def release_words(said: Mapping[str, Any]) -> str:
-    """`numpy 2.3.1 → 2.3.2`: what of an environment changed."""
-    name = "Python" if said["kind"] == "python" else said["package"]
-    return f"{name} {said['good']} → {said['bad']}"
-
-
-def culprit_words(said: Mapping[str, Any]) -> str:
-    """One line for people."""
-    if said.get("kind") in _ENVIRONMENT_KINDS and not said.get("commit"):
-        return release_words(said)
-    verb = "removing" if said.get("removed") else "at"
-    commit = said.get("commit") or said["bad"]
-    title = f" {said['title']!r}" if said.get("title") else ""
-    author = f" by {said['author']}" if said.get("author") else ""
-    return f"{said['package']} {verb} {commit[:12]}{title}{author}"
+def _unlike_the_first(records: Sequence[TrialRecord]) -> Iterator[TrialRecord]:
+    first = None
+    for record in records:
+        if record.outcome is Outcome.REPRODUCED and record.signature:
+            first = first or record.signature
+            if not first.covers(record.signature):
+                yield record

@@ -4,23 +4,21 @@ Main search -> the commit inside a merge -> the partner without which the culpri
 own over other histories; all of them run the same command in the same way.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from aorta.bisect.cache import OutcomeCache
+from aorta.bisect.cache import KnownT, OutcomeCache, known_at_first
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Carry, Package, Versions, moving, whole
 from aorta.bisect.stages import MAIN, Stages
 from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
-from aorta.engine import events
-from aorta.engine.events import Event, Listener
+from aorta.engine.events import Listener
 from aorta.engine.judge import Judges
 from aorta.engine.question import Answer
-from aorta.engine.rundir import PRIVATE, write_atomically
+from aorta.engine.rundir import PRIVATE
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts
@@ -30,8 +28,6 @@ from aorta.search.graph_bisection import GraphBisection
 from aorta.search.interval import Candidates, Interval
 from aorta.search.remembered import Remembered
 from aorta.search.timeline import Timeline, Vector
-
-KnownT = TypeVar("KnownT")
 
 _SENTINELS = 2
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
@@ -183,7 +179,7 @@ def search_versions(
     impossible = _skip_impossible(search, packages, cannot_be) if cannot_be else {}
     workshop = setting.workshop(packages)
     experiment = VersionsExperiment(setting.command, packages, workshop)
-    listeners = [*setting.on_search(search), _cache_listener(setting.cache, packages)]
+    listeners = [*setting.on_search(search), setting.cache.listener(packages)]
 
     def drive(asked: Search, judges: Judges | None = None) -> Answer:
         return setting.stages.drive(name, asked, experiment, workshop, listeners, judges)
@@ -197,7 +193,7 @@ def search_versions(
         undecided = {**impossible, **setting.metric.undecided}
         alike = ends.alike if ends else None
         return Found(name, search, packages, answer, used, before, alike, undecided)
-    known = _known(setting, name, search.timeline, packages, setting.cache.known)
+    known = _known(setting, name, search, packages, setting.cache.known)
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     alone = None
     if partner_of is not None:
@@ -237,7 +233,8 @@ def _bisection(
         check_ends=check_ends and (setting.check_ends or name != MAIN),
         trust_ends=setting.metric is None,
         confirm=setting.checks,
-        sentinels=_SENTINELS if name == MAIN and setting.checks and buildless else 0,
+        sentinels=_SENTINELS if name == MAIN and setting.checks else 0,
+        steady_sentinels=buildless,
     )
     if graph is not None:
         return GraphBisection(graph.history, settings)
@@ -276,7 +273,7 @@ def _measured_ends(
 ) -> MeasuredEnds | None:
     """The main search measures its ends first; the searches after it know the two levels already."""
     cached = setting.cache.known_values
-    metric.begin_stage(_known(setting, name, search.timeline, packages, cached))
+    metric.begin_stage(_known(setting, name, search, packages, cached))
     if name == MAIN and setting.check_ends:
         return MeasuredEnds(search, metric)
     if metric.levels is None:
@@ -371,31 +368,9 @@ def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Pa
 def _known(
     setting: Setting,
     name: str,
-    timeline: Timeline,
+    search: Bisection,
     packages: Sequence[Package],
-    look_up: Callable[[Mapping[str, str]], list[KnownT]],
+    look_up: Callable[[Versions], list[KnownT]],
 ) -> dict[str, list[KnownT]]:
-    """What is cached by the key of its point, as it was when this stage first began: a resumed run must not take its
-    own trials for those of another.
-    """
     kept = setting.stages.stage_path(name) / PRIVATE / "known.json"
-    if kept.exists():
-        found: dict[str, list[KnownT]] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
-    points = {
-        timeline.point(state, Purpose.PROBE, 0).config_key: timeline.versions(state)
-        for state in timeline.every_state()
-    }
-    known = {key: look_up(whole(packages, versions)) for key, versions in points.items()}
-    found = {key: answers for key, answers in known.items() if answers}
-    write_atomically(kept, json.dumps(found))
-    return found
-
-
-def _cache_listener(cache: OutcomeCache, packages: Sequence[Package]) -> Listener:
-    def listen(event: Event) -> None:
-        if isinstance(event, events.TrialEnded) and not event.replayed:
-            versions = {name: str(value) for name, value in event.record.point.values}
-            cache.add(whole(packages, versions), event.record.outcome, event.record.value)
-
-    return listen
+    return known_at_first(kept, search.timeline, packages, look_up)

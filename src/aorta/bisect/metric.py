@@ -8,7 +8,7 @@ told apart are said to be so, before anything else is built.
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.documents import validated
@@ -85,6 +85,18 @@ class Metric:
         separation = self.levels.sure_separation if self.levels else 1.0
         expected = 2 * self.wanted / max(separation, self.least_separation) ** 2
         return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, math.ceil(_PATIENCE * expected)))
+
+    def document(self) -> dict[str, Any] | None:
+        """The two levels of the number that decided, as the result says them; None where they are not known."""
+        if self.levels is None:
+            return None
+        good, bad = self.levels.centres
+        return {
+            "name": self.oracle.key or self.oracle.pattern,
+            "good": {"mean": good, "values": len(self.levels.good)},
+            "bad": {"mean": bad, "values": len(self.levels.bad)},
+            "noise": self.levels.spread,
+        }
 
     def take_samples(self) -> None:
         """The levels as the user gives them, where no end is measured."""

@@ -1,5 +1,6 @@
 """A package with its line of versions: what the whole room talks about."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -180,3 +181,18 @@ def _commit(repository: Repository, revision: str, spec: PackageSpec) -> str:
     if spec.remote and not repository.has(revision):
         repository.fetch(spec.remote, [revision])
     return repository.resolve(revision)
+
+
+def revision_of(repository: Repository, name: str, version: str) -> str | None:
+    """The commit of a release, by its tag; of a package installed from git, the commit itself."""
+    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
+        return version
+    spellings = (
+        f"v{version}",
+        version,
+        f"{name}-{version}",
+        f"{name}-v{version}",
+        f"{name}/{version}",
+    )
+    more = (f"release-{version}", f"release/{version}", f"rel_{version.replace('.', '_')}")
+    return next((tag for tag in (*spellings, *more) if repository.has(f"refs/tags/{tag}")), None)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Counted, Findings, culprit_words, release_words
+from aorta.bisect.findings import Counted, Findings
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.signature import normalise
 from aorta.engine.events import TrialRecord
+
+_ENVIRONMENT_KINDS = {"package", "python", "variable"}
 
 HEADLINES = {
     "found": "One change brings the failure",
@@ -240,3 +242,20 @@ def cached_words(counted: Counted) -> str:
     return (
         f"{counted.cached} outcomes are those of earlier runs (--no-cache to try everything anew)"
     )
+
+
+def release_words(said: Mapping[str, Any]) -> str:
+    """`numpy 2.3.1 → 2.3.2`: what of an environment changed."""
+    name = "Python" if said["kind"] == "python" else said["package"]
+    return f"{name} {said['good']} → {said['bad']}"
+
+
+def culprit_words(said: Mapping[str, Any]) -> str:
+    """One line for people."""
+    if said.get("kind") in _ENVIRONMENT_KINDS and not said.get("commit"):
+        return release_words(said)
+    verb = "removing" if said.get("removed") else "at"
+    commit = said.get("commit") or said["bad"]
+    title = f" {said['title']!r}" if said.get("title") else ""
+    author = f" by {said['author']}" if said.get("author") else ""
+    return f"{said['package']} {verb} {commit[:12]}{title}{author}"

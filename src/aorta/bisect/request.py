@@ -1,18 +1,22 @@
-"""The door of the room: everything that may be asked of a bisection, and the one function that answers it.
+"""The door of the room: everything that may be asked of a bisection, and the functions that answer it.
 
 What is said here lies on top of a spec file; a run that is gone on with knows what it was asked.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import errno
+import math
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect import entry
 from aorta.bisect.cache import default_cache
 from aorta.bisect.findings import Findings
-from aorta.bisect.metric import metric_named
+from aorta.bisect.host import bisect_on_host, host_packages
+from aorta.bisect.metric import check_samples, is_measured, metric_named
+from aorta.bisect.package import moving
 from aorta.bisect.run import Request, kept_request
 from aorta.bisect.spec import (
     BisectSpec,
@@ -23,7 +27,7 @@ from aorta.bisect.spec import (
     load_spec,
 )
 from aorta.core.documents import validated
-from aorta.core.errors import UsageError
+from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle
 from aorta.engine.events import Listener
@@ -31,10 +35,12 @@ from aorta.engine.question import Budget
 from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
-from aorta.runtimes.git import Repository
+from aorta.runtimes.git import Repository, no_repository_named
 from aorta.search.belief import Weights
+from aorta.search.timeline import Timeline
 
 _FILE = "command line"
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,12 +156,111 @@ def bisect(
     on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> Findings:
     """Which change broke it? `listeners` makes fresh ones for each of its searches; `on_belief` is shown where each looks."""
-    return entry.bisect(_resolved(request, listeners, say, on_belief))
+    return run_bisection(_resolved(request, listeners, say, on_belief))
 
 
 def plan(request: BisectRequest) -> dict[str, Any]:
     """What would be tried; nothing is run or written."""
-    return entry.plan_of(_resolved(request))
+    return _plan_of(_resolved(request))
+
+
+def run_bisection(request: Request) -> Findings:
+    """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
+    _check(request.spec)
+    with no_repository_named():
+        return _run_in_its_place(request)
+
+
+def _run_in_its_place(request: Request) -> Findings:
+    try:
+        if request.spec.containers is not None:
+            from aorta.bisect.containers.versions import bisect_in_containers
+
+            return bisect_in_containers(request)
+        if request.spec.environments is not None:
+            from aorta.bisect.environments.search import bisect_environments
+
+            return bisect_environments(request)
+        return bisect_on_host(request)
+    except OSError as wrong:
+        if wrong.errno not in _DISK:
+            raise
+        place = str(wrong.filename or request.prefix)
+        raise InfrastructureError(f"{wrong.strerror}; mend that and resume", where=place) from None
+
+
+def _check(spec: BisectSpec) -> None:
+    if not spec.command:
+        raise UsageError("there is no command to test with; write it after --")
+    if not spec.packages and spec.containers is None and spec.environments is None:
+        raise UsageError(
+            "there is nothing to bisect; give --good and --bad, --good-env and --bad-env, --container or --spec"
+        )
+    if spec.environments is not None and spec.containers is not None:
+        raise UsageError("give either two environments or containers")
+    dated = spec.containers is not None and spec.containers.family is not None
+    if is_measured(spec.oracle) and (dated or spec.skip_precondition_checks):
+        check_samples(spec.oracle)
+
+
+def _plan_of(request: Request) -> dict[str, Any]:
+    spec = request.spec
+    plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
+    if spec.containers is not None:
+        from aorta.bisect.containers.versions import plan_of_containers
+
+        plan["containers"] = plan_of_containers(spec)
+        plan["expected_builds"] = None
+        return plan
+    if spec.environments is not None:
+        from aorta.bisect.environments.answer import plan_of_environments
+
+        return {**plan, **plan_of_environments(spec.environments, request.directory)}
+    packages = host_packages(
+        spec.packages,
+        request.directory,
+        find_fix=spec.find_fix,
+        first_parent=spec.first_parent,
+    )
+    timeline = Timeline([package.history for package in moving(packages)])
+    plan["packages"] = [
+        {
+            "package": package.name,
+            "good": package.versions[0],
+            "bad": package.versions[-1],
+            "commits": package.span.size if package.span else len(package.versions) - 1,
+        }
+        for package in packages
+    ]
+    plan["changes"] = changes = timeline.weight_before[-1]
+    plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
+    return plan
+
+
+def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    yield f"command    {shlex.join(plan['command'])}"
+    if any("kind" in package for package in plan["packages"]):
+        from aorta.bisect.environments.answer import plan_lines_of_environments
+
+        yield from plan_lines_of_environments(plan)
+        yield "nothing was run"
+        return
+    for package in plan["packages"]:
+        yield (
+            f"package    {package['package']}: {package['commits']} changes, "
+            f"{package['good'][:12]} .. {package['bad'][:12]}"
+        )
+    if plan["containers"]:
+        yield from plan["containers"]["lines"]
+    if plan.get("changes"):
+        yield (
+            f"probes     {plan['changes']} changes in one timeline: at most "
+            f"{plan['expected_builds']} builds, more trials of them if it is flaky"
+        )
+    yield "nothing was run"
+
+
+# -- from what was asked to a run -------------------------------------------------------------------------------------
 
 
 def _resolved(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
-from aorta.bisect.findings import Findings, differently, levels_found
+from aorta.bisect.findings import Findings, differently
 from aorta.bisect.investigation import SearchOutcome, Setting
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
@@ -166,7 +166,7 @@ class BisectRun:
     def write(self, findings: Findings, shown: Shown) -> Findings:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
         path, answers = self.stages.path, self.stages.answers
-        metric = levels_found(self.metric) if self.metric else None
+        metric = self.metric.document() if self.metric else None
         records = [r for answer in answers.values() for r in answer.records]
         findings = replace(
             findings,

@@ -276,8 +276,7 @@ def _a_line_a_trial(listener: "Listener") -> "Listener":
 
 
 def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
-    from aorta.bisect.entry import plan_lines
-    from aorta.bisect.request import plan
+    from aorta.bisect.request import plan, plan_lines
 
     found = plan(request)
     if as_json:

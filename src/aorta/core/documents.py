@@ -50,7 +50,7 @@ def dump_yaml(document: object) -> str:
 
 class StrictModel(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, defer_build=True
     )
 
 

@@ -75,6 +75,8 @@ def claim_run_dir(
                 path.mkdir()
                 run = RunDir(path)
                 _make_private(run, beside=private_beside)
+                # Before it says that it is a run: one without an owner would pass for dead until it is locked.
+                run.lock.write_text(Owner.of_this_process().label)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 run.describe(verb=verb, created=created, aorta_version=__version__, **facts)
                 return run
@@ -179,7 +181,8 @@ def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:
 class RunLock:
     """Held from `take` to `release` by this process alone; the kernel forgets it with the process, however that ends.
 
-    The file says whose it is, for whoever is refused and for whoever looks on; without an owner it is empty.
+    The file says whose it is, for whoever is refused and for whoever looks on, from the claim of the run directory on; without an
+    owner it is empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -193,8 +196,9 @@ class RunLock:
             raise self._cannot(wrong) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, Owner.of_this_process().label.encode(), 0)
+            label = Owner.of_this_process().label.encode()
+            os.pwrite(handle, label, 0)  # first: whoever looks on never finds it without an owner
+            os.ftruncate(handle, len(label))
         except BlockingIOError:
             owner = Owner.from_label(os.pread(handle, 4096, 0).decode("utf-8", "replace"))
             os.close(handle)

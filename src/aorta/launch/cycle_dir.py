@@ -151,7 +151,7 @@ def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
 def _job_of(directory: CycleDir) -> str | None:
     marker = directory.path / f".{_CLAIM}"
     try:
-        return marker.read_text()
+        return marker.read_text() or None  # another agent is just writing it
     except OSError:
         return None
 

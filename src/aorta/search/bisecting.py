@@ -7,7 +7,7 @@ commits of a history with merges (`graph_bisection`).
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aorta.core.axis import Point, Purpose
@@ -33,6 +33,7 @@ FIRMLY = 3  # failures, before silence elsewhere says much: how often the bad si
 SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
 _ASTRAY = 3  # trials of a state with evidence that told nothing, and outnumber it, before it is asked no more
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
+_ONCE_FLAKY_DOUBT = 0.7  # of the doubt that is allowed, where the answer is checked
 _MOST_TRIALS = 80  # of a search, for each halving of its changes and two more: what they did not tell, more will not
 
 _ONCE_FLAKY = MixedRates(
@@ -46,7 +47,8 @@ Question = tuple[Vector, Purpose]
 @dataclass(frozen=True)
 class BisectionSettings:
     """`trust_ends`: one end that cannot be tested is taken as it was said. `confirm`: run the two sides of a sharp boundary again until the wanted probability is reached. `sentinels`:
-    trials inside the side that should fail, and one in the other, once the answer stands. `silent`: trials of a bad end
+    states inside the side that should fail, and one in the other, that are tried once the answer stands; without
+    `steady_sentinels` only where trials contradicted each other. `silent`: trials of a bad end
     that never fails, before that is believed. `close_enough` may end the search before one candidate is left. `prior`:
     which changes are likelier from the start. `beyond`: the first state stands for everything before the others and
     cannot be run; that the change is older than all of them is then one candidate.
@@ -58,6 +60,7 @@ class BisectionSettings:
     trust_ends: bool = True
     confirm: bool = True
     sentinels: int = 0
+    steady_sentinels: bool = True
     silent: int = SILENT
     close_enough: Callable[[Interval], bool] | None = None
     prior: Prior = EVERY_CHANGE_ALIKE
@@ -215,6 +218,21 @@ class Bisection(ABC):
         """Take in what was told last."""
 
     @property
+    @abstractmethod
+    def _contradicted(self) -> bool:
+        """Whether some trial contradicts another, whatever the answer: something is flaky."""
+
+    @property
+    def _wanted(self) -> float:
+        """Of the answer. Where the rates are guessed from few trials some doubt is of them: 7 of 100 answers were wrong at
+        .5 and .1 with all of the allowed doubt, although they were checked.
+        """
+        confidence = self.settings.confidence
+        if not self.settings.sentinels or not self._contradicted:
+            return confidence
+        return 1 - _ONCE_FLAKY_DOUBT * (1 - confidence)
+
+    @property
     def _ends_known(self) -> bool:
         return self.ends is EndsVerdict.DIFFER
 
@@ -284,6 +302,16 @@ class Bisection(ABC):
         while (point := self.timeline.point(vector, purpose, replica)) in taken:
             replica += 1
         return point
+
+    def _elsewhere(
+        self, beside: Iterable[tuple[Vector, bool]], waiting: Mapping[Vector, int]
+    ) -> Question | None:
+        """A state beside the answer whose trials do not say yet that it is as it should be: with whether it should fail."""
+        for vector, fails in beside:
+            plain = self._is_plain(vector, fails=fails)
+            if not (waiting.get(vector) or plain or self.is_exhausted(vector)):
+                return vector, Purpose.REPLAY
+        return None
 
     def _could_not_tell(self, vector: Vector) -> None:
         """A state with evidence stays testable: one trial of it went astray. It is not asked for ever."""

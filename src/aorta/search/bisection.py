@@ -66,7 +66,7 @@ class TimelineBisection(Bisection):
         """Whether one candidate, or one group that nothing can split, holds the wanted probability."""
         window = self._unconfirmed
         closed = window is not None and window[1] - window[0] == 1
-        return self._ends_known and (closed or self._group.mass >= self.settings.confidence)
+        return self._ends_known and (closed or self._group.mass >= self._wanted)
 
     @property
     def _unconfirmed(self) -> tuple[int, int] | None:
@@ -102,7 +102,7 @@ class TimelineBisection(Bisection):
         stand_in = self._in_place_of_the_bad_end(lambda: self.timeline.every_state()[-2::-1])
         if stand_in is not None and not waiting[stand_in] and self._is_open(stand_in):
             return stand_in, Purpose.PROBE
-        if self._group.mass < self.settings.confidence:
+        if self._group.mass < self._wanted:
             position, purpose = self._next_position(waiting)
             return None if position is None else (self.timeline.state(position), purpose)
         return self._confirmation(self._group, waiting) if self.settings.confirm else None
@@ -220,12 +220,10 @@ class TimelineBisection(Bisection):
                 and sum(self.trials.get(vector, (0, 0))) + waiting[vector] < runs
             ):
                 return vector, Purpose.CONFIRM
-        for position in self._sentinel_positions(group):
-            vector = self.timeline.state(position)
-            plain = self._is_plain(vector, fails=position >= group.stop)
-            if waiting[vector] == 0 and not plain and not self.is_exhausted(vector):
-                return vector, Purpose.REPLAY
-        return None
+        if self._sharp_window() and not self.settings.steady_sentinels:
+            return None
+        places = self._sentinel_positions(group)
+        return self._elsewhere(((self.timeline.state(p), p >= group.stop) for p in places), waiting)
 
     def _splits(self, position: int) -> bool:
         """Whether a trial at this state could still tell its two neighbours apart, or has done so."""
@@ -273,8 +271,12 @@ class TimelineBisection(Bisection):
     def _stuck_group(self) -> Interval | None:
         """A group that holds the answer, spans packages, and that no question on this path can split."""
         group = self._group
-        sure = group.mass >= self.settings.confidence
+        sure = group.mass >= self._wanted
         return group if sure and len(group.packages) > 1 else None
+
+    @property
+    def _contradicted(self) -> bool:
+        return self._sharp_window() is None
 
     def _sharp_window(self) -> tuple[int, int] | None:
         """(last good, first bad) on this path while every trial agrees with one sharp boundary."""

@@ -24,6 +24,7 @@ from aorta.search.graph import (
 from aorta.search.interval import Candidates
 from aorta.search.timeline import Vector
 
+_LIKELY = 0.5  # to be testable: a state beside the answer that is not is no check of it
 _MOST_WEIGHED = 1500  # states weighed for one question: a sample of them where there are more
 
 
@@ -63,7 +64,7 @@ class GraphBisection(Bisection):
             return False
         left = None if self.settings.confirm else self._left()
         closed = left is not None and left.bit_count() == 1
-        return closed or (self._is_whole and self._mass >= self.settings.confidence)
+        return closed or (self._is_whole and self._mass >= self._wanted)
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -133,6 +134,10 @@ class GraphBisection(Bisection):
         end = self.timeline.bad_end
         others = (state for state in self.timeline.every_state() if state != end)
         return sorted(others, key=self._size, reverse=True)
+
+    @property
+    def _contradicted(self) -> bool:
+        return self._left() is None
 
     def _left(self) -> int | None:
         """The changes that every failing state has and no passing one; None once a trial contradicts another."""
@@ -213,7 +218,28 @@ class GraphBisection(Bisection):
             tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
             if self._may_run(vector) and tried < runs:
                 return vector, Purpose.CONFIRM
-        return None
+        steady = self._left() is not None
+        return None if steady else self._elsewhere(self._sentinel_states(), waiting)
+
+    def _sentinel_states(self) -> Iterator[tuple[Vector, bool]]:
+        """States that contain the whole answer, and one that contains nothing of it, as unlike those tried as can be.
+        While nothing contradicts anything they are left alone: `git bisect` looks at none of them.
+        """
+        tried = [self._held(vector) for vector in self.trials.keys() - self._sentinels]
+        states = range(0, len(self.graph.holds), -(-len(self.graph.holds) // _MOST_WEIGHED))
+        for fails in [True] * self.settings.sentinels + [False] * bool(self.settings.sentinels):
+            wanted = self._group if fails else 0
+            beside = [
+                (min((held ^ other).bit_count() for other in tried), -state)
+                for state in states
+                if (held := self.graph.holds[state]) & self._group == wanted
+                and self._may_run((state,))
+                and self._chance_of((state,)) > _LIKELY
+            ]
+            far, place = max(beside, default=(0, 0))
+            if far:
+                tried.append(self.graph.holds[-place])
+                yield (-place,), fails
 
     # -- bookkeeping ----------------------------------------------------------------------------------------------
 
@@ -236,9 +262,9 @@ class GraphBisection(Bisection):
 
     def _likeliest(self) -> tuple[int, float]:
         """The fewest changes that together hold the wanted probability; those that nothing tells apart go together."""
-        group, mass = 0, 0.0
+        group, mass, wanted = 0, 0.0, self._wanted
         for atom, weight in self._belief.weighted():
-            if mass >= self.settings.confidence:
+            if mass >= wanted:
                 break
             group |= atom
             mass += weight * atom.bit_count()

@@ -1,18 +1,37 @@
-"""What a bisection between two environments found: culprits with their kind, both environments as files, how to show them."""
+"""What a bisection between two environments found: culprits with their kind, both environments as files, how to show them.
 
+And, before anything is made, what it would look at.
+"""
+
+import math
+import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments
-from aorta.bisect.environments.installable import PYTHON
-from aorta.bisect.environments.job import find_uv, index_options, installer
+from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
+from aorta.bisect.environments.files import interpreter_of, this_python
+from aorta.bisect.environments.job import (
+    EnvironmentJob,
+    find_uv,
+    index_options,
+    installer,
+    resolved,
+)
+from aorta.bisect.environments.locks import EnvironmentSide, version_in
+from aorta.bisect.environments.package_index import PackageIndex, Sources
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import SearchOutcome
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import BisectRun, shown_of
+from aorta.bisect.spec import EnvironmentsSpec
+from aorta.core.errors import UsageError
 from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import without_secrets
 
@@ -171,3 +190,59 @@ def _partner_among(
 
 def _step(name: str, versions: Sequence[str], kind: str) -> dict[str, Any]:
     return {"package": name, "good": versions[0], "bad": versions[-1], **_NOT_SAID, "kind": kind}
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, Any]:
+    """What differs as far as the two files say it, and what it would cost. Nothing is installed."""
+    asked = Asked.of(spec, directory)
+    index = PackageIndex(asked.sources)
+    good, bad = (_would_have(side, asked.sources) for side in asked.sides)
+    python = asked.good.python or this_python()
+    packages: list[dict[str, Any]] = []
+    for name in dict.fromkeys((*good, *bad)):
+        ends = good.get(name, ABSENT), bad.get(name, ABSENT)
+        if ends[0] != ends[1]:
+            releases = 2 if ABSENT in ends else len(index.between(name, *ends, python))
+            packages.append(_planned(name, ends, "package", releases - 1))
+    if asked.good.python and asked.bad.python and asked.good.python != asked.bad.python:
+        packages.append(_planned("python", (asked.good.python, asked.bad.python), "python", 1))
+    before, after = asked.good.variables, asked.bad.variables
+    if before is not None and after is not None:
+        for name in dict.fromkeys((*before, *after)):
+            ends = before.get(name) or ABSENT, after.get(name) or ABSENT
+            if ends[0] != ends[1]:
+                packages.append(_planned(name, ends, "variable", 1))
+    if not packages:
+        raise UsageError("nothing differs between the two environments")
+    most = max(package["commits"] for package in packages)
+    expected = math.ceil(math.log2(len(packages))) + 2 + math.ceil(math.log2(most))
+    return {"packages": packages, "changes": len(packages), "expected_builds": expected}
+
+
+def _would_have(side: EnvironmentSide, sources: Sources) -> dict[str, str]:
+    """Versions by name, with what the packages of a file need and the file does not name."""
+    if side.interpreter is not None:  # a virtual environment has what it has
+        return side.versions
+    requirements = list(side.requirements.values())
+    job = EnvironmentJob("", interpreter_of(side, [])[1], requirements).of(sources)
+    with tempfile.TemporaryDirectory() as beside:
+        lines = resolved(job, Path(beside))
+    named = {canonicalize_name(re.split(r"[\s=<>~!;@\[]", line)[0]): line for line in lines}
+    return {**side.versions, **{name: version_in(line) for name, line in named.items()}}
+
+
+def _planned(name: str, ends: Sequence[str], kind: str, steps: int) -> dict[str, Any]:
+    return {"package": name, "good": ends[0], "bad": ends[1], "kind": kind, "commits": steps}
+
+
+def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
+    for package in plan["packages"]:
+        between = f", {package['commits'] - 1} releases between" if package["commits"] > 1 else ""
+        yield f"{package['kind']:<10} {package['package']} {package['good']} → {package['bad']}{between}"
+    yield (
+        f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and as many trials "
+        "for one culprit, more trials if it is flaky"
+    )

@@ -14,8 +14,8 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from aorta.bisect.checkout import TreeJob
-from aorta.bisect.environments.ends import ABSENT, Asked, EnvironmentEnds, find_python
-from aorta.bisect.environments.installable import PYTHON, unmet
+from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked, EnvironmentEnds, unmet
+from aorta.bisect.environments.files import find_python
 from aorta.bisect.environments.job import EnvironmentJob
 from aorta.bisect.environments.package_index import Sources
 from aorta.bisect.package import Package, Versions

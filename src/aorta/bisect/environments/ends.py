@@ -1,36 +1,24 @@
-"""The two ends as they are once installed: what is in each, what its packages ask for, and what differs.
+"""The two ends as they are once installed: what is in each, what its packages ask for, what differs, and what goes together.
 
 Both are made before anything is tested, from whatever people have of them; what is written down then is what a resumed run
 goes on with, also where the index has moved on since.
 """
 
 import json
-import math
 import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any
 
+from packaging.markers import UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.files import (
-    marker_environment,
-    read_side,
-    same_minor,
-    this_python,
-)
-from aorta.bisect.environments.installable import PYTHON, Installed
-from aorta.bisect.environments.job import EnvironmentJob, distributions, find_uv, resolved
+from aorta.bisect.environments.files import interpreter_of, marker_environment, read_side
+from aorta.bisect.environments.job import EnvironmentJob, distributions, find_uv
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
-from aorta.bisect.environments.package_index import PackageIndex, Sources, sources_of
+from aorta.bisect.environments.package_index import Sources, sources_of
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
@@ -41,8 +29,34 @@ from aorta.runtimes.git import without_secrets
 ABSENT = (
     "absent"  # the version of a package that is not installed, and of a variable that is not set
 )
+PYTHON = "python"
 GOOD_END, BAD_END = "good-end", "bad-end"
 _KEPT = "environments.json"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """One end: versions by canonical name, and what each of them asks for. `around` is what markers are judged by."""
+
+    versions: Mapping[str, str]
+    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    requires_python: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
+    around: Mapping[str, str] = field(default_factory=dict)
+
+    def requirements(self, name: str) -> Iterable[Requirement]:
+        """What is asked for here, extras aside."""
+        for line in self.asks.get(name, ()):
+            try:
+                found = Requirement(line)
+                if found.marker is None or found.marker.evaluate({**self.around, "extra": ""}):
+                    yield found
+            except (InvalidRequirement, UndefinedEnvironmentName):
+                continue
+
+    def satisfies(self, wanted: Requirement) -> bool:
+        version = self.versions.get(canonicalize_name(wanted.name))
+        return version is not None and wanted.specifier.contains(version, prereleases=True)
 
 
 @dataclass(frozen=True)
@@ -160,7 +174,7 @@ def make_ends(
         good, bad = (EnvironmentEnd(**content[side]) for side in ("good", "bad"))
         return EnvironmentEnds(good, bad, tuple(content["warnings"]))
     warnings = list(_notes(asked))
-    pythons = [_interpreter(side, warnings) for side in asked.sides]
+    pythons = [interpreter_of(side, warnings) for side in asked.sides]
     say(f"making both environments with {'uv' if find_uv() else 'pip'}")
     builds = [
         _build_trial(side, program, place, asked.sources, timeout)
@@ -255,121 +269,80 @@ def _read_end(
     return EnvironmentEnd(side.name, *python, lines, versions, asks, requires, variables)
 
 
-# -- interpreters -----------------------------------------------------------------------------------------------------
+# -- what can be new while the rest is old --------------------------------------------------------------------------
+#
+# What a package asks for is about two packages at a time, and both ends were installed, so every such rule has one form:
+# if this one is new, that one is new as well. The sets that can be installed are then those that hold all that their
+# members need, and an order in which everything comes after what it needs has no other prefixes.
 
 
-def _interpreter(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str]:
-    """The version and the program of the Python a side was made with, or of the one that is at hand."""
-    if side.interpreter and (version := version_of(side.interpreter)):
-        return version, side.interpreter
-    if side.python:
-        if found := find_python(side.python):
-            if found[0] != side.python:
-                warnings.append(f"{side.name} had Python {side.python}: {found[0]} stands for it")
-            return found
-        warnings.append(
-            f"{side.name} had Python {side.python}, which is not on this machine: "
-            "whether it matters is not found out"
-        )
-    for program in (shutil.which("python"), shutil.which("python3"), sys.executable):
-        if program and (version := version_of(program)):
-            return version, program
-    raise InfrastructureError("there is no Python to make environments with")
+def unmet(end: Installed) -> set[str]:
+    """Packages that somebody asks for otherwise, although it was installed so: it is not for a resolver to refuse it."""
+    return {
+        canonicalize_name(wanted.name)
+        for name in end.versions
+        for wanted in end.requirements(name)
+        if not end.satisfies(wanted)
+    }
 
 
-def version_of(program: str) -> str | None:
-    with suppress(OSError, subprocess.TimeoutExpired):
-        ask = "import platform; print(platform.python_version())"
-        done = subprocess.run(
-            (program, "-I", "-c", ask), capture_output=True, text=True, timeout=60, check=False
-        )
-        if done.returncode == 0:
-            return done.stdout.strip()
-    return None
+def must_move_with(
+    good: Installed, bad: Installed, changed: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """By each changed package all that must be new where it is new, itself included."""
+    tolerated = unmet(good) | unmet(bad)
+    needs = {name: {name} for name in changed}
+    for name in changed:
+        for wanted in bad.requirements(name):
+            other = canonicalize_name(wanted.name)
+            if other in needs and other not in tolerated and not good.satisfies(wanted):
+                needs[name].add(other)
+        for wanted in good.requirements(name):
+            other = canonicalize_name(wanted.name)
+            if other in needs and other not in tolerated and not bad.satisfies(wanted):
+                needs[other].add(name)
+        if PYTHON in needs and name != PYTHON:
+            if not _runs_with(bad, name, good.python):
+                needs[name].add(PYTHON)
+            if not _runs_with(good, name, bad.python):
+                needs[PYTHON].add(name)
+    return _closed(needs)
 
 
-def pythons_between(good: str, bad: str) -> list[str]:
-    """Both, and one of each minor version between that is on this machine."""
-    ends = [tuple(int(part) for part in re.findall(r"\d+", one)[:2]) for one in (good, bad)]
-    low, high = sorted(ends)
-    minors = range(low[1] + 1, high[1]) if low[0] == high[0] else range(0)
-    found = [one[0] for minor in minors if (one := find_python(f"{low[0]}.{minor}"))]
-    return [good, *(found if ends[0] == low else reversed(found)), bad]
+def _runs_with(end: Installed, name: str, python: str) -> bool:
+    try:
+        wanted = end.requires_python.get(name)
+        return not wanted or SpecifierSet(wanted).contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True
 
 
-@cache
-def find_python(version: str) -> tuple[str, str] | None:
-    """That very release, or another of the same minor version."""
-    found = [(v, p) for p in _programs(version) if (v := version_of(p)) and same_minor(v, version)]
-    return next((one for one in found if one[0] == version), found[0] if found else None)
+def _closed(needs: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
+    closed: dict[str, frozenset[str]] = {}
+    for name in needs:
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            here = waiting.pop()
+            if here not in found:
+                found.add(here)
+                waiting += needs[here]
+        closed[name] = frozenset(found)
+    return closed
 
 
-def _programs(version: str) -> Iterator[str]:
-    minor = ".".join(re.findall(r"\d+", version)[:2])
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{version}/bin/python")))
-    if uv := find_uv():
-        for wanted in (version, minor):
-            asking = (uv, "python", "find", "--no-project", "--no-python-downloads", wanted)
-            done = subprocess.run(asking, capture_output=True, text=True, check=False)
-            if done.returncode == 0 and done.stdout.strip():
-                yield done.stdout.strip()
-    if program := shutil.which(f"python{minor}"):
-        yield program
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True))
+def in_order(needs: Mapping[str, frozenset[str]]) -> list[str]:
+    """Everything after what it needs; those that need each other stand together. Python goes as late as it may: new
+    packages run on an old one more often than old packages on a new one.
+    """
+    late = frozenset({PYTHON})
+
+    def place(name: str) -> tuple[bool, int, list[str], str]:
+        return bool(needs[name] & late), len(needs[name]), sorted(needs[name]), name
+
+    return sorted(needs, key=place)
 
 
-# -- the plan ---------------------------------------------------------------------------------------------------------
-
-
-def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, Any]:
-    """What differs as far as the two files say it, and what it would cost. Nothing is installed."""
-    asked = Asked.of(spec, directory)
-    index = PackageIndex(asked.sources)
-    good, bad = (_would_have(side, asked.sources) for side in asked.sides)
-    python = asked.good.python or this_python()
-    packages: list[dict[str, Any]] = []
-    for name in dict.fromkeys((*good, *bad)):
-        ends = good.get(name, ABSENT), bad.get(name, ABSENT)
-        if ends[0] != ends[1]:
-            releases = 2 if ABSENT in ends else len(index.between(name, *ends, python))
-            packages.append(_planned(name, ends, "package", releases - 1))
-    if asked.good.python and asked.bad.python and asked.good.python != asked.bad.python:
-        packages.append(_planned("python", (asked.good.python, asked.bad.python), "python", 1))
-    before, after = asked.good.variables, asked.bad.variables
-    if before is not None and after is not None:
-        for name in dict.fromkeys((*before, *after)):
-            ends = before.get(name) or ABSENT, after.get(name) or ABSENT
-            if ends[0] != ends[1]:
-                packages.append(_planned(name, ends, "variable", 1))
-    if not packages:
-        raise UsageError("nothing differs between the two environments")
-    most = max(package["commits"] for package in packages)
-    expected = math.ceil(math.log2(len(packages))) + 2 + math.ceil(math.log2(most))
-    return {"packages": packages, "changes": len(packages), "expected_builds": expected}
-
-
-def _would_have(side: EnvironmentSide, sources: Sources) -> dict[str, str]:
-    """Versions by name, with what the packages of a file need and the file does not name."""
-    if side.interpreter is not None:  # a virtual environment has what it has
-        return side.versions
-    requirements = list(side.requirements.values())
-    job = EnvironmentJob("", _interpreter(side, [])[1], requirements).of(sources)
-    with tempfile.TemporaryDirectory() as beside:
-        lines = resolved(job, Path(beside))
-    named = {canonicalize_name(re.split(r"[\s=<>~!;@\[]", line)[0]): line for line in lines}
-    return {**side.versions, **{name: version_in(line) for name, line in named.items()}}
-
-
-def _planned(name: str, ends: Sequence[str], kind: str, steps: int) -> dict[str, Any]:
-    return {"package": name, "good": ends[0], "bad": ends[1], "kind": kind, "commits": steps}
-
-
-def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
-    for package in plan["packages"]:
-        between = f", {package['commits'] - 1} releases between" if package["commits"] > 1 else ""
-        yield f"{package['kind']:<10} {package['package']} {package['good']} → {package['bad']}{between}"
-    yield (
-        f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and as many trials "
-        "for one culprit, more trials if it is flaky"
-    )
+def is_installable(new: Collection[str], needs: Mapping[str, frozenset[str]]) -> bool:
+    held = set(new)
+    return all(needs[name] <= held for name in held)

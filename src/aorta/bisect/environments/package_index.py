@@ -338,15 +338,13 @@ def _read(address: str) -> tuple[str, str] | None:
 def _from_json(text: str, name: str) -> Iterator[IndexFile]:
     content = json.loads(text)
     for file in content.get("files", []):
-        found = _file(
+        yield from _file(
             str(file.get("filename", "")),
             name,
             requires_python=file.get("requires-python"),
             yanked=bool(file.get("yanked")),
             uploaded=_time(file.get("upload-time")),
         )
-        if found is not None:
-            yield found
 
 
 def _from_html(text: str, name: str) -> Iterator[IndexFile]:
@@ -354,21 +352,17 @@ def _from_html(text: str, name: str) -> Iterator[IndexFile]:
     links.feed(text)
     for link in links.found:
         path = unquote(urlsplit(urljoin("/", link.get("href") or "")).path)
-        found = _file(
+        yield from _file(
             path.rpartition("/")[2],
             name,
             requires_python=link.get("data-requires-python"),
             yanked="data-yanked" in link,
         )
-        if found is not None:
-            yield found
 
 
 def _from_names(names: Iterable[str], name: str) -> Iterator[IndexFile]:
     for file in sorted(names):
-        found = _file(file, name)
-        if found is not None:
-            yield found
+        yield from _file(file, name)
 
 
 class _Links(HTMLParser):
@@ -388,8 +382,8 @@ def _file(
     requires_python: str | None = None,
     yanked: bool = False,
     uploaded: float | None = None,
-) -> IndexFile | None:
-    """None for what is no file of this package: a page may list others."""
+) -> Iterator[IndexFile]:
+    """Nothing for what is no file of this package: a page may list others."""
     try:
         if filename.endswith(".whl"):
             project, version, _, which = parse_wheel_filename(filename)
@@ -398,10 +392,9 @@ def _file(
             project, version = parse_sdist_filename(filename)
             own = None
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return None
-    if project != name:
-        return None
-    return IndexFile(filename, version, requires_python, yanked, uploaded, own)
+        return
+    if project == name:
+        yield IndexFile(filename, version, requires_python, yanked, uploaded, own)
 
 
 def _time(text: object) -> float | None:

@@ -6,7 +6,6 @@ are searched for those packages alone, on one timeline; then the commits between
 """
 
 import json
-import re
 import shutil
 import tomllib
 from collections.abc import Collection, Sequence
@@ -23,13 +22,16 @@ from aorta.bisect.environments.ends import (
     ABSENT,
     BAD_END,
     GOOD_END,
+    PYTHON,
     Asked,
     EnvironmentEnds,
+    in_order,
+    is_installable,
     make_ends,
-    pythons_between,
+    must_move_with,
     write_private,
 )
-from aorta.bisect.environments.installable import PYTHON, in_order, is_installable, must_move_with
+from aorta.bisect.environments.files import pythons_between
 from aorta.bisect.environments.package_index import PackageIndex
 from aorta.bisect.findings import Findings
 from aorta.bisect.investigation import (
@@ -40,7 +42,7 @@ from aorta.bisect.investigation import (
     search_versions,
     with_merges,
 )
-from aorta.bisect.package import Package, Versions, git_package
+from aorta.bisect.package import Package, Versions, git_package, revision_of
 from aorta.bisect.run import BisectRun, Request
 from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
 from aorta.bisect.stages import MAIN
@@ -396,18 +398,3 @@ def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | No
         name = canonicalize_name(str(project.get("project", {}).get("name", "")))
         return PackageSpec(name=name, path=str(top)) if name in names else None
     return None
-
-
-def revision_of(repository: Repository, name: str, version: str) -> str | None:
-    """The commit of a release, by its tag; of a package installed from git, the commit itself."""
-    if re.fullmatch(r"[0-9a-f]{7,64}", version) and repository.has(version):
-        return version
-    spellings = (
-        f"v{version}",
-        version,
-        f"{name}-{version}",
-        f"{name}-v{version}",
-        f"{name}/{version}",
-    )
-    more = (f"release-{version}", f"release/{version}", f"rel_{version.replace('.', '_')}")
-    return next((tag for tag in (*spellings, *more) if repository.has(f"refs/tags/{tag}")), None)

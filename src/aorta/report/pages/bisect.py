@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import release_words
-from aorta.bisect.report import HEADLINES, compared_logs, sides_words
+from aorta.bisect.report import HEADLINES, compared_logs, release_words, sides_words
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome
 from aorta.report.charts.timeline import Atoms, Probe, Strip, draw_posterior, draw_timeline

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from aorta.bisect.entry import bisect
 from aorta.bisect.findings import Findings
+from aorta.bisect.request import run_bisection
 from aorta.bisect.run import Request
 from aorta.bisect.spec import BisectSpec, EnvironmentsSpec, PackageSpec
 from aorta.core.documents import validated
@@ -149,7 +149,7 @@ class Bisect:
             file="solve",
         )
         counted = CHECK if check else self.name
-        findings = bisect(
+        findings = run_bisection(
             Request(
                 spec=spec,
                 directory=between.directory,
