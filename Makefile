@@ -7,7 +7,7 @@ PEER = nvidia-resiliency-ext==0.7.0
 ROOM =
 TESTS = tests$(if $(ROOM),/$(ROOM))
 QUICK = $(addprefix tests/,core scrub search registry engine views)
-TORCHES = 2.13.0 # the oldest and the newest that pyproject.toml allows
+TORCHES = 2.13.0 2.15.0 # the oldest and the newest that pyproject.toml allows
 
 .SECONDARY: # an environment that took minutes to install is kept
 .PHONY: demo test quick test-torch coverage packages peer lint types rooms check bench docs clean
@@ -25,7 +25,7 @@ quick: lint
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(QUICK)
 
 # What the launcher asks of torch beyond its public door, with the oldest and the newest torch that is allowed.
-test-torch: packages $(addprefix torch-,$(TORCHES))
+test-torch: packages peer $(addprefix torch-,$(TORCHES))
 
 torch-%: $(VENV)-torch-%/.installed
 	$(VENV)-torch-$*/bin/python -m pytest -n 2 --dist loadgroup tests/launch tests/attribution/test_flight.py
@@ -76,6 +76,7 @@ $(VENV)-torch-%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-torch-$*
 	$(VENV)-torch-$*/bin/pip install --quiet --editable ".[$(TEST_EXTRAS)]"
 	$(VENV)-torch-$*/bin/pip install --quiet torch==$*
+	ln -sfn $(abspath $(VENV))/peer $(VENV)-torch-$*/peer
 	touch $@
 
 # The peer in a directory of its own. Its wheels ask for a newer Python and C library than this one; only its profiler does.

@@ -36,11 +36,13 @@ from aorta.launch.agent import DecidingAgent
 from aorta.launch.config import FaultTolerance
 from aorta.launch.cycle_dir import LogDir
 from aorta.launch.decision import LeaderDecides
-from aorta.launch.output import CycleLogs, Shown
+from aorta.launch.options import Shown
+from aorta.launch.output import CycleLogs
 from aorta.launch.records import Action, CycleStart, JobEnding, SourceVerdict
 from aorta.launch.rendezvous import create_rendezvous
 from aorta.launch.sources.panel import Panel
-from aorta.launch.store import JobStore, KeyWatch, StoreCalls
+from aorta.launch.store import JobStore
+from aorta.launch.store_calls import KeyWatch, StoreCalls
 
 SIZES = tuple(int(size) for size in os.environ.get("AORTA_SCALE_AGENTS", "16,64,256").split(","))
 PROCESSES = int(os.environ.get("AORTA_SCALE_PROCESSES", 16 * (os.cpu_count() or 1)))
@@ -149,7 +151,7 @@ class _Agent(DecidingAgent):
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         return {}
 
-    def _stop_workers(self, worker_group: WorkerGroup, **_: object) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
         if self._is_measured() and not self._seen.noticed[self._number]:
             self._seen.noticed[self._number] = time.monotonic()
 

@@ -1,11 +1,13 @@
 """In place of torchrun and of ft_launcher: what a caller from Python, an event handler and an old command line see."""
 
+import ast
 import io
 import json
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -13,9 +15,15 @@ import pytest
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from aorta.launch.job import launch_or_raise
+from aorta.launch.options import parse
 from support.launching import Site, environment, script
 from support.waiting import patience
 
+VALUES = {
+    "logs_specs": "default",
+    "ft_attribution_endpoint": "http://127.0.0.1:1",
+    "ft_attribution_stop_action": "log",
+}
 EVENTS = """
     import logging, sys
     from torch.distributed.elastic.events import handlers
@@ -184,3 +192,32 @@ def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
     end = site.run("--max-restarts", "5", "--ft-attribution-dry-run", str(job))
     assert end.code == 0, end
     assert len(site.cycles()) == 5
+
+
+@pytest.mark.filterwarnings("default:--ft-attribution-endpoint is deprecated")
+def test_every_option_of_ft_launcher_is_understood_or_named_in_each_of_its_spellings() -> None:
+    folder = Path(sys.prefix) / "peer" / "nvidia_resiliency_ext" / "fault_tolerance"
+    options = [
+        option
+        for file in ("launcher.py", "cli_args.py")
+        for call in ast.walk(ast.parse((folder / file).read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
+        for option in _names_and_value(call)
+    ]
+    assert len(options) > 100
+    for name, value in options:
+        parse([name, *value, "job.py"])
+
+
+def _names_and_value(call: ast.Call) -> Iterator[tuple[str, list[str]]]:
+    """The spellings of one option, with a value that it takes."""
+    how = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    names = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    for name in (each for each in names if isinstance(each, str) and each.startswith("--")):
+        words = name.removeprefix("--").replace("-", "_")
+        if "store_" in how.get("action", "") or "check_env" in how.get("action", ""):
+            yield name, []
+        elif "choices" in how and words not in VALUES:
+            yield name, [str(ast.literal_eval(how["choices"])[0])]
+        else:
+            yield name, [VALUES.get(words, "1")]

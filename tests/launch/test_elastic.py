@@ -57,8 +57,18 @@ def test_the_restart_budget_is_the_job_s_and_not_each_agent_s(site: Site) -> Non
     assert all("2 of 2 restarts used" in end.err for end in ends)
 
 
+ALL_FAIL_BY_THEMSELVES = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(f"ready_{rank}", "w").close()
+while not all(os.path.exists(f"ready_{each}") for each in range(4)):
+    time.sleep(0.02)
+import surely_not_installed
+"""
+
+
 def test_four_agents_stop_together(site: Site) -> None:
-    job = script(site.folder, "import surely_not_installed")
+    job = script(site.folder, ALL_FAIL_BY_THEMSELVES)
     ends = site.run_nodes(4, "--max-restarts", "3", str(job))
     assert [end.code for end in ends] == [93] * 4, ends
     assert site.cycles() == ["cycle_0"]

@@ -7,7 +7,8 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from aorta.launch.records import CycleEvidence, CycleStart
-from aorta.launch.store import JobStore, StoreCalls, StorePatience
+from aorta.launch.store import JobStore
+from aorta.launch.store_calls import StoreCalls, StorePatience
 from aorta.launch.torch_elastic import another_connection
 
 

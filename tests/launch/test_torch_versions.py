@@ -18,7 +18,7 @@ def test_an_unknown_torch_is_one_line(version: str, tmp_path: Path) -> None:
     done = aorta("launch", "job.py", cwd=tmp_path, env={"PYTHONPATH": path})
     assert done.exit_code == 5
     assert done.stderr.count("\n") == 1
-    assert f"knows torch 2.13, and torch {version} is installed" in done.stderr
+    assert f"knows torch 2.13 to 2.15, and torch {version} is installed" in done.stderr
 
 
 def test_what_the_launcher_knows_is_what_the_package_asks_for() -> None:

@@ -10,8 +10,8 @@ import pytest
 from torch.distributed.elastic.multiprocessing import Std
 
 from aorta.core.errors import UsageError
+from aorta.launch.options import Shown
 from aorta.launch.options import parse as parse_options
-from aorta.launch.output import Shown
 from support.launching import Site, environment, script
 from support.waiting import patience
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -54,12 +55,9 @@ def ended(place: Path, last: str, **how: Any) -> tuple[int, Any, str, str]:
     with command as process:
         out, err = process.communicate("read me\n", timeout=patience())
     first, _, rest = out.partition("\n")
-    whole = err.splitlines()
-    told = [
-        n for n, line in enumerate(whole) if fork_server.__file__ in line
-    ]  # its frame is the first
-    kept = whole[:1] + whole[told[0] + 3 :] if told else whole
-    return process.returncode, json.loads(first), rest, "\n".join(kept)
+    frame = rf'  File "{re.escape(fork_server.__file__)}".*\n(?:    .*\n)*'  # its own, the first
+    err = re.sub(frame, "", err)
+    return process.returncode, json.loads(first), rest, err
 
 
 @pytest.fixture

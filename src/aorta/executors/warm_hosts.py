@@ -29,7 +29,7 @@ _LEAST_FREE = (
 )
 MOST_UNFIT = 8  # modules left out one by one before the whole command is given up
 _LEAST_PATIENCE = 60.0
-_ANSWER_SECONDS = 20.0
+_ANSWER_SECONDS = 20.0  # for a fork
 
 
 def worth_seconds(trial_seconds: float) -> float:
@@ -117,8 +117,7 @@ class WarmHosts:
         self, host: _Host, message: Mapping[str, Any], streams: tuple[int, int]
     ) -> WarmStart | None:
         try:
-            tell(host.line, message, streams)
-            answer = hear(host.line, _ANSWER_SECONDS)
+            answer = ask_for_fork(host.line, message, streams)
         except (OSError, EOFError, ValueError):
             self._died(host)
             return None
@@ -141,7 +140,7 @@ class WarmHosts:
         """A host with everything imported that can be; the modules that cannot be are found on the way."""
         excluded = self._excluded.setdefault(command, [])
         self._make_room()
-        if _memory_available() < _LEAST_FREE * _memory_of_machine():
+        if not has_room_for_host():
             return None
         while len(excluded) <= MOST_UNFIT:
             host = self._started(command, order)
@@ -243,6 +242,14 @@ def tell(line: socket.socket, content: Mapping[str, Any], descriptors: Sequence[
     line.sendall(data[sent:])
 
 
+def ask_for_fork(
+    line: socket.socket, message: Mapping[str, Any], streams: Sequence[int]
+) -> dict[str, Any]:
+    """A program of the host's, with these descriptors; the answer holds its `pid`, or why not."""
+    tell(line, message, streams)
+    return hear(line, _ANSWER_SECONDS)
+
+
 def hear(line: socket.socket, seconds: float, owner: socket.socket | None = None) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
     data = bytearray()
@@ -259,6 +266,11 @@ def hear(line: socket.socket, seconds: float, owner: socket.socket | None = None
     if not isinstance(content, dict):
         raise ValueError(f"a host said {content!r}")  # noqa: TRY004 - about what was said
     return content
+
+
+def has_room_for_host() -> bool:
+    """Whether the machine has memory to spare for one more process that holds imports."""
+    return _memory_available() >= _LEAST_FREE * _memory_of_machine()
 
 
 def _memory_of_machine() -> int:

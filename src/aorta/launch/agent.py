@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch.distributed import DistError
@@ -25,18 +24,18 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import PContext
 
 from aorta.core.errors import Exit
+from aorta.launch.cycle import Cycle
 from aorta.launch.cycle_dir import (
-    CycleDir,
     gather_evidence,
     sign_as_leader,
     write_cycle_info,
 )
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
-from aorta.launch.output import CycleLogs, OutputPump
+from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources.panel import Panel
-from aorta.launch.store import StoreLostError
+from aorta.launch.store_calls import StoreLostError
 from aorta.launch.torch_elastic import return_codes, shutdown_options, workers_started_by
 from aorta.launch.warm import WarmWorkers
 from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
@@ -45,51 +44,8 @@ log = logging.getLogger(__name__)
 
 _PATIENCE = 30  # seconds that workers have to end; before 2.12 torch knows no other
 _SETTLE = 1.0  # how long a trigger waits for the other ranks to end, so that it sees whole logs
-_LAST_WORDS = 1.0  # how long a leaving agent waits for its trigger to arrive
-_LOST_FOR = 2.0  # a node between two rounds is away for a moment; a lost one stays away
-_LEADER_LOOKS = 1.0  # seconds between two looks at who is there, by the leader and its deputy
+_LAST_WORDS = 1.0  # at most; a service that does not answer holds nobody who leaves
 _WELL = {WorkerState.HEALTHY, WorkerState.SUCCEEDED}
-_DEPUTY = 1  # the group rank that looks as often as the leader
-
-
-@dataclass
-class _Cycle:
-    """What this agent knows about the cycle it is in."""
-
-    start: CycleStart
-    group_rank: int
-    directory: CycleDir
-    signs: SignsOfLife
-    hang_watch: HangWatch | None
-    failure: str = ""  # what went wrong first, as far as this agent knows
-    died_first: frozenset[int] = frozenset()  # ranks that failed before this agent stopped any
-    ended_at: dict[int, float] = field(default_factory=dict)  # rank -> when this agent saw it ended
-    hung_rank: int | None = None
-    triggered: bool = False
-    dumps: tuple[str, ...] = ()
-    evidence: CycleEvidence | None = None  # once all ranks here are down
-    down: threading.Event = field(default_factory=threading.Event)
-    pump: OutputPump | None = None
-    is_recorded: bool = False  # its end stands in cycle_info.json
-    lost_since: float | None = None
-    next_look: float = 0.0
-    next_question: float = 0.0
-
-    @property
-    def is_leader(self) -> bool:
-        return self.group_rank == 0
-
-    @property
-    def node(self) -> str:
-        return self.start.nodes[self.group_rank]
-
-    def misses_a_node(self, lost: int) -> bool:
-        """Whether nodes have been away for so long that they will not come back by themselves."""
-        if not lost:
-            self.lost_since = None
-            return False
-        self.lost_since = self.lost_since or time.monotonic()
-        return time.monotonic() - self.lost_since >= _LOST_FOR
 
 
 class DecidingAgent(LocalElasticAgent):
@@ -111,7 +67,7 @@ class DecidingAgent(LocalElasticAgent):
         self._families = WorkerFamilies()
         self._warm = warm
         self.ending: JobEnding | None = None
-        self._cycle: _Cycle | None = None
+        self._cycle: Cycle | None = None
         self._last_result: RunResult | None = None
         self._telling: threading.Thread | None = None
         self._shutting_down = False
@@ -168,7 +124,9 @@ class DecidingAgent(LocalElasticAgent):
             self._note_failure(hang.words)
         elif self._handler.leader_is_gone():
             self._note_failure(f"the agent on {cycle.start.nodes[0]} was lost")
-        elif self._is_time_to_look(cycle) and cycle.misses_a_node(self._handler.lost_nodes()):
+        elif cycle.is_time_to_look(self._handler.keep_alive) and cycle.misses_a_node(
+            self._handler.lost_nodes()
+        ):
             self._note_failure("a node was lost")
         if not self._is_over(cycle):
             return False
@@ -181,26 +139,13 @@ class DecidingAgent(LocalElasticAgent):
             log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
         return said is not None
 
-    def _is_over(self, cycle: _Cycle) -> bool:
+    def _is_over(self, cycle: Cycle) -> bool:
         """The store tells; in case its word was lost on the way it is asked now and then."""
         number = cycle.start.cycle
         if self._handler.job_store.is_over(number):
             return True
-        if time.monotonic() < cycle.next_question:
-            return False
-        cycle.next_question = time.monotonic() + self._handler.keep_alive
-        return self._handler.job_store.look_whether_over(number)
-
-    def _is_time_to_look(self, cycle: _Cycle) -> bool:
-        """Who leads and its deputy look often who is there; a thousand nodes that do so would busy the store."""
-        if time.monotonic() < cycle.next_look:
-            return False
-        often = cycle.group_rank <= _DEPUTY
-        pause = min(_LEADER_LOOKS, self._handler.keep_alive) if often else self._handler.keep_alive
-        if cycle.lost_since is not None:
-            pause = min(pause, _LOST_FOR / 2)
-        cycle.next_look = time.monotonic() + pause
-        return True
+        asks = cycle.is_time_to_ask(self._handler.keep_alive)
+        return asks and self._handler.job_store.look_whether_over(number)
 
     def _is_left_for_another(self) -> bool:
         """Whether this cycle ends because nodes wait to join: seen here, or announced by who saw it."""
@@ -245,7 +190,7 @@ class DecidingAgent(LocalElasticAgent):
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
         self._restart_workers(group)
 
-    def _let_others_collect(self, cycle: _Cycle) -> None:
+    def _let_others_collect(self, cycle: Cycle) -> None:
         """A rank that is ended takes its peers out of their collective: not before they have been asked, too."""
         store, number = self._handler.job_store, cycle.start.cycle
         store.say_dumped(number)
@@ -265,14 +210,14 @@ class DecidingAgent(LocalElasticAgent):
         self._handler.job_store.announce_failure(cycle.start.cycle, what)
         log.warning("cycle %s failed: %s", cycle.start.cycle_id, what)
 
-    def _trigger(self, cycle: _Cycle) -> None:
+    def _trigger(self, cycle: Cycle) -> None:
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
             self._telling = threading.Thread(target=self._tell_panel, args=(cycle,), daemon=True)
             self._telling.start()
 
-    def _tell_panel(self, cycle: _Cycle) -> None:
+    def _tell_panel(self, cycle: Cycle) -> None:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
         evidence = cycle.evidence or self._evidence(cycle)
@@ -288,7 +233,7 @@ class DecidingAgent(LocalElasticAgent):
         except StoreLostError:
             return None
 
-    def _evidence(self, cycle: _Cycle) -> CycleEvidence:
+    def _evidence(self, cycle: Cycle) -> CycleEvidence:
         pump = self._logs.pump
         lost = pump.incomplete if pump is not None else frozenset()
         words = {rank: pump.last_words(rank) for rank in lost} if pump is not None else {}
@@ -310,18 +255,9 @@ class DecidingAgent(LocalElasticAgent):
         """How the ranks of this agent have ended so far."""
         if self._pcontext is None or self._cycle is None:
             return []
-        cycle = self._cycle
         ranks = {worker.local_rank: worker.global_rank for worker in self._worker_group.workers}
-        ends = []
-        for local, status in return_codes(self._pcontext).items():
-            if status is not None and local in ranks:
-                rank = ranks[local]
-                error_file = cycle.directory.error_file(rank)
-                known = str(error_file) if error_file.exists() else None
-                stopped = bool(cycle.failure) and status != 0 and rank not in cycle.died_first
-                moment = cycle.ended_at.setdefault(rank, time.time())
-                ends.append(WorkerEnd.of(rank, status, known, stopped=stopped, time=moment))
-        return ends
+        codes = return_codes(self._pcontext).items()
+        return self._cycle.ends({ranks[local]: code for local, code in codes if local in ranks})
 
     def _live_pids(self) -> dict[int, int]:
         """The process of every rank here that still runs."""
@@ -332,7 +268,7 @@ class DecidingAgent(LocalElasticAgent):
         pids = self._pcontext.pids().items()
         return {ranks[local]: pid for local, pid in pids if local in running and local in ranks}
 
-    def _current(self) -> _Cycle:
+    def _current(self) -> Cycle:
         assert self._cycle is not None, "no cycle before the first rendezvous"
         return self._cycle
 
@@ -359,7 +295,7 @@ class DecidingAgent(LocalElasticAgent):
         watch = None
         if self._hang_timeout is not None:
             watch = HangWatch(self._hang_timeout, self._handler.job_store, start, group_rank, signs)
-        self._cycle = _Cycle(start, group_rank, directory, signs, watch)
+        self._cycle = Cycle(start, group_rank, directory, signs, watch)
         self._cycle.next_question = time.monotonic() + self._handler.keep_alive
         if self._cycle.is_leader:
             sign_as_leader(self._logs.log_dir.path, start.job_id)
@@ -376,7 +312,7 @@ class DecidingAgent(LocalElasticAgent):
         self._current().pump = self._logs.pump
         return ids
 
-    def _stop_workers(self, worker_group: WorkerGroup, **_: object) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
         self._shutdown(timeout=getattr(self, "_shutdown_timeout", _PATIENCE))
 
     def _shutdown(
@@ -417,8 +353,10 @@ class DecidingAgent(LocalElasticAgent):
     def finish_telling(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
         if self._telling is not None:
+            deadline = time.monotonic() + _LAST_WORDS
+            self._current().down.set()  # nothing here is still to end
             self._telling.join(_LAST_WORDS)
-            self._panel.finish_telling(_LAST_WORDS)
+            self._panel.finish_telling(deadline - time.monotonic())
 
     def say_goodbye(self, why: str) -> None:
         """Leave so that the others need not wait until this agent is missed."""
@@ -427,7 +365,7 @@ class DecidingAgent(LocalElasticAgent):
             self._handler.job_store.announce_failure(self._cycle.start.cycle, what)
         self._handler.withdraw()
 
-    def _record_cycle(self, cycle: _Cycle, evidence: tuple[CycleEvidence, ...]) -> None:
+    def _record_cycle(self, cycle: Cycle, evidence: tuple[CycleEvidence, ...]) -> None:
         write_cycle_info(self._logs.log_dir.path, cycle.start, evidence)
         cycle.is_recorded = True
 

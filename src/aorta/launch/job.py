@@ -30,12 +30,10 @@ from aorta.launch.output import CycleLogs, RedirectedFunction
 from aorta.launch.records import JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.panel import Panel, build_sources
-from aorta.launch.store import StoreLostError
+from aorta.launch.store_calls import StoreLostError
 from aorta.launch.torch_elastic import (
-    event_log_handler,
     hosts_the_store,
     raise_on_signals,
-    signals_to_handle,
     where_known,
 )
 from aorta.launch.warm import WarmWorkers
@@ -67,7 +65,7 @@ def launch(arguments: Sequence[str], view: View) -> int:
     """Run one agent to its end; returns the exit code."""
     options = parse(arguments)
     try:
-        raise_on_signals(_heard(signals_to_handle(options.torch)))
+        raise_on_signals(_heard(options.torch.signals_to_handle))
         finished = run_job(options, view)
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
@@ -152,7 +150,7 @@ class _Launch:
         return Finished(agent.ending, result, _name_of(self._options))
 
     def _record(self, event: Event) -> None:
-        events.record(event, event_log_handler(self._options.torch))
+        events.record(event, self._options.torch.event_log_handler)
 
     def _take_leave(self) -> None:
         """Tell what is left to tell. How the job ended is known by now, so a lost store changes nothing."""
@@ -237,7 +235,7 @@ def _agent(
     options: Options, rendezvous: DecidingRendezvous, panel: Panel, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
     warm = None
@@ -258,7 +256,8 @@ def _agent(
         master_addr=address,
         master_port=port,
         local_addr=config.local_addr,
-        **where_known(config, "event_log_handler", "numa_options", "virtual_local_rank"),
+        event_log_handler=config.event_log_handler,
+        **where_known(config, "numa_options", "virtual_local_rank"),
     )
     settings = options.settings
     logs = CycleLogs(

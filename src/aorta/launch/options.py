@@ -14,17 +14,49 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torch.distributed import run as torchrun
-from torch.distributed.elastic.multiprocessing import LogsSpecs
+from torch.distributed.elastic.multiprocessing import LogsSpecs, Std
+from torch.distributed.elastic.multiprocessing.api import to_map
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
 from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
-from aorta.launch.output import Shown
 
 DEFAULT_JOIN_TIMEOUT = 600
 _STATIC_PORT = 29500
+
+
+@dataclass(frozen=True)
+class Shown:
+    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template` and the filters, as torchrun spells them."""
+
+    redirects: str = "0"
+    tee: str = "0"
+    only: frozenset[int] = frozenset()
+    prefix: str = "[${role_name}${local_rank}]:"
+    out_filters: tuple[str, ...] = ()
+    err_filters: tuple[str, ...] = ()
+
+    def tee_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown line by line behind a prefix."""
+        return self._streams(self.tee, local_rank, world) if self._wanted(local_rank) else Std.NONE
+
+    def plain_of(self, local_rank: int, world: int) -> Std:
+        """Streams that are shown as they are: neither redirected nor teed."""
+        if not self._wanted(local_rank):
+            return Std.NONE
+        hidden = self._streams(self.redirects, local_rank, world)
+        return Std.ALL & ~hidden & ~self._streams(self.tee, local_rank, world)
+
+    def filters_of(self, stream: Std) -> tuple[str, ...]:
+        return self.out_filters if stream is Std.OUT else self.err_filters
+
+    def _wanted(self, local_rank: int) -> bool:
+        return not self.only or local_rank in self.only
+
+    def _streams(self, spelled: str, local_rank: int, world: int) -> Std:
+        return to_map(Std.from_str(spelled), world)[local_rank]
 
 
 @dataclass(frozen=True)

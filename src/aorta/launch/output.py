@@ -19,9 +19,9 @@ from string import Template
 from typing import Any, BinaryIO, TextIO, cast
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
-from torch.distributed.elastic.multiprocessing.api import to_map
 
 from aorta.launch.cycle_dir import CycleDir, LogDir, complain_once, prepare
+from aorta.launch.options import Shown
 from aorta.launch.records import CycleStart
 
 log = logging.getLogger(__name__)
@@ -33,38 +33,6 @@ _LAST_WORDS = 16 << 10
 _INTERVAL = 0.1
 LARGEST_UNASKED = 16 << 20  # of one stream, where nobody asked for logs
 CYCLES_UNASKED = 4
-
-
-@dataclass(frozen=True)
-class Shown:
-    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template` and the filters, as torchrun spells them."""
-
-    redirects: str = "0"
-    tee: str = "0"
-    only: frozenset[int] = frozenset()
-    prefix: str = "[${role_name}${local_rank}]:"
-    out_filters: tuple[str, ...] = ()
-    err_filters: tuple[str, ...] = ()
-
-    def tee_of(self, local_rank: int, world: int) -> Std:
-        """Streams that are shown line by line behind a prefix."""
-        return self._streams(self.tee, local_rank, world) if self._wanted(local_rank) else Std.NONE
-
-    def plain_of(self, local_rank: int, world: int) -> Std:
-        """Streams that are shown as they are: neither redirected nor teed."""
-        if not self._wanted(local_rank):
-            return Std.NONE
-        hidden = self._streams(self.redirects, local_rank, world)
-        return Std.ALL & ~hidden & ~self._streams(self.tee, local_rank, world)
-
-    def filters_of(self, stream: Std) -> tuple[str, ...]:
-        return self.out_filters if stream is Std.OUT else self.err_filters
-
-    def _wanted(self, local_rank: int) -> bool:
-        return not self.only or local_rank in self.only
-
-    def _streams(self, spelled: str, local_rank: int, world: int) -> Std:
-        return to_map(Std.from_str(spelled), world)[local_rank]
 
 
 @dataclass

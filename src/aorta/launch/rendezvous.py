@@ -25,7 +25,8 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 
 from aorta.core.errors import Exit, InfrastructureError, UsageError
 from aorta.launch.records import CycleStart, JobEnding
-from aorta.launch.store import DeadlineStore, JobStore, StoreCalls, StoreLostError, StorePatience
+from aorta.launch.store import JobStore
+from aorta.launch.store_calls import DeadlineStore, StoreCalls, StoreLostError, StorePatience
 from aorta.launch.torch_elastic import ElasticHandler, another_connection, rendezvous_settings
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self, cast
 
 import torch
-from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.events.handlers import get_logging_handler
 from torch.distributed.elastic.multiprocessing import api as elastic_api
@@ -44,7 +44,7 @@ from torch.distributed.elastic.rendezvous.utils import (
 )
 from torch.distributed.launcher.api import LaunchConfig
 
-from aorta.launch.store import DeadlineStore
+from aorta.launch.store_calls import DeadlineStore
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +58,6 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _SHUTDOWN_TAKES = inspect.signature(LocalElasticAgent._shutdown).parameters  # noqa: SLF001
 
 
-_TORCHS_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
-
-
-def signals_to_handle(config: LaunchConfig) -> str:
-    """By their names; torch before 2.9 cannot be told others."""
-    return str(getattr(config, "signals_to_handle", _TORCHS_SIGNALS))
-
-
-def event_log_handler(config: LaunchConfig) -> str:
-    """Who hears of workers and agent; torch before 2.9 tells nobody."""
-    return str(getattr(config, "event_log_handler", "null"))
-
-
 def where_known(config: LaunchConfig, *names: str) -> dict[str, Any]:
     """Options that this torch has; older ones have fewer."""
     return {
@@ -79,23 +66,14 @@ def where_known(config: LaunchConfig, *names: str) -> dict[str, Any]:
 
 
 def shutdown_options(timeout: int) -> dict[str, Any]:
-    """Of `_shutdown`: a timeout since 2.12; 2.7 would shut down the rendezvous as well if it were not told otherwise."""
-    wanted = {"timeout": timeout, "is_restart": True}
-    return {name: value for name, value in wanted.items() if name in _SHUTDOWN_TAKES}
+    """Of `_shutdown`, which knows one since 2.12."""
+    return {"timeout": timeout} if "timeout" in _SHUTDOWN_TAKES else {}
 
 
 def another_connection(store: Store) -> Store:
-    """To the same store. Before 2.8 a store cannot be cloned, and is opened once more."""
-    if hasattr(store, "clone"):
-        cloned: Store = store.clone()
-        return cloned
-    if isinstance(store, TCPStore):
-        same: Any = store
-        return TCPStore(
-            same.host, same.port, is_master=False, timeout=same.timeout, wait_for_workers=False
-        )
-    assert isinstance(store, FileStore), "torch's rendezvous knows these two"
-    return FileStore(cast("Any", store).path)
+    """To the same store."""
+    cloned: Store = cast("Any", store).clone()
+    return cloned
 
 
 def raise_on_signals(names: str) -> None:

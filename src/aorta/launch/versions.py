@@ -4,11 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from aorta.core.errors import InfrastructureError
 
-OLDEST = (
-    2,
-    13,
-)  # 2.7 lacks `LaunchConfig.signals_to_handle` and `TCPStore.clone`; those between were not tried
-NEWEST = (2, 13)
+OLDEST, NEWEST = (2, 13), (2, 15)  # what is between was not tried, but both ends were
 
 
 def demand_known_torch() -> None:

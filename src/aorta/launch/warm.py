@@ -20,6 +20,8 @@ from typing import IO, Any
 from aorta.executors.warm import PythonCommand, python_command
 from aorta.executors.warm_hosts import (
     MOST_UNFIT,
+    ask_for_fork,
+    has_room_for_host,
     hear,
     hooked,
     read_rows,
@@ -33,7 +35,7 @@ PID = "{pid}"  # in a variable: `exec_worker` puts its own number there
 HOOK = Path(__file__).parent / "hook"
 _SETTLED = 5.0  # seconds without a further import, before the program is taken to have begun
 _EARLY = 60.0  # a warm cycle that fails within this time is followed by cold ones
-_ANSWER_SECONDS = 20.0
+_ANSWER_SECONDS = 20.0  # for the rest of an answer that has begun to arrive
 _OURS = (
     "AORTA_JOB_ID",
     "AORTA_CYCLE",
@@ -197,6 +199,8 @@ class WarmWorkers:
             importing = max((float(row[2]) for row in rows if not row[0]), default=0.0)
             if importing < worth_seconds(0.0):
                 self._give_up("its imports take no time")
+            elif not has_room_for_host():
+                self._give_up("the machine has no memory to spare")
             else:
                 self._open(command, _without_the_hook(row for row in rows if row[0]))
 
@@ -255,8 +259,7 @@ class WarmWorkers:
             "front": list(command.front),
         }
         try:
-            tell(host.line, message, streams)
-            answer = hear(host.line, _ANSWER_SECONDS)
+            answer = ask_for_fork(host.line, message, streams)
         except (OSError, EOFError, ValueError):
             self._give_up("its warm host died")
             return None

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.oracle import Classified, Deciding, HangOracle
-from aorta.core.stats import percentile
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
@@ -59,11 +58,10 @@ class TimeLimits:
         if self.given is not None or point.purpose is Purpose.CALIBRATE or not self._seen:
             return self.given
         ordered = sorted(duration for duration, _ in self._seen)
+        # One that was really seen, and rather the longer of two: a limit between them would end a candidate too early.
+        p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
         slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
-        return (
-            max(_LEAST_PATIENCE, 10 * percentile(ordered, 0.9), 5 * slowest_failing)
-            + self.hang_seconds
-        )
+        return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
 
 
 def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:

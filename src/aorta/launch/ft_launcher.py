@@ -1,0 +1,184 @@
+"""What users of NVIDIA's ft_launcher type: its flags and the keys of its YAML, as ours or named with what stands for them.
+
+Nothing else in this room knows these names, and nothing here needs torch.
+"""
+
+import logging
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from aorta.core.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "--ft-cfg-path": {"metavar": "FILE", "help": "ft_launcher's name for --ft-config."},
+    "--ft-rank-heartbeat-timeout": {
+        "metavar": "SECONDS|null",
+        "help": "ft_launcher's name for --ft-hang-timeout.",
+    },
+    "--ft-initial-rank-heartbeat-timeout": {
+        "metavar": "SECONDS|null",
+        "help": "The same; the larger of the two counts.",
+    },
+    "--ft-attribution-stop-action": {
+        "choices": ["log", "no-restart"],
+        "help": "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as it does here by default.",
+    },
+    "--ft-no-restart-exit-code": {"metavar": "CODE", "help": "93; no other code is used here."},
+}
+_LOG_DIR = "cycle_info.json lies in --log-dir, one in each cycle"
+_OWN_LOGS = "every rank's output lies in --log-dir"
+_PROGRESS = "progress is read from the logs and from aorta.launch.heartbeat"
+_HANGS = "a hang is silence of all ranks or a missed heartbeat: --ft-hang-timeout"
+_TERMINATION = "ranks get SIGTERM, and SIGKILL after --shutdown-timeout"
+_NOTHING = "it has no counterpart here"
+_NOT_HERE: Mapping[str, str] = {  # ft_launcher's keys and flags, and what stands for them here
+    "attribution_startup_timeout": "start `aorta attrsvc` yourself and give --ft-attrsvc-url",
+    "attribution_llm_api_key_file": "the model is an option of `aorta attrsvc`",
+    "attribution_llm_base_url": "the model is an option of `aorta attrsvc`",
+    "attribution_llm_model": "the model is an option of `aorta attrsvc`",
+    "attribution_analysis_backend": "use --ft-attribution-mcp-server for an MCP server",
+    "attribution_log_level": _NOTHING,
+    "attribution_export_url": _NOTHING,
+    "cycle_info_dir": _LOG_DIR,
+    "cycle_info_job_id": "the job's id is --rdzv-id",
+    "nvrx_logfile": "this launcher speaks to stderr",
+    "enable_log_server": _OWN_LOGS,
+    "log_server_port": _OWN_LOGS,
+    "log_aggregator_count": _OWN_LOGS,
+    "log_leaf_max_queue_chunks": _OWN_LOGS,
+    "log_server_log_prefix": _OWN_LOGS,
+    "log_server_graceful_shutdown_timeout": _OWN_LOGS,
+    "min_progress_iterations": _PROGRESS,
+    "checkpoint_iteration_file": _PROGRESS,
+    "rank_section_timeouts": _HANGS,
+    "rank_out_of_section_timeout": _HANGS,
+    "skip_section_response": _HANGS,
+    "safety_factor": _HANGS,
+    "workload_check_interval": "use --monitor-interval",
+    "restart_check_interval": "use --monitor-interval",
+    "rank_termination_signal": _TERMINATION,
+    "restart_policy": "any failed rank restarts the job",
+    "segment": _NOTHING,
+    "segment_health_check_dir": _NOTHING,
+    "node_health_check_endpoint": _NOTHING,
+    "node_health_check_interval": _NOTHING,
+    "enable_nic_monitor": _NOTHING,
+    "enable_nic_healthcheck": _NOTHING,
+    "pci_topo_file": _NOTHING,
+    "link_down_path_template": _NOTHING,
+    "link_state_path_template": _NOTHING,
+    "enable_dist_storage_healthcheck": _NOTHING,
+    "storage_health_check_path": _NOTHING,
+    "gpu_memory_reclaim_timeout": _NOTHING,
+    "gpu_memory_tolerance_mb": _NOTHING,
+    "gpu_memory_reclaim_tolerance_mb": _NOTHING,
+    "gpu_memory_poll_interval": _NOTHING,
+    "gpu_memory_reclaim_poll_interval": _NOTHING,
+    "check_remaining_processes": "what ranks leave behind is always ended",
+    "install_exception_hook": _NOTHING,
+    "numa_bind_strict": "use --numa-binding",
+    "rdzv_impl": "the rendezvous is torch's c10d",
+    "log_level": _NOTHING,
+}
+_NOT_OF_TORCHRUN = ("term_timeout", "workers_stop_timeout")  # without --ft-, and not here either
+
+
+def spellings(flag: str) -> tuple[str, str, str]:
+    """`--ft-x-y` and `--ft_x_y`, as torchrun has it for its own, and ft_launcher's `--ft-x_y`."""
+    words = flag.removeprefix("--ft-").replace("-", "_")
+    return flag, f"--ft_{words}", f"--ft-{words}"
+
+
+def add_what_is_not_here(parser: ArgumentParser) -> None:
+    for name in _NOT_HERE:
+        names = dict.fromkeys(spellings(f"--ft-{name.replace('_', '-')}"))
+        parser.add_argument(*names, default=None, help=SUPPRESS)
+    for name in _NOT_OF_TORCHRUN:
+        parser.add_argument(f"--{name.replace('_', '-')}", f"--{name}", default=None, help=SUPPRESS)
+    parser.add_argument(*spellings("--ft-ignore-missing-cfg"), action="store_true", help=SUPPRESS)
+
+
+def meant_block(content: object) -> object:
+    """Its file may be a whole training configuration, of which one block is meant."""
+    if not isinstance(content, Mapping):
+        return content
+    block = content.get("fault_tolerance")
+    return {} if block is None else {"fault_tolerance": block}
+
+
+def in_our_words(content: object, file: str | None) -> object:
+    """ft_launcher's keys as ours, where there is one; the others are named and left out."""
+    block = content.get("fault_tolerance") if isinstance(content, Mapping) else None
+    if not isinstance(content, Mapping) or not isinstance(block, Mapping):
+        return content
+    ours = {key: value for key, value in block.items() if key not in _ITS_KEYS}
+    theirs = {key: value for key, value in block.items() if key in _ITS_KEYS}
+    attribution = dict(ours.get("attribution") or {})
+    timeouts = [theirs.get("rank_heartbeat_timeout"), theirs.get("initial_rank_heartbeat_timeout")]
+    limits = [each for each in timeouts if each is not None]
+    if limits:
+        ours.setdefault("hang_timeout_seconds", max(limits))
+    if theirs.get("attribution_endpoint") is not None:
+        attribution.setdefault("attrsvc_url", theirs["attribution_endpoint"])
+    if "attribution_stop_action" in theirs:
+        attribution.setdefault("dry_run", theirs["attribution_stop_action"] == "log")
+    if attribution:
+        ours["attribution"] = attribution
+    for key in theirs:
+        what = _NOT_HERE.get(key) or f"it is read as {_ITS_KEYS[key]}"
+        log.warning("%s: %s is ft_launcher's; %s", file, key, what)
+    return {**content, "fault_tolerance": ours}
+
+
+_ITS_KEYS: Mapping[str, str] = {
+    **_NOT_HERE,
+    "rank_heartbeat_timeout": "hang_timeout_seconds",
+    "initial_rank_heartbeat_timeout": "hang_timeout_seconds",
+    "attribution_endpoint": "attribution.attrsvc_url",
+    "attribution_stop_action": "attribution.dry_run",
+}
+
+
+def without_its_spellings(flags: Namespace) -> Namespace:
+    folded = dict(vars(flags))
+    for name, instead in _NOT_HERE.items():
+        if folded.pop(f"ft_{name}") is not None:
+            log.warning("--ft-%s is ft_launcher's; %s", name.replace("_", "-"), instead)
+    for name in _NOT_OF_TORCHRUN:
+        if folded.pop(name) is not None:
+            log.warning("--%s is ft_launcher's; %s", name.replace("_", "-"), _TERMINATION)
+    limits = [
+        _seconds(name, folded.pop(name))
+        for name in ("ft_rank_heartbeat_timeout", "ft_initial_rank_heartbeat_timeout")
+    ]
+    known = [limit for limit in limits if limit is not None]
+    if known and folded["ft_hang_timeout"] is None:
+        folded["ft_hang_timeout"] = max(known)
+        log.warning(
+            "--ft-rank-heartbeat-timeout is ft_launcher's; here it is --ft-hang-timeout %g: "
+            "no output and no heartbeat for so long is a hang",
+            max(known),
+        )
+    action = folded.pop("ft_attribution_stop_action")
+    if action is not None and folded["ft_attribution_dry_run"] is None:
+        folded["ft_attribution_dry_run"] = action == "log"
+    if folded.pop("ft_no_restart_exit_code") not in {None, "93"}:
+        log.warning("--ft-no-restart-exit-code is ft_launcher's; a STOP always exits with 93 here")
+    if folded["ft_cfg_path"] is not None:
+        if folded["ft_config"] is not None:
+            raise UsageError("--ft-cfg-path is another name for --ft-config; give only one")
+        folded["ft_config"] = folded["ft_cfg_path"]
+    return Namespace(**folded)
+
+
+def _seconds(name: str, text: str | None) -> float | None:
+    if text is None or text.lower() in {"none", "null", ""}:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        flag = name.replace("_", "-")
+        raise UsageError(f"--{flag} {text}: expected seconds, or null for never") from None
