@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aorta.bisect.histories import merge_of
-from aorta.bisect.investigation import Found, SearchOutcome
+from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
 from aorta.core.errors import Exit
@@ -77,7 +77,7 @@ class Findings:
         return {**content, **{one.name: getattr(counted, one.name) for one in fields(counted)}}
 
 
-def findings_of(outcome: SearchOutcome, answers: Sequence[Answer]) -> Findings:
+def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
     status = _status(outcome)
     good, bad = _ends_shown(last if last.interval and not main.alike else main)
@@ -106,7 +106,7 @@ def exit_code(status: str, answers: Sequence[Answer]) -> int:
     return int(Exit.NO_ANSWER if status in _NO_ANSWER else Exit.OK)
 
 
-def _status(outcome: SearchOutcome) -> str:
+def _status(outcome: Investigation) -> str:
     main, last = outcome.main, outcome.last
     if main.alike:
         return "inconsistent"
@@ -123,7 +123,7 @@ def _status(outcome: SearchOutcome) -> str:
     return "pair" if together and last.is_sure else "range"
 
 
-def _ends_shown(found: Found) -> tuple[dict[str, str], dict[str, str]]:
+def _ends_shown(found: FinishedSearch) -> tuple[dict[str, str], dict[str, str]]:
     timeline = found.search.timeline
     good, bad = timeline.good_end, timeline.bad_end
     if found.interval and not found.alike:
@@ -131,7 +131,7 @@ def _ends_shown(found: Found) -> tuple[dict[str, str], dict[str, str]]:
     return found.versions(good), found.versions(bad)
 
 
-def _sides_seen(outcome: SearchOutcome) -> dict[str, Any]:
+def _sides_seen(outcome: Investigation) -> dict[str, Any]:
     """What was seen of the two sides, not what was thought of them before."""
     if outcome.main.search.ends is not EndsVerdict.DIFFER:
         return {}
@@ -145,7 +145,7 @@ def _sides_seen(outcome: SearchOutcome) -> dict[str, Any]:
 # -- the changes ------------------------------------------------------------------------------------------------------
 
 
-def _culprits(outcome: SearchOutcome) -> list[dict[str, Any]]:
+def _culprits(outcome: Investigation) -> list[dict[str, Any]]:
     """A merge that could not be looked into is every commit that it brings."""
     found = outcome.last
     packages = moving(found.packages)
@@ -157,7 +157,7 @@ def _culprits(outcome: SearchOutcome) -> list[dict[str, Any]]:
     ]
 
 
-def _merge_before(outcome: SearchOutcome) -> str | None:
+def _merge_before(outcome: Investigation) -> str | None:
     """The merge that the search before the last one named."""
     single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
     return single[0].versions[single[1] + 1] if single and single[0].span else None
@@ -221,7 +221,7 @@ def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _partner(found: Found | None) -> dict[str, Any] | None:
+def _partner(found: FinishedSearch | None) -> dict[str, Any] | None:
     """The one commit without which the culprit does no harm."""
     if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
         return None
@@ -237,7 +237,7 @@ def _partner(found: Found | None) -> dict[str, Any] | None:
 # -- what else there is to say ----------------------------------------------------------------------------------------
 
 
-def skipped_states(main: Found) -> Iterator[dict[str, Any]]:
+def skipped_states(main: FinishedSearch) -> Iterator[dict[str, Any]]:
     whys = {record.point.config_key: record.why for record in main.answer.records}
     whys |= main.undecided
     for vector in sorted(main.search.untestable):
@@ -246,7 +246,7 @@ def skipped_states(main: Found) -> Iterator[dict[str, Any]]:
         yield {"versions": main.versions(vector), "why": why}
 
 
-def _warnings(outcome: SearchOutcome, answers: Sequence[Answer]) -> Iterator[str]:
+def _warnings(outcome: Investigation, answers: Sequence[Answer]) -> Iterator[str]:
     main, search = outcome.main, outcome.main.search
     if main.alike:
         yield main.alike
@@ -271,18 +271,18 @@ def _warnings(outcome: SearchOutcome, answers: Sequence[Answer]) -> Iterator[str
         )
 
 
-def _tried(found: Found) -> set[Vector]:
+def _tried(found: FinishedSearch) -> set[Vector]:
     return {found.search.timeline.vector(record.point) for record in found.answer.records}
 
 
-def _last_words(main: Found) -> str:
+def _last_words(main: FinishedSearch) -> str:
     if main.search.ends not in (EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE):
         return ""
     whys = [record.why for record in main.answer.records]
     return f": {whys[-1]}" if whys else ""
 
 
-def _about_repair(main: Found, older: Vector, newer: Vector) -> str:
+def _about_repair(main: FinishedSearch, older: Vector, newer: Vector) -> str:
     broken, repaired = main.versions(older), main.versions(newer)
     moved = [name for name in broken if broken[name] != repaired[name]]
     words = ", ".join(f"{name} {broken[name][:12]}..{repaired[name][:12]}" for name in moved)
@@ -292,7 +292,7 @@ def _about_repair(main: Found, older: Vector, newer: Vector) -> str:
     )
 
 
-def _about_partner(found: Found | None) -> str | None:
+def _about_partner(found: FinishedSearch | None) -> str | None:
     if found is None or found.fails_alone or found.search.ends is not EndsVerdict.DIFFER:
         return None
     if found.single:
@@ -304,7 +304,7 @@ def _about_partner(found: Found | None) -> str | None:
     )
 
 
-def _about_noise(outcome: SearchOutcome) -> str | None:
+def _about_noise(outcome: Investigation) -> str | None:
     """Simulated, the stated probability holds up to one failure in five trials of good states."""
     (failed, passed), _ = outcome.last.search.sides()
     if outcome.last.interval is None or failed < 2 or failed / (failed + passed) <= _NOISY:
@@ -315,7 +315,7 @@ def _about_noise(outcome: SearchOutcome) -> str | None:
     )
 
 
-def _about_paths(found: Found) -> str | None:
+def _about_paths(found: FinishedSearch) -> str | None:
     """The last change of a line kept to some paths may be commits that touch none of them."""
     package, rank = found.single or (None, 0)
     if package is None or package.span is None or not package.spec.paths or not package.changes:
@@ -332,7 +332,7 @@ def _about_paths(found: Found) -> str | None:
 # -- counting ---------------------------------------------------------------------------------------------------------
 
 
-def counted(outcome: SearchOutcome, answers: Sequence[Answer], cached: int = 0) -> Counted:
+def counted(outcome: Investigation, answers: Sequence[Answer], cached: int = 0) -> Counted:
     """Every trial once, as the journals have it. Containers of days count as states."""
     every = (*outcome.searched, outcome.partner, *outcome.beside)
     named = {found.stage: found for found in every if found}

@@ -42,7 +42,7 @@ CannotBe = Callable[[Versions], str | None]
 
 
 @dataclass(frozen=True)
-class Setting:
+class SearchSetup:
     """Everything the searches share."""
 
     stages: Stages
@@ -59,7 +59,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Found:
+class FinishedSearch:
     """One finished search: what it knows, and the packages its versions are of. `before` is the probability of what led
     to it: that the change is in the merge that it looked into.
     """
@@ -106,27 +106,27 @@ class Found:
 
 
 @dataclass(frozen=True)
-class SearchOutcome:
+class Investigation:
     """What the searches brought: the main one, then one inside each merge. `partner` is the search for a commit that the
     culprit needs, also where it found that there is none.
     """
 
-    searched: Sequence[Found]
-    partner: Found | None = None
-    beside: Sequence[Found] = ()  # searches for what else it takes, between environments
+    searched: Sequence[FinishedSearch]
+    partner: FinishedSearch | None = None
+    beside: Sequence[FinishedSearch] = ()  # searches for what else it takes, between environments
     needed: Sequence[str] = ()  # of two environments: the changed names that it takes
 
     @property
-    def main(self) -> Found:
+    def main(self) -> FinishedSearch:
         return self.searched[0]
 
     @property
-    def last(self) -> Found:
+    def last(self) -> FinishedSearch:
         """The search that has the answer."""
         return self.searched[-1]
 
 
-def investigate(setting: Setting, packages: Sequence[Package]) -> SearchOutcome:
+def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigation:
     setting.say(_between_words(packages))
     main = search_versions(setting, MAIN, with_merges(packages))
     searched = [main]
@@ -137,7 +137,7 @@ def investigate(setting: Setting, packages: Sequence[Package]) -> SearchOutcome:
     partner = None
     if setting.checks and not setting.stages.interrupted and len(searched) == 1:
         partner = partner_of(setting, main)
-    return SearchOutcome(searched, partner)
+    return Investigation(searched, partner)
 
 
 def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
@@ -156,7 +156,7 @@ def _between_words(packages: Sequence[Package]) -> str:
 
 
 def search_versions(
-    setting: Setting,
+    setting: SearchSetup,
     name: str,
     packages: Sequence[Package],
     *,
@@ -165,8 +165,8 @@ def search_versions(
     check_ends: bool = True,
     more_follows: bool = False,
     cannot_be: CannotBe | None = None,
-    partner_of: Found | None = None,
-) -> Found:
+    partner_of: FinishedSearch | None = None,
+) -> FinishedSearch:
     """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is not worth trying.
     `partner_of`: the search whose culprit is tried alone first.
     """
@@ -192,7 +192,7 @@ def search_versions(
         used = setting.metric.cached - earlier
         undecided = {**impossible, **setting.metric.undecided}
         alike = ends.alike if ends else None
-        return Found(name, search, packages, answer, used, before, alike, undecided)
+        return FinishedSearch(name, search, packages, answer, used, before, alike, undecided)
     known = _known(setting, name, search, packages, setting.cache.known)
     remembered = Remembered(search, lambda point: known.get(point.config_key, ()))
     alone = None
@@ -200,7 +200,7 @@ def search_versions(
         good, bad = partner_of.search.sides()
         alone = AloneFirst(remembered, search.timeline, good, bad, setting.confidence)
     answer = drive(alone or remembered)
-    return Found(
+    return FinishedSearch(
         name,
         search,
         packages,
@@ -213,7 +213,7 @@ def search_versions(
 
 
 def _bisection(
-    setting: Setting,
+    setting: SearchSetup,
     name: str,
     packages: Sequence[Package],
     before: float,
@@ -266,7 +266,7 @@ def _skip_impossible(
 
 def _measured_ends(
     metric: Metric,
-    setting: Setting,
+    setting: SearchSetup,
     name: str,
     search: Bisection,
     packages: Sequence[Package],
@@ -281,7 +281,7 @@ def _measured_ends(
     return None
 
 
-def _within_merge(setting: Setting, found: Found) -> Found | None:
+def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
     """A merge brings many commits at once: the one that did it is among them, or it is the merge itself. What is known
     of its two sides needs no further trial.
     """
@@ -305,7 +305,7 @@ def _within_merge(setting: Setting, found: Found) -> Found | None:
     )
 
 
-def _with_what_moved(setting: Setting, found: Found) -> Found | None:
+def _with_what_moved(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
     """States that cannot be tested may lack something that the test needs, and that the first state after them brings
     back. With that carried along they can be.
     """
@@ -338,7 +338,7 @@ def _with_what_moved(setting: Setting, found: Found) -> Found | None:
     return searched if closer else None
 
 
-def partner_of(setting: Setting, found: Found) -> Found | None:
+def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
     """The culprit over the oldest of everything else: if that passes, it takes another commit to fail."""
     interval, single = found.interval, found.single
     if interval is None or single is None:
@@ -366,7 +366,7 @@ def _until(package: Package, culprit: Package, reached: Mapping[str, int]) -> Pa
 
 
 def _known(
-    setting: Setting,
+    setting: SearchSetup,
     name: str,
     search: Bisection,
     packages: Sequence[Package],

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from aorta.bisect.cache import OutcomeCache, files_named_in
 from aorta.bisect.findings import Findings, differently
-from aorta.bisect.investigation import SearchOutcome, Setting
+from aorta.bisect.investigation import Investigation, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
@@ -61,11 +61,11 @@ class Request:
     on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
 
 
-Shown = Mapping[str, tuple[str, str]]
+ShownStates = Mapping[str, tuple[str, str]]
 """The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
 
 
-def shown_of(outcome: SearchOutcome) -> Shown:
+def shown_of(outcome: Investigation) -> ShownStates:
     """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
     interval = outcome.last.interval
     if interval is None or outcome.main.alike:
@@ -131,9 +131,9 @@ class BisectRun:
         *,
         command: ProbedCommand | None = None,
         image: str | None = None,
-    ) -> Setting:
+    ) -> SearchSetup:
         request = self.request
-        return Setting(
+        return SearchSetup(
             self.stages,
             command or self.command(),
             workshop,
@@ -163,7 +163,7 @@ class BisectRun:
         self.status.follow(left)
         return [left]
 
-    def write(self, findings: Findings, shown: Shown) -> Findings:
+    def write(self, findings: Findings, shown: ShownStates) -> Findings:
         """The artifacts, also of a run that was cut short; and the findings as they were written."""
         path, answers = self.stages.path, self.stages.answers
         metric = self.metric.document() if self.metric else None

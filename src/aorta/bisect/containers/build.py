@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.containers.image import CACHE_OPTION, Contents, Inside, digest_in
+from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, digest_in
 from aorta.bisect.containers.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.bisect.host import set_key
 from aorta.bisect.package import Package, Versions, version_variables, version_words
@@ -32,7 +32,7 @@ _TAG = "aorta-bisect"
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseImage:
     """The bisection container: `image` has every commit fetched; `versions` are those it was made with."""
 
     environment: Environment
@@ -47,7 +47,7 @@ class Images:
     def __init__(
         self,
         root: Path,
-        base: Base,
+        base: BaseImage,
         packages: Sequence[Package],
         *,
         mounts: Sequence[str] = (),
@@ -231,11 +231,11 @@ def at_hand(run: BisectRun, environment: Environment, root: Path) -> Environment
 def base_of(
     run: BisectRun,
     environment: Environment,
-    inside: Inside,
-    found: Contents,
+    inside: ImageReader,
+    found: ImageContents,
     ends: Ends,
     root: Path,
-) -> Base:
+) -> BaseImage:
     """`environment` names the image as everybody can get it, `inside` asks the one at hand."""
     lines = ["set -e"]
     remotes: dict[str, str] = {}
@@ -254,7 +254,7 @@ def base_of(
     if remotes:
         image = _made(run, inside.environment, "\n".join(lines), remotes, root)
     digest = digest_in(environment) or str(environment.image)
-    return Base(environment, image, digest, found.versions)
+    return BaseImage(environment, image, digest, found.versions)
 
 
 def _made(
@@ -296,7 +296,7 @@ def _made(
     return target
 
 
-def reproduce_inside(base: Base, command: ProbedCommand, script: str) -> str:
+def reproduce_inside(base: BaseImage, command: ProbedCommand, script: str) -> str:
     """Checkouts, builds and the test in one container; the image is the one everybody can pull."""
     environment = base.environment
     image = str(environment.image or base.image)

@@ -141,14 +141,14 @@ _FAREWELL = 10.0  # seconds for a shell that has nothing more to read
 
 
 @dataclass(frozen=True)
-class Contents:
+class ImageContents:
     """What an image was made with: versions by package, and where each repository is."""
 
     versions: Mapping[str, str]
     paths: Mapping[str, str]
 
 
-class Inside:
+class ImageReader:
     """One image, asked by short commands to one shell in a container that lives as long as questions come: to start one
     takes a step of srun, or a part of a second. An image does not change, so nothing is asked twice.
     """
@@ -176,7 +176,7 @@ class Inside:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def contents(self, packages: Sequence[PackageSpec]) -> Contents:
+    def contents(self, packages: Sequence[PackageSpec]) -> ImageContents:
         lines = [line for package in packages for line in _question(package)]
         answer = self.run("sh", "-c", "\n".join(lines))
         versions: dict[str, str] = {}
@@ -188,7 +188,7 @@ class Inside:
                 paths[name] = value
             elif kind == "version" and value:
                 versions[name] = value
-        return Contents(versions, paths)
+        return ImageContents(versions, paths)
 
     def git(self, path: str) -> RunGit:
         def run(arguments: Sequence[str]) -> GitAnswer:
@@ -200,11 +200,11 @@ class Inside:
 
         return run
 
-    def with_image(self, image: str) -> "Inside":
+    def with_image(self, image: str) -> "ImageReader":
         """Another one, or the same with all that it was asked."""
         if image == self.environment.image:
             return self
-        return Inside(replace(self.environment, image=image), self._scratch)
+        return ImageReader(replace(self.environment, image=image), self._scratch)
 
 
 class ContainerShell:

@@ -9,19 +9,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.containers.build import Base, Ends, Images, at_hand, base_of, reproduce_inside
+from aorta.bisect.containers.build import (
+    BaseImage,
+    Ends,
+    Images,
+    at_hand,
+    base_of,
+    reproduce_inside,
+)
 from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_in
 from aorta.bisect.containers.image import (
-    Contents,
-    Inside,
+    ImageContents,
+    ImageReader,
     bazel_cache_of,
     command_inside,
     environment_of,
 )
 from aorta.bisect.findings import Findings, counted, counted_records, findings_of
-from aorta.bisect.investigation import SearchOutcome, investigate
+from aorta.bisect.investigation import Investigation, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.run import BisectRun, Request, Shown, shown_of
+from aorta.bisect.run import BisectRun, Request, ShownStates, shown_of
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
@@ -50,7 +57,7 @@ def bisect_in_containers(request: Request) -> Findings:
             sides = between_days(run, environment, containers, family)
         if isinstance(sides, Findings):
             return run.write(sides, {})
-        between = Between(run, environment, sides, package_specs(request.spec), cache)
+        between = ContainerBisection(run, environment, sides, package_specs(request.spec), cache)
         try:
             findings, shown = between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
@@ -113,7 +120,7 @@ def _is_of_the_preset(package: PackageSpec) -> bool:
 
 
 @dataclass(frozen=True)
-class Between:
+class ContainerBisection:
     """Two containers, the packages that may differ in them, and what was noticed on the way."""
 
     run: BisectRun
@@ -127,14 +134,14 @@ class Between:
     def root(self) -> Path:
         return self.run.stages.path / PRIVATE / "images"
 
-    def search(self) -> tuple[Findings, Shown]:
+    def search(self) -> tuple[Findings, ShownStates]:
         image = self.sides.failing or self.sides.passing
         if image is None:
             raise UsageError("name the passing or the failing container")
         environment = replace(self.environment, image=image)
         try:
             at = at_hand(self.run, environment, self.root)
-            with Inside(at, self.root / "questions") as inside:
+            with ImageReader(at, self.root / "questions") as inside:
                 found = inside.contents(self.specs)
                 ends = list(self._ends(inside, found))
                 if not any(good != bad for _, good, bad in ends):
@@ -143,11 +150,11 @@ class Between:
             with inside.with_image(base.image) as inside:
                 return self._in_base(base, ends, found, inside)
         finally:
-            Images(self.root, Base(environment, image, "", {}), []).remove()
+            Images(self.root, BaseImage(environment, image, "", {}), []).remove()
 
     def _in_base(
-        self, base: Base, ends: Ends, found: Contents, inside: Inside
-    ) -> tuple[Findings, Shown]:
+        self, base: BaseImage, ends: Ends, found: ImageContents, inside: ImageReader
+    ) -> tuple[Findings, ShownStates]:
         run, spec = self.run, self.run.request.spec
         packages = [_package(p, good, bad, inside, found, spec) for p, good, bad in ends]
         first = next((found.paths[p.name] for p in packages if p.name in found.paths), None)
@@ -167,7 +174,7 @@ class Between:
         }
         return replace(findings, reproduce=reproduce), shown_of(outcome)
 
-    def _images(self, base: Base, packages: Sequence[Package]) -> Images:
+    def _images(self, base: BaseImage, packages: Sequence[Package]) -> Images:
         spec = self.run.request.spec
         return Images(
             self.root,
@@ -179,7 +186,7 @@ class Between:
             build_timeout=spec.build_timeout,
         )
 
-    def _findings(self, outcome: SearchOutcome, base: Base) -> Findings:
+    def _findings(self, outcome: Investigation, base: BaseImage) -> Findings:
         answers = list(self.run.stages.answers.values())
         findings = findings_of(outcome, answers)
         findings = replace(
@@ -192,7 +199,9 @@ class Between:
             return with_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
         return findings
 
-    def _ends(self, inside: Inside, found: Contents) -> Iterator[tuple[PackageSpec, str, str]]:
+    def _ends(
+        self, inside: ImageReader, found: ImageContents
+    ) -> Iterator[tuple[PackageSpec, str, str]]:
         """Each package with its good and its bad version: as given, or as the two containers have them."""
         contents = {
             "good": self._contents(inside, found, self.sides.passing),
@@ -216,7 +225,9 @@ class Between:
                 )
             yield package, good, bad
 
-    def _contents(self, inside: Inside, found: Contents, image: str | None) -> Contents | None:
+    def _contents(
+        self, inside: ImageReader, found: ImageContents, image: str | None
+    ) -> ImageContents | None:
         if image is None or image == (self.sides.failing or self.sides.passing):
             return found if image else None
         with inside.with_image(image) as other:
@@ -224,7 +235,12 @@ class Between:
 
 
 def _package(
-    spec: PackageSpec, good: str, bad: str, inside: Inside, found: Contents, whole: BisectSpec
+    spec: PackageSpec,
+    good: str,
+    bad: str,
+    inside: ImageReader,
+    found: ImageContents,
+    whole: BisectSpec,
 ) -> Package:
     if not spec.is_git:
         return library(spec, good, bad)
@@ -240,7 +256,7 @@ def _package(
     )
 
 
-def _only_containers(between: Between) -> tuple[Findings, Shown]:
+def _only_containers(between: ContainerBisection) -> tuple[Findings, ShownStates]:
     """The containers differ and no listed package does: they themselves are the answer."""
     run, sides = between.run, between.sides
     if sides.names is None:
@@ -262,7 +278,7 @@ def _only_containers(between: Between) -> tuple[Findings, Shown]:
         counted=counted_records(list(run.stages.answers.values()), sides.cached),
         differences=differences_of(run, between.environment, sides, between.root),
         reproduce={
-            side: reproduce_inside(Base(between.environment, image, "", {}), command, "")
+            side: reproduce_inside(BaseImage(between.environment, image, "", {}), command, "")
             for side, image in places.items()
         },
     )
@@ -300,7 +316,7 @@ def differences_of(
         finally:
             executor.close()
         if not is_captured(taken):
-            with Inside(place, scratch) as inside:
+            with ImageReader(place, scratch) as inside:
                 taken = _variables_in(inside)
         snapshots[side] = taken
     return [
@@ -309,7 +325,7 @@ def differences_of(
     ]
 
 
-def _variables_in(inside: Inside) -> dict[str, Any]:
+def _variables_in(inside: ImageReader) -> dict[str, Any]:
     lines = inside.run("env").stdout.splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {name: safe_value(name, value) for name, _, value in pairs if "AORTA_" not in name}

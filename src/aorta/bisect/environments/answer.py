@@ -27,7 +27,7 @@ from aorta.bisect.environments.job import (
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.environments.package_index import PackageIndex, Sources
 from aorta.bisect.findings import Findings, findings_of, skipped_states
-from aorta.bisect.investigation import SearchOutcome
+from aorta.bisect.investigation import Investigation
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import BisectRun, shown_of
 from aorta.bisect.spec import EnvironmentsSpec
@@ -51,7 +51,7 @@ class EnvironmentAnswer:
     command: Sequence[str]
     warnings: Sequence[str]
 
-    def write(self, outcome: SearchOutcome, workshop: Environments) -> Findings:
+    def write(self, outcome: Investigation, workshop: Environments) -> Findings:
         found = findings_of(outcome, list(self.run.stages.answers.values()))
         culprits = self._culprits(outcome, found)
         together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
@@ -94,7 +94,7 @@ class EnvironmentAnswer:
             for name, version in versions.items()
         }
 
-    def _culprits(self, outcome: SearchOutcome, found: Findings) -> list[dict[str, Any]]:
+    def _culprits(self, outcome: Investigation, found: Findings) -> list[dict[str, Any]]:
         """Each with what kind of thing it is; those that a failure takes together, all of them."""
         kind_of = self.recipe.ends.kind_of
         said = [{**one, "kind": kind_of(one["package"])} for one in found.culprits]

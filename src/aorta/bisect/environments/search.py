@@ -35,9 +35,9 @@ from aorta.bisect.environments.files import pythons_between
 from aorta.bisect.environments.package_index import PackageIndex
 from aorta.bisect.findings import Findings
 from aorta.bisect.investigation import (
-    Found,
-    SearchOutcome,
-    Setting,
+    FinishedSearch,
+    Investigation,
+    SearchSetup,
     partner_of,
     search_versions,
     with_merges,
@@ -127,8 +127,8 @@ class _EnvironmentSearch:
             for name in in_order(self.needs)
         ]
         self.index = PackageIndex(self.recipe.sources)
-        self.searched: list[Found] = []  # those that lead to the answer
-        self.beside: list[Found] = []  # those that asked whether something else is needed
+        self.searched: list[FinishedSearch] = []  # those that lead to the answer
+        self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
         self.repositories: set[str] = set()  # that have checkouts of this run
 
     def workshop(self, packages: Sequence[Package]) -> Environments:
@@ -147,13 +147,13 @@ class _EnvironmentSearch:
         for repository in self.repositories:
             forget_trees(repository)
 
-    def setting(self) -> Setting:
+    def setting(self) -> SearchSetup:
         command = replace(self.run.command(), command=self.command)
         return self.run.setting(self.workshop, command=command, image=self.recipe.digest)
 
     # -- which packages, which releases, which commit ----------------------------------------------------------------
 
-    def investigate(self) -> SearchOutcome:
+    def investigate(self) -> Investigation:
         setting = self.setting()
         self._adopt_ends()
         setting.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
@@ -169,7 +169,7 @@ class _EnvironmentSearch:
                 partner = partner_of(setting, releases)
         if needed and (commits := self._commits(setting, self.searched[-1])):
             self.searched.append(commits)
-        return SearchOutcome(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
+        return Investigation(self.searched, partner, tuple(self.beside), tuple(sorted(needed)))
 
     @property
     def _is_cut_short(self) -> bool:
@@ -185,7 +185,7 @@ class _EnvironmentSearch:
         new = [p.name for p in self.steps if versions[p.name] == p.versions[-1]]
         return None if is_installable(new, self.needs) else "its packages ask for other versions"
 
-    def _needed(self, setting: Setting, main: Found) -> set[str]:
+    def _needed(self, setting: SearchSetup, main: FinishedSearch) -> set[str]:
         """The changed names without which it does not fail; empty while the answer is not sure."""
         if main.interval is None or not main.is_sure or main.search.ends is not EndsVerdict.DIFFER:
             return set()
@@ -221,12 +221,12 @@ class _EnvironmentSearch:
 
     def _partner(
         self,
-        setting: Setting,
-        before: Found,
+        setting: SearchSetup,
+        before: FinishedSearch,
         needed: Collection[str],
         moved: set[str],
         others: Sequence[Package],
-    ) -> Found:
+    ) -> FinishedSearch:
         free = {p.name for p in others}
         packages = [
             p if p.name in free else p.fixed_at(p.versions[-1 if p.name in moved else 0])
@@ -244,7 +244,9 @@ class _EnvironmentSearch:
         self.beside.append(found)
         return found
 
-    def _releases(self, setting: Setting, main: Found, needed: Collection[str]) -> Found | None:
+    def _releases(
+        self, setting: SearchSetup, main: FinishedSearch, needed: Collection[str]
+    ) -> FinishedSearch | None:
         """None where no release lies between, or where those packages alone do not show it."""
         companions = self._companions(needed)
         packages = [
@@ -325,7 +327,7 @@ class _EnvironmentSearch:
     def _repository(self, names: Collection[str]) -> PackageSpec | None:
         return _repository_of(self.run.request, names) if len(names) == 1 else None
 
-    def _commits(self, setting: Setting, found: Found) -> Found | None:
+    def _commits(self, setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
         """Between two releases, where their package's repository is at hand and has both."""
         interval, single = found.interval, found.single
         if interval is None or single is None or self._is_cut_short:
