@@ -84,10 +84,13 @@ def stops() -> Iterator[tuple[str, bool]]:
 
 
 def read_closer() -> dict[str, dict[str, float]]:
-    """How often row and words together were right, by how they came to it and how sure the words were; held back from the fit."""
+    """How often row and words together were right, by how they came to it and how sure the words were; held back from the fit.
+
+    Only reports count: what imitates them has words of few hands, which a model that knows others of theirs reads too well.
+    """
     found: dict[str, list[tuple[str, bool]]] = {kind: [] for kind in CLOSER}
     for row in json.loads(attribution_words.LOOKS.read_text()):
-        if attribution_words.is_asked(row):
+        if attribution_words.is_asked(row) and row["fold"].startswith("reports"):
             closer = attribution_words.closer(row)
             found[closer.kind].append((closer.band, closer.failure_class == row["truth"]))
     return {kind: rising(_tally(iter(rows))) for kind, rows in found.items()}
