@@ -18,7 +18,7 @@ from aorta.core.oracle import (
     classify,
 )
 from aorta.core.signature import Signature, signature_of
-from aorta.core.trial import Match, Outcome, StreamEnd, TrialEnd
+from aorta.core.trial import Match, Outcome, Resources, StreamEnd, TrialEnd
 
 
 def end(stderr: str = "", **facts: Any) -> TrialEnd:
@@ -289,3 +289,27 @@ def test_a_match_ends_a_trial_at_once_unless_its_exit_still_counts() -> None:
     assert stops(RegexOracle(pattern="nan")) is True
     assert stops(RegexOracle(pattern="nan", with_failure=True)) is False
     assert stops(RegexOracle(pattern="nan", stop_on_match=False)) is False
+
+
+def test_a_number_from_a_file_that_cannot_be_told_is_an_error_that_says_why() -> None:
+    oracle = MetricOracle(file="m.json", key="loss", above=2.0)
+    two = end(exit_code=0, result={"metrics_problem": "two trials wrote m.json"})
+    one = end(exit_code=0, result={"metrics_file": {"loss": 3.0}})
+    assert (classify(oracle, two).outcome, classify(oracle, two).why) == (
+        Outcome.ERROR,
+        "two trials wrote m.json",
+    )
+    assert classify(oracle, one).outcome is Outcome.REPRODUCED
+
+
+def test_a_traceback_is_the_same_under_the_colours_and_ranks_of_a_launcher() -> None:
+    plain = TRACEBACK.format(user="ann", line=3, value=17)
+    under_a_rank = "".join(f"\x1b[31m[rank3]: {line}\x1b[0m\n" for line in plain.splitlines())
+    first = signature_of(end(plain, exit_code=1))
+    assert signature_of(end(under_a_rank, exit_code=1)) == first
+
+
+def test_a_trial_needs_one_task_on_one_node_and_no_device_unless_it_says_so() -> None:
+    one = Resources()
+    assert (one.gpus, one.cpus, one.nodes, one.tasks_per_node, one.tasks) == (0, 1, 1, 1, 1)
+    assert Resources(nodes=2, tasks_per_node=4).tasks == 8

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from aorta.core.stats import (
     holm,
     inverse_interval,
     percent_range,
+    percentile,
     ratio_above,
     student_t,
     wilson,
@@ -218,3 +220,23 @@ def test_student_has_the_published_quantiles(freedom: int, two_sided: float) -> 
 )
 def test_what_is_possible_does_not_read_as_impossible(low: float, high: float, said: str) -> None:
     assert percent_range(low, high) == said
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30), st.integers(1, 99))
+def test_a_percentile_lies_between_its_neighbours_as_statisticians_say(
+    values: list[float], share: int
+) -> None:
+    expected = statistics.quantiles(values, n=100, method="inclusive")[share - 1]
+    assert percentile(sorted(values), share / 100) == pytest.approx(expected, abs=1e-6)
+
+
+def test_of_one_value_every_percentile_is_that_value() -> None:
+    assert percentile([4.0], 0.9) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "rate", "chance"),
+    [(0, 3, 0.0, 1.0), (1, 3, 0.0, 0.0), (4, 3, 0.5, 0.0), (3, 3, 1.0, 1.0), (4, 3, 1.0, 0.0)],
+)
+def test_the_tail_at_its_edges(hits: int, trials: int, rate: float, chance: float) -> None:
+    assert binomial_tail(hits, trials, rate) == chance

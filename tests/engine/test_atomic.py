@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.engine.atomic import write_whole
+from aorta.engine.atomic import whole_lines, write_whole
 from support.aorta_cli import ROOT, environ
 
 WRITER = """
@@ -112,3 +112,22 @@ def test_it_costs_a_user_process_no_import_that_it_does_not_have_already() -> No
         (sys.executable, "-c", script), env=environ(), cwd=ROOT, capture_output=True, text=True
     )
     assert done.stdout == "['aorta', 'aorta.engine', 'aorta.engine.atomic', 'aorta.version']\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "lines", "left"),
+    [
+        (b"", [], b""),
+        (b"half", [], b""),
+        (b"one\ntwo\n", [b"one", b"two"], b"one\ntwo\n"),
+        (b"one\ntwo\nhal", [b"one", b"two"], b"one\ntwo\n"),
+    ],
+)
+def test_a_last_line_that_was_cut_short_is_taken_away(
+    tmp_path: Path, content: bytes, lines: list[bytes], left: bytes
+) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(content)
+    assert whole_lines(path) == lines
+    assert path.read_bytes() == left
+    assert whole_lines(tmp_path / "nowhere") == []

@@ -161,7 +161,7 @@ def _last_traceback(lines: Sequence[str]) -> str:
         return ""
     frames: list[str] = []
     for line in lines[start + 1 :]:
-        plain = _NOISE[1][0].sub("", _NOISE[0][0].sub("", line))
+        plain = _without_rank(line)
         frame = _FRAME.match(plain)
         if frame:
             frames.append(f"{frame['file'].rsplit('/', 1)[-1]}:{frame['function']}")
@@ -170,8 +170,15 @@ def _last_traceback(lines: Sequence[str]) -> str:
     return " > ".join(frames[-_FRAMES_KEPT:])
 
 
+def _without_rank(line: str) -> str:
+    """Nor colours, which stand before it."""
+    for pattern, instead in _NOISE[:2]:
+        line = pattern.sub(instead, line)
+    return line
+
+
 def _is_exception(line: str) -> bool:
-    plain = _NOISE[1][0].sub("", _NOISE[0][0].sub("", line))
+    plain = _without_rank(line)
     return bool(plain) and not plain[0].isspace() and _EXCEPTION.match(plain) is not None
 
 
