@@ -24,7 +24,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import PContext
 
 from aorta.core.errors import Exit
-from aorta.launch.cycle import Cycle
+from aorta.launch.cycle import AgentCycle
 from aorta.launch.cycle_dir import (
     gather_evidence,
     sign_as_leader,
@@ -67,7 +67,7 @@ class DecidingAgent(LocalElasticAgent):
         self._families = WorkerFamilies()
         self._warm = warm
         self.ending: JobEnding | None = None
-        self._cycle: Cycle | None = None
+        self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
         self._telling: threading.Thread | None = None
         self._shutting_down = False
@@ -139,7 +139,7 @@ class DecidingAgent(LocalElasticAgent):
             log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
         return said is not None
 
-    def _is_over(self, cycle: Cycle) -> bool:
+    def _is_over(self, cycle: AgentCycle) -> bool:
         """The store tells; in case its word was lost on the way it is asked now and then."""
         number = cycle.start.cycle
         if self._handler.job_store.is_over(number):
@@ -190,7 +190,7 @@ class DecidingAgent(LocalElasticAgent):
             raise JobEndedError(self._handler.end_after(cycle.start, is_leader=cycle.is_leader))
         self._restart_workers(group)
 
-    def _let_others_collect(self, cycle: Cycle) -> None:
+    def _let_others_collect(self, cycle: AgentCycle) -> None:
         """A rank that is ended takes its peers out of their collective: not before they have been asked, too."""
         store, number = self._handler.job_store, cycle.start.cycle
         store.say_dumped(number)
@@ -210,14 +210,14 @@ class DecidingAgent(LocalElasticAgent):
         self._handler.job_store.announce_failure(cycle.start.cycle, what)
         log.warning("cycle %s failed: %s", cycle.start.cycle_id, what)
 
-    def _trigger(self, cycle: Cycle) -> None:
+    def _trigger(self, cycle: AgentCycle) -> None:
         """Attribution hears of a cycle once from every agent, and nobody waits for it."""
         if not cycle.triggered:
             cycle.triggered = True
             self._telling = threading.Thread(target=self._tell_panel, args=(cycle,), daemon=True)
             self._telling.start()
 
-    def _tell_panel(self, cycle: Cycle) -> None:
+    def _tell_panel(self, cycle: AgentCycle) -> None:
         """With whole logs where the ranks end soon; ranks that take their time hold nothing up."""
         cycle.down.wait(_SETTLE)
         evidence = cycle.evidence or self._evidence(cycle)
@@ -233,7 +233,7 @@ class DecidingAgent(LocalElasticAgent):
         except StoreLostError:
             return None
 
-    def _evidence(self, cycle: Cycle) -> CycleEvidence:
+    def _evidence(self, cycle: AgentCycle) -> CycleEvidence:
         pump = self._logs.pump
         lost = pump.incomplete if pump is not None else frozenset()
         words = {rank: pump.last_words(rank) for rank in lost} if pump is not None else {}
@@ -268,7 +268,7 @@ class DecidingAgent(LocalElasticAgent):
         pids = self._pcontext.pids().items()
         return {ranks[local]: pid for local, pid in pids if local in running and local in ranks}
 
-    def _current(self) -> Cycle:
+    def _current(self) -> AgentCycle:
         assert self._cycle is not None, "no cycle before the first rendezvous"
         return self._cycle
 
@@ -295,7 +295,7 @@ class DecidingAgent(LocalElasticAgent):
         watch = None
         if self._hang_timeout is not None:
             watch = HangWatch(self._hang_timeout, self._handler.job_store, start, group_rank, signs)
-        self._cycle = Cycle(start, group_rank, directory, signs, watch)
+        self._cycle = AgentCycle(start, group_rank, directory, signs, watch)
         self._cycle.next_question = time.monotonic() + self._handler.keep_alive
         if self._cycle.is_leader:
             sign_as_leader(self._logs.log_dir.path, start.job_id)
@@ -365,7 +365,7 @@ class DecidingAgent(LocalElasticAgent):
             self._handler.job_store.announce_failure(self._cycle.start.cycle, what)
         self._handler.withdraw()
 
-    def _record_cycle(self, cycle: Cycle, evidence: tuple[CycleEvidence, ...]) -> None:
+    def _record_cycle(self, cycle: AgentCycle, evidence: tuple[CycleEvidence, ...]) -> None:
         write_cycle_info(self._logs.log_dir.path, cycle.start, evidence)
         cycle.is_recorded = True
 

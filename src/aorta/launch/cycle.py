@@ -16,7 +16,7 @@ _DEPUTY = 1  # the group rank that looks as often as the leader
 
 
 @dataclass
-class Cycle:
+class AgentCycle:
     start: CycleStart
     group_rank: int
     directory: CycleDir
