@@ -62,6 +62,20 @@ class TestLocalExecutor(ExecutorContract):
         wait_until_gone(runaway, supervisor)
         assert bench.run("true").exit_code == 0
 
+    def test_what_is_just_becoming_another_program_ends_as_well(
+        self, bench: Bench, executor: LocalExecutor, tmp_path: Path
+    ) -> None:
+        """A process shows no variables while it does."""
+        restless, started = tmp_path / "restless", tmp_path / "started"
+        restless.write_text(f'#!/bin/sh\n[ -e {started}/$$ ] || : > {started}/$$\nexec "$0"\n')
+        restless.chmod(0o755)
+        started.mkdir()
+        bench.start("bash", "-c", f"for i in {{1..20}}; do setsid {restless} & done; wait")
+        wait_until(lambda: len(list(started.iterdir())) == 20)
+        os.kill(executor._slots[0].process.pid, signal.SIGKILL)
+        assert bench.end().lost == "the process that kept this trial was killed"
+        wait_until_gone(*(int(path.name) for path in started.iterdir()))
+
     def test_a_log_beyond_its_limit_keeps_the_beginning_and_the_end(self, tmp_path: Path) -> None:
         small = LocalExecutor(1, max_log_bytes=1000)
         try:

@@ -6,6 +6,7 @@ first needed and serve many trials, so a trial costs one message and one fork.
 
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -32,6 +33,8 @@ from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
 
 _CLOSE_PATIENCE = 20.0
+_BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
+_OF_THE_KERNEL = 0x00200000  # PF_KTHREAD of its flags
 _SOURCE = str(Path(__file__).parents[2])
 _SUPERVISOR = f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.supervisor import main; main()"
 
@@ -211,9 +214,29 @@ def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
 
 
 def _kill_by_variable(assignment: str) -> None:
-    wanted = assignment.encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), 9)
+    """Every process with this variable. One that is just becoming another program shows none, so that it is looked at again."""
+    deadline = time.monotonic() + _BECOMING
+    again = True
+    while again and time.monotonic() < deadline:
+        again = False
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):
+                    variables = (entry / "environ").read_bytes()
+                    if assignment.encode() in variables.split(b"\0"):
+                        os.kill(int(entry.name), signal.SIGKILL)
+                        again = True  # what it started just before may have come too late to be seen
+                    elif not variables and _is_a_program(entry):
+                        again = True
+
+
+def _is_a_program(entry: Path) -> bool:
+    """One that may be a trial's: neither dead already, nor a part of the kernel, nor older than we are."""
+    state, facts = _state_and_facts(entry)
+    older = facts[18] < _state_and_facts(Path("/proc/self"))[1][18]
+    return state not in b"ZX" and not facts[5] & _OF_THE_KERNEL and not older
+
+
+def _state_and_facts(entry: Path) -> tuple[bytes, list[int]]:
+    state, *facts = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+    return state, [int(fact) for fact in facts]
