@@ -225,7 +225,9 @@ def _kill_by_variable(assignment: str) -> None:
                     variables = (entry / "environ").read_bytes()
                     if assignment.encode() in variables.split(b"\0"):
                         os.kill(int(entry.name), signal.SIGKILL)
-                        again = True  # what it started just before may have come too late to be seen
+                        again = (
+                            True  # what it started just before may have come too late to be seen
+                        )
                     elif not variables and _is_a_program(entry):
                         again = True
 
