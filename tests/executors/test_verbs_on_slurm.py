@@ -82,7 +82,9 @@ def test_a_bisection_survives_the_loss_of_a_node(
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 33)
     script = WHERE + "test $(cat number) -lt 21 || { echo Error: broken; exit 1; }"
-    words = ("--good", shas[0], "--bad", "HEAD", "--json", *ON_SLURM, "--", "bash", "-c", script)
+    # one after the other: beside others the one on that node may be cancelled, as its answer is no longer asked for
+    on_slurm = ("--executor", "slurm", "--jobs", "1")
+    words = ("--good", shas[0], "--bad", "HEAD", "--json", *on_slurm, "--", "bash", "-c", script)
     done = disturbed(
         slurm_cluster,
         tmp_path,
