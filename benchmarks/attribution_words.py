@@ -268,9 +268,9 @@ def _fitted(alike: Matrix, truth: Matrix) -> Matrix:
         sums = alike @ ahead
         shares = np.exp(sums - sums.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
-        moved = ahead - step * (shares - truth + PULL * ahead)
+        moved = np.asarray(ahead - step * (shares - truth + PULL * ahead), np.float32)
         faster = (1 + math.sqrt(1 + 4 * speed * speed)) / 2
-        ahead = moved + (speed - 1) / faster * (moved - counts)
+        ahead = np.asarray(moved + (speed - 1) / faster * (moved - counts), np.float32)
         counts, speed = moved, faster
     return counts
 
