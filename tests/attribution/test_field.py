@@ -2,39 +2,24 @@
 
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 from benchmarks import attribution_confidence
-from benchmarks.faults.field import (
-    Excerpt,
-    eighth,
-    fifth,
-    first,
-    last,
-    second,
-    seventh,
-    sixth,
-    third,
-)
+from benchmarks.faults.field import Excerpt
+from benchmarks.faults.field.sets import SETS
 
 from aorta.attribution import attribute
 from aorta.attribution.decision import SURE
 
-RESULTS = Path(first.__file__).parents[2] / "results"
-LEARNED = (*first.EXCERPTS, *second.EXCERPTS, *third.EXCERPTS)
+RESULTS = attribution_confidence.RESULTS
+LEARNED = tuple(each for name in ("first", "second", "third") for each in SETS[name])
 RESTARTED_TO_BE_SAFE = {  # only plain words tell, or a log that may have been cut off
     "sagemaker_user",
     "bnb_no_cuda",
     "llamafactory_dataset",
     "json_lines",
 }
-LATER = (
-    ("fifth", fifth.EXCERPTS),
-    ("sixth", sixth.EXCERPTS),
-    ("seventh", seventh.EXCERPTS),
-    ("eighth", eighth.EXCERPTS),
-)
+LATER = [(name, SETS[name]) for name in ("fifth", "sixth", "seventh", "eighth")]
 RIGHT_AT_FIRST = 54  # of the last set
 
 
@@ -49,7 +34,7 @@ def test_a_failure_of_the_field_gets_its_class_its_root_and_its_decision(excerpt
 
 
 def test_the_last_set_is_read_no_worse_than_at_the_first_look() -> None:
-    results = [(excerpt, attribute(excerpt.evidence())) for excerpt in last.EXCERPTS]
+    results = [(excerpt, attribute(excerpt.evidence())) for excerpt in SETS["last"]]
     right = [e.name for e, result in results if result.finding.failure_class == e.failure_class]
     stops = [e.name for e, r in results if r.decision.action == "STOP" and e.decision != "STOP"]
     assert len(right) >= RIGHT_AT_FIRST
@@ -57,8 +42,8 @@ def test_the_last_set_is_read_no_worse_than_at_the_first_look() -> None:
 
 
 def test_the_last_set_holds_at_least_sixty_and_each_was_looked_at() -> None:
-    names = {excerpt.name for excerpt in last.EXCERPTS}
-    assert len(names) == len(last.EXCERPTS) >= 60
+    names = {excerpt.name for excerpt in SETS["last"]}
+    assert len(names) == len(SETS["last"]) >= 60
     looked_at = {row["job"] for row in json.loads((RESULTS / "field_last_look.json").read_text())}
     assert looked_at == names
 

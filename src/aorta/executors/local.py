@@ -31,10 +31,10 @@ from aorta.executors.messages import (
 from aorta.executors.warm import ON_THIS_MACHINE, WarmStarts
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
+from aorta.runtimes.owner import started
 
 _CLOSE_PATIENCE = 20.0
 _BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
-_OF_THE_KERNEL = 0x00200000  # PF_KTHREAD of its flags
 _SOURCE = str(Path(__file__).parents[2])
 _SUPERVISOR = f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.supervisor import main; main()"
 
@@ -214,31 +214,29 @@ def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
 
 
 def _kill_by_variable(assignment: str) -> None:
-    """Every process with this variable. One that is just becoming another program shows none, so that it is looked at again."""
-    deadline = time.monotonic() + _BECOMING
+    """Every process with this variable, and what they started just before."""
+    wanted, deadline = assignment.encode(), time.monotonic() + _BECOMING
     again = True
     while again and time.monotonic() < deadline:
-        again = False
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with suppress(OSError):
-                    variables = (entry / "environ").read_bytes()
-                    if assignment.encode() in variables.split(b"\0"):
-                        os.kill(int(entry.name), signal.SIGKILL)
-                        again = (
-                            True  # what it started just before may have come too late to be seen
-                        )
-                    elif not variables and _is_a_program(entry):
-                        again = True
+        processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        looks = [_is_killed_or_not_told(entry, wanted) for entry in processes]  # at every one
+        again = any(looks)
 
 
-def _is_a_program(entry: Path) -> bool:
-    """One that may be a trial's: neither dead already, nor a part of the kernel, nor older than we are."""
-    state, facts = _state_and_facts(entry)
-    older = facts[18] < _state_and_facts(Path("/proc/self"))[1][18]
-    return state not in b"ZX" and not facts[5] & _OF_THE_KERNEL and not older
+def _is_killed_or_not_told(entry: Path, wanted: bytes) -> bool:
+    """Kills it if it has the variable. One that is just becoming another program shows none."""
+    with suppress(OSError):
+        variables = (entry / "environ").read_bytes()
+        if wanted in variables.split(b"\0"):
+            os.kill(int(entry.name), signal.SIGKILL)
+            return True
+        return not variables and _may_be_a_trials(entry)
+    return False
 
 
-def _state_and_facts(entry: Path) -> tuple[bytes, list[int]]:
-    state, *facts = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-    return state, [int(fact) for fact in facts]
+def _may_be_a_trials(entry: Path) -> bool:
+    """Not what is left of one, nor older than we are, nor a part of the kernel, which has no program."""
+    began = started(int(entry.name))
+    return (
+        began != "" and int(began) >= int(started(os.getpid())) and bool((entry / "exe").readlink())
+    )

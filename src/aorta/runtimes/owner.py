@@ -23,7 +23,7 @@ class Owner:
     @classmethod
     def of_this_process(cls) -> "Owner":
         pid = os.getpid()
-        return cls(platform.node(), _boot(), _namespace(), pid, _started(pid))
+        return cls(platform.node(), _boot(), _namespace(), pid, started(pid))
 
     @classmethod
     def from_label(cls, label: str) -> "Owner | None":
@@ -44,7 +44,7 @@ class Owner:
             return False
         if self.boot != _boot():
             return True
-        return self.namespace == _namespace() and _started(self.pid) != self.started
+        return self.namespace == _namespace() and started(self.pid) != self.started
 
 
 def _boot() -> str:
@@ -55,7 +55,7 @@ def _namespace() -> str:
     return str(Path("/proc/self/ns/pid").stat().st_ino)
 
 
-def _started(pid: int) -> str:
+def started(pid: int) -> str:
     """Field 22 of `stat`, empty if there is no such process, or only what is left of one."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
