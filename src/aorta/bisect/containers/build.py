@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, digest_in
-from aorta.bisect.containers.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.bisect.host import set_key
 from aorta.bisect.package import Package, Versions, version_variables, version_words
 from aorta.bisect.run import BisectRun
@@ -26,6 +25,7 @@ from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import ENGINES
 from aorta.runtimes.engine import ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
+from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.runtimes.pyxis import ONCE, image_options
 
 _TAG = "aorta-bisect"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.containers.image import command_inside, digest_in, is_at_hand
-from aorta.bisect.containers.registry import ImageRepository, is_gone, list_tags, split_reference
 from aorta.bisect.findings import Findings, counted_records, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
@@ -25,6 +24,7 @@ from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
+from aorta.runtimes.image_registry import ImageRepository, is_gone, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.interval import Interval

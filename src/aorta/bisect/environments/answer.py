@@ -25,7 +25,6 @@ from aorta.bisect.environments.job import (
     resolved,
 )
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
-from aorta.bisect.environments.package_index import PackageIndex, Sources
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.package import Package, Versions
@@ -34,6 +33,7 @@ from aorta.bisect.spec import EnvironmentsSpec
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import without_secrets
+from aorta.runtimes.package_index import PackageIndex, Sources
 
 COMMITS = "commits"  # the stage between two releases
 _SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))

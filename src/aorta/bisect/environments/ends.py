@@ -18,13 +18,13 @@ from packaging.utils import canonicalize_name
 from aorta.bisect.environments.files import interpreter_of, marker_environment, read_side
 from aorta.bisect.environments.job import EnvironmentJob, distributions, find_uv
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
-from aorta.bisect.environments.package_index import Sources, sources_of
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
+from aorta.runtimes.package_index import Sources, sources_of
 
 ABSENT = (
     "absent"  # the version of a package that is not installed, and of a variable that is not set

@@ -19,8 +19,8 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
-from aorta.bisect.environments.package_index import Sources
 from aorta.core.trial import LOCAL, TrialSpec
+from aorta.runtimes.package_index import Sources
 
 UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages

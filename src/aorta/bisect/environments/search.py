@@ -32,7 +32,6 @@ from aorta.bisect.environments.ends import (
     write_private,
 )
 from aorta.bisect.environments.files import pythons_between
-from aorta.bisect.environments.package_index import PackageIndex
 from aorta.bisect.findings import Findings
 from aorta.bisect.investigation import (
     FinishedSearch,
@@ -49,6 +48,7 @@ from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Repository
+from aorta.runtimes.package_index import PackageIndex
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector

@@ -3,7 +3,7 @@
 What one step makes, the next one starts from; a step that is made already, or by somebody else at this moment, is not
 made again.
 
-Runs as a process of its own (`python -m aorta.bisect.containers.image_job JOB.json`), so that it goes through the executor like a
+Runs as a process of its own (`python -m aorta.runtimes.image_job JOB.json`), so that it goes through the executor like a
 trial. The container carries its owner, so that one whose maker was killed is swept away later.
 """
 
