@@ -97,7 +97,7 @@ class EnvironmentOptions:
         if "good" not in whole:
             raise UsageError("--bad-env goes with --good-env")
         if "bad" not in whole:
-            from aorta.bisect.environments.files import active_environment
+            from aorta.runtimes.pythons import active_environment
 
             whole["bad"] = active_environment()
         return validated(EnvironmentsSpec, whole, file=_FILE)

@@ -16,10 +16,9 @@ from packaging.utils import canonicalize_name
 
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
-from aorta.bisect.environments.files import interpreter_of, this_python
+from aorta.bisect.environments.files import interpreter_of
 from aorta.bisect.environments.job import (
     EnvironmentJob,
-    find_uv,
     index_options,
     installer,
     resolved,
@@ -34,6 +33,7 @@ from aorta.core.errors import UsageError
 from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import without_secrets
 from aorta.runtimes.package_index import PackageIndex, Sources
+from aorta.runtimes.pythons import find_uv, this_python
 
 COMMITS = "commits"  # the stage between two releases
 _SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.runtimes.package_index import Sources
+from aorta.runtimes.pythons import find_uv
 
 UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
@@ -249,16 +250,6 @@ def index_options(indexes: Sequence[str], find_links: Sequence[str], *, uv: bool
     words += [first, indexes[0]]
     words += [word for index in indexes[1:] for word in (extra, index)]
     return [*words, "--index-strategy", "unsafe-best-match"] if uv else words
-
-
-def find_uv() -> str | None:
-    """The one that AORTA_UV names (empty: none, pip instead), else beside this Python, where its wheel puts it, else on
-    the path.
-    """
-    if (named := os.environ.get("AORTA_UV")) is not None:
-        return named or None
-    beside = Path(sys.executable).parent / "uv"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
 
 
 def _file(path: Path, lines: Sequence[str]) -> str:

@@ -31,7 +31,6 @@ from aorta.bisect.environments.ends import (
     must_move_with,
     write_private,
 )
-from aorta.bisect.environments.files import pythons_between
 from aorta.bisect.findings import Findings
 from aorta.bisect.investigation import (
     FinishedSearch,
@@ -49,6 +48,7 @@ from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Repository
 from aorta.runtimes.package_index import PackageIndex
+from aorta.runtimes.pythons import pythons_between
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
