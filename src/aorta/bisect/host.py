@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from aorta.bisect.checkout import Job, TreeJob, forget_trees, with_commit
 from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.investigation import investigate
 from aorta.bisect.package import (
@@ -35,6 +34,7 @@ from aorta.core.errors import UsageError
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Commit, Repository
+from aorta.runtimes.worktree_job import Job, TreeJob, forget_trees, with_commit
 
 
 def bisect_on_host(request: Request) -> Findings:
@@ -298,7 +298,7 @@ class HostTrees:
         path = directory / "job.json"
         path.write_text(job.to_json(), encoding="utf-8")
         return TrialSpec(
-            argv=(sys.executable, "-m", "aorta.bisect.checkout", str(path)),
+            argv=(sys.executable, "-m", "aorta.runtimes.worktree_job", str(path)),
             trial_dir=directory,
             cwd=directory,
             environment=LOCAL,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from aorta.bisect.checkout import GIT_FAULT
 from aorta.bisect.package import Package, Versions, whole
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
@@ -29,6 +28,7 @@ from aorta.core.trial import (
 )
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
+from aorta.runtimes.worktree_job import GIT_FAULT
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed

@@ -17,12 +17,6 @@ from packaging.utils import canonicalize_name
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
 from aorta.bisect.environments.files import interpreter_of
-from aorta.bisect.environments.job import (
-    EnvironmentJob,
-    index_options,
-    installer,
-    resolved,
-)
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
@@ -34,6 +28,12 @@ from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import without_secrets
 from aorta.runtimes.package_index import PackageIndex, Sources
 from aorta.runtimes.pythons import find_uv, this_python
+from aorta.runtimes.venv_job import (
+    EnvironmentJob,
+    index_options,
+    installer,
+    resolved,
+)
 
 COMMITS = "commits"  # the stage between two releases
 _SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from aorta.bisect.checkout import TreeJob
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked, EnvironmentEnds, unmet
-from aorta.bisect.environments.job import EnvironmentJob
 from aorta.bisect.package import Package, Versions
 from aorta.bisect.run import Request
 from aorta.bisect.trials import BuildAndTest
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_python
+from aorta.runtimes.venv_job import EnvironmentJob
+from aorta.runtimes.worktree_job import TreeJob
 
 _NOWHERE = "sys_platform == 'nowhere'"
 

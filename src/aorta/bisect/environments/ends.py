@@ -16,7 +16,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from aorta.bisect.environments.files import interpreter_of, read_side
-from aorta.bisect.environments.job import EnvironmentJob, distributions
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.bisect.watching import Say
@@ -26,6 +25,7 @@ from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
 from aorta.runtimes.package_index import Sources, sources_of
 from aorta.runtimes.pythons import find_uv, marker_environment
+from aorta.runtimes.venv_job import EnvironmentJob, distributions
 
 ABSENT = (
     "absent"  # the version of a package that is not installed, and of a variable that is not set

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.checkout import forget_trees
 from aorta.bisect.environments.answer import COMMITS, EnvironmentAnswer
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments, command_in_states
 from aorta.bisect.environments.ends import (
@@ -49,6 +48,7 @@ from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Repository
 from aorta.runtimes.package_index import PackageIndex
 from aorta.runtimes.pythons import pythons_between
+from aorta.runtimes.worktree_job import forget_trees
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector

@@ -1,6 +1,6 @@
 """Makes one virtual environment with one set of packages.
 
-Runs as a process of its own (`python -m aorta.bisect.environments.job JOB.json`), so that it goes through the executor like a
+Runs as a process of its own (`python -m aorta.runtimes.venv_job JOB.json`), so that it goes through the executor like a
 trial and can be killed like one. An environment counts as made only once its mark is written, after everything else; the
 mark says where it is. `uv` makes them where it can be had, by hard links from its cache; else `venv` and pip do.
 """
@@ -18,10 +18,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
 from aorta.core.trial import LOCAL, TrialSpec
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_uv
+from aorta.runtimes.worktree_job import GIT_FAULT, TreeJob, check_out
 
 UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
@@ -74,7 +74,7 @@ class EnvironmentJob:
         """The process that makes it."""
         path = self.written(directory / "job.json")
         return TrialSpec(
-            argv=(sys.executable, "-m", "aorta.bisect.environments.job", str(path)),
+            argv=(sys.executable, "-m", "aorta.runtimes.venv_job", str(path)),
             trial_dir=directory,
             cwd=directory,
             id=name,

@@ -1,6 +1,6 @@
 """Makes one version set on this host: checks commits out into worktrees of their own, and builds them.
 
-Runs as a process of its own (`python -m aorta.bisect.checkout JOB.json`), so that it goes through the executor like a
+Runs as a process of its own (`python -m aorta.runtimes.worktree_job JOB.json`), so that it goes through the executor like a
 trial and can be killed like one. A tree counts as made only once its mark is written, after everything else.
 """
 
