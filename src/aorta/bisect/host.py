@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,9 +28,9 @@ from aorta.bisect.package import (
 )
 from aorta.bisect.run import BisectRun, Request, shown_of
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import BuildAndTest
+from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError
-from aorta.core.trial import LOCAL, TrialSpec
+from aorta.core.trial import TrialSpec
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Commit, Repository
 from aorta.runtimes.worktree_job import Job, TreeJob, forget_trees, with_commit
@@ -47,11 +46,11 @@ def bisect_on_host(request: Request) -> Findings:
     )
     with BisectRun(request) as run:
         root = run.stages.path / PRIVATE / "trees"
-        trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
+        trees = HostTrees(root, packages, spec.build_timeout)
         command = replace(run.command(), command=_own_command(run, packages))
         setting = replace(
             run.setting(
-                lambda those: HostTrees(root, those, build_timeout=spec.build_timeout),
+                lambda those: HostTrees(root, those, spec.build_timeout),
                 command=command,
             ),
             carry=partial(carried, root / "carried"),
@@ -208,24 +207,18 @@ def reproduce_on_host(
     return "\n".join([*lines, shlex.join(command)])
 
 
-class HostTrees:
-    """The workshop of the host. `root` is this run's own directory."""
+class HostTrees(VersionSets):
+    """The workshop of the host."""
 
     def __init__(
-        self, root: Path, packages: Sequence[Package], *, build_timeout: float | None = None
+        self, root: Path, packages: Sequence[Package], build_timeout: float | None = None
     ) -> None:
-        self._root, self._packages = root, packages
-        self._build_timeout = build_timeout
-        self._versions: dict[str, Versions] = {}
+        super().__init__(root, packages, build_timeout)
         self._lanes: dict[str, int] = {}
 
     @property
     def _builds(self) -> bool:
         return any(package.spec.build for package in self._packages)
-
-    def assign(self, trial_dir: Path, versions: Versions) -> None:
-        """Which version set the trial of this directory is of."""
-        self._versions[str(trial_dir)] = versions
 
     def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
@@ -240,12 +233,10 @@ class HostTrees:
             key = set_key(self._packages, versions)
             mark = self._root / f"{key}.made"
             job = None if mark.exists() else self._job(versions, places, mark)
-        build = self._build_trial(job, key, versions) if job else None
+        name = f"{key}-{set_key(self._packages, versions)}"
+        build = self._build(job, name) if job else None
         what = version_words(self._packages, versions) if self._builds else ""
         return BuildAndTest(key, build, self._at(trial, places, versions), what)
-
-    def built(self, key: str) -> None:
-        """The mark says so."""
 
     def finished(self, trial_id: str) -> None:
         self._lanes.pop(trial_id, None)
@@ -255,9 +246,6 @@ class HostTrees:
         shutil.rmtree(self._root, ignore_errors=True)
         for package in self._git():
             forget_trees(str(package.spec.path))
-
-    def _git(self) -> list[Package]:
-        return [package for package in self._packages if package.spec.is_git]
 
     def _tree(self, package: Package, versions: Versions) -> Path:
         """A package that is rebuilt only when it changed has a tree for each version of itself and its needs."""
@@ -291,19 +279,6 @@ class HostTrees:
     def variables(self, versions: Versions, places: Mapping[str, Path]) -> dict[str, str]:
         trees = {p.spec.variable: str(places[p.name]) for p in self._git()}
         return {**version_variables(self._packages, versions), **trees}
-
-    def _build_trial(self, job: Job, key: str, versions: Versions) -> TrialSpec:
-        directory = self._root / "builds" / f"{key}-{set_key(self._packages, versions)}"
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / "job.json"
-        path.write_text(job.to_json(), encoding="utf-8")
-        return TrialSpec(
-            argv=(sys.executable, "-m", "aorta.runtimes.worktree_job", str(path)),
-            trial_dir=directory,
-            cwd=directory,
-            environment=LOCAL,
-            timeout=self._build_timeout,
-        )
 
     def _at(self, trial: TrialSpec, places: Mapping[str, Path], versions: Versions) -> TrialSpec:
         first = next((places[p.name] for p in self._packages if p.name in places), trial.cwd)

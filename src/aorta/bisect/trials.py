@@ -4,19 +4,22 @@ A build goes through the same executor as every trial, once for every version se
 wait for it, and end as untestable if it fails. A test's time limit, patterns and hang watch never see the build.
 """
 
+import json
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aorta.bisect.package import Package, Versions, whole
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
 from aorta.core.trial import (
+    LOCAL,
     Environment,
     Outcome,
     StreamEnd,
@@ -29,6 +32,9 @@ from aorta.core.trial import (
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
 from aorta.runtimes.worktree_job import GIT_FAULT
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed
@@ -58,6 +64,52 @@ class Workshop(Protocol):
 
     def finished(self, trial_id: str) -> None:
         """The trial is over, and what it had for itself is free."""
+
+
+class VersionSets:
+    """What every workshop has in common: `root` is this run's own directory, `packages` are those of one search."""
+
+    def __init__(
+        self, root: Path, packages: Sequence[Package], build_timeout: float | None = None
+    ) -> None:
+        self._root, self._packages, self._build_timeout = root, packages, build_timeout
+        self._versions: dict[str, Versions] = {}
+
+    def assign(self, trial_dir: Path, versions: Versions) -> None:
+        """Which version set the trial of this directory is of."""
+        self._versions[str(trial_dir)] = versions
+
+    def built(self, key: str) -> None:
+        """A mark on the disk says so."""
+
+    def finished(self, trial_id: str) -> None:
+        """A version set is shared, so nothing is freed."""
+
+    def _git(self) -> list[Package]:
+        return [package for package in self._packages if package.spec.is_git]
+
+    def _build(self, job: "DataclassInstance", name: str) -> TrialSpec:
+        return build_trial(job, self._root / "builds" / name, self._build_timeout)
+
+
+def build_trial(
+    job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
+) -> TrialSpec:
+    """The process that makes something: the module of the job, told by a file that others may not read, since addresses
+    and variables may be secrets.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "job.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(asdict(job), indent=1), encoding="utf-8")
+    return TrialSpec(
+        argv=(sys.executable, "-m", type(job).__module__, str(path)),
+        trial_dir=directory,
+        cwd=directory,
+        id=name,
+        environment=LOCAL,
+        timeout=timeout,
+    )
 
 
 class BuildWatch(Protocol):

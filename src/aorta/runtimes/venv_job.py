@@ -12,13 +12,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from aorta.core.trial import LOCAL, TrialSpec
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_uv
 from aorta.runtimes.worktree_job import GIT_FAULT, TreeJob, check_out
@@ -61,25 +60,6 @@ class EnvironmentJob:
         """The same, with packages from these places."""
         return replace(
             self, indexes=sources.indexes, find_links=sources.find_links, pre=sources.pre
-        )
-
-    def written(self, path: Path) -> Path:
-        """Addresses may hold credentials: nobody else reads it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        return path
-
-    def trial(self, directory: Path, timeout: float | None, name: str = "") -> TrialSpec:
-        """The process that makes it."""
-        path = self.written(directory / "job.json")
-        return TrialSpec(
-            argv=(sys.executable, "-m", "aorta.runtimes.venv_job", str(path)),
-            trial_dir=directory,
-            cwd=directory,
-            id=name,
-            environment=LOCAL,
-            timeout=timeout,
         )
 
     @classmethod

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 GIT_FAULT = 75  # the exit code that says: git could not, whatever the commit
@@ -36,9 +36,6 @@ class Job:
     trees: Sequence[TreeJob]
     env: Mapping[str, str] = field(default_factory=dict)
     mark: str | None = None  # written when everything is made
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from aorta.bisect.environments.files import interpreter_of, read_side
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.spec import EnvironmentsSpec
+from aorta.bisect.trials import build_trial
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import TrialEnd, TrialSpec
@@ -223,7 +224,7 @@ def _build_trial(
 ) -> TrialSpec:
     requirements = list(side.requirements.values())
     job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
-    return job.trial(place.parent / f"{place.name}.d", timeout, name=place.name)
+    return build_trial(job, place.parent / f"{place.name}.d", timeout, place.name)
 
 
 def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:
