@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aorta.bisect.cache import KnownT, OutcomeCache, known_at_first
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Carry, Package, Versions, moving, whole
-from aorta.bisect.stages import MAIN, Stages
+from aorta.bisect.stages import MAIN, KnownT, OutcomeCache, Stages, known_at_first
 from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict

@@ -12,7 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.cache import default_cache
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
 from aorta.bisect.metric import check_samples, is_measured, metric_named
@@ -26,6 +25,7 @@ from aorta.bisect.spec import (
     Runtime,
     load_spec,
 )
+from aorta.bisect.stages import default_cache
 from aorta.core.documents import validated
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from aorta.bisect.cache import OutcomeCache, files_named_in
 from aorta.bisect.findings import Findings, differently
 from aorta.bisect.investigation import Investigation, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
 from aorta.bisect.report import headline, report_lines
 from aorta.bisect.spec import BisectSpec, only_the_same_failure
-from aorta.bisect.stages import Stages, Workplace, open_session
+from aorta.bisect.stages import OutcomeCache, Stages, Workplace, files_named_in, open_session
 from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
     MISTAKES,

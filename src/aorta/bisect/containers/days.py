@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.containers.image import command_inside, digest_in, is_at_hand
-from aorta.bisect.findings import Findings, counted_records, exit_code
+from aorta.bisect.findings import Findings, counted, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
+from aorta.bisect.stages import OutcomeCache
 from aorta.bisect.trials import BuildAndTest, ContainersExperiment
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
@@ -130,7 +130,7 @@ def _unfinished(
     findings = Findings(
         status=status,
         warnings=[words],
-        counted=counted_records([answer], cached),
+        counted=counted([answer], cached=cached),
         exit_code=code,
     )
     if interval is None:
