@@ -26,7 +26,8 @@ from aorta.bisect.package import (
     version_variables,
     version_words,
 )
-from aorta.bisect.run import BisectRun, Request, shown_of
+from aorta.bisect.report import shown_of
+from aorta.bisect.run import BisectRun, Request
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError

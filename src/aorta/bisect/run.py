@@ -4,17 +4,16 @@ Checkouts, containers and images are the business of those who use it.
 """
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.findings import Findings, differently
-from aorta.bisect.investigation import Investigation, SearchSetup
+from aorta.bisect.investigation import SearchSetup
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.package import Package
-from aorta.bisect.report import headline, report_lines
+from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
 from aorta.bisect.spec import BisectSpec, only_the_same_failure
 from aorta.bisect.stages import OutcomeCache, Stages, Workplace, files_named_in, open_session
 from aorta.bisect.trials import ProbedCommand, for_bisection
@@ -29,10 +28,9 @@ from aorta.bisect.watching import (
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
-from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.trial import LOCAL
-from aorta.engine.events import Listener, Reason, TrialRecord
+from aorta.engine.events import Listener, Reason
 from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
@@ -58,25 +56,6 @@ class Request:
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
     on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
-
-
-ShownStates = Mapping[str, tuple[str, str]]
-"""The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
-
-
-def shown_of(outcome: Investigation) -> ShownStates:
-    """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
-    interval = outcome.last.interval
-    if interval is None or outcome.main.alike:
-        return {}
-    shown: dict[str, tuple[str, str]] = {}
-    for side, vector in (("good", interval.good), ("bad", interval.bad)):
-        wanted = frozenset(outcome.last.versions(vector).items())
-        for found in (*outcome.beside, *outcome.searched):
-            for record in found.answer.records:
-                if found.version_set(record.point) == wanted:
-                    shown[side] = (found.stage, record.point.config_key)
-    return shown
 
 
 class BisectRun:
@@ -184,7 +163,7 @@ class BisectRun:
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
         lines = report_lines(findings, records, sides)
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
-        self.logs.say(headline(findings))
+        self.logs.say(headline(findings.status, findings.culprits, findings.confidence))
         self.session.run.describe(status=findings.status)
         self.status.close(findings.status)
         return findings
@@ -297,36 +276,3 @@ def _files(request: Request) -> dict[str, str]:
     containers = request.spec.containers
     mounts = containers.mounts if containers else ()
     return files_named_in(request.spec.command, request.directory, mounts)
-
-
-_NAME = 100
-_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
-
-
-def probe_name(record: TrialRecord) -> str:
-    """Readable, and unique by the configuration's own key: versions may share their first characters."""
-    words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
-    return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
-
-
-def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) -> None:
-    for record in records:
-        target = (stage_dir / record.path).parent
-        relink(run_dir / "probes" / probe_name(record), target)
-
-
-def link_side(
-    run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
-) -> Path:
-    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
-    name, wanted = _SIDES[side]
-    mine = [record for record in records if record.point.config_key == key]
-    telling = [record for record in mine if record.outcome.value == wanted]
-    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
-    return stage_dir / (telling or mine)[-1].path
-
-
-def relink(link: Path, target: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(os.path.relpath(target, link.parent))

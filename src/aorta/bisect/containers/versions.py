@@ -28,7 +28,8 @@ from aorta.bisect.containers.image import (
 from aorta.bisect.findings import Findings, counted, findings_of
 from aorta.bisect.investigation import Investigation, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.run import BisectRun, Request, ShownStates, shown_of
+from aorta.bisect.report import ShownStates, shown_of
+from aorta.bisect.run import BisectRun, Request
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError

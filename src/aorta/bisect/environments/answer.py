@@ -21,7 +21,8 @@ from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
 from aorta.bisect.package import Package, Versions
-from aorta.bisect.run import BisectRun, shown_of
+from aorta.bisect.report import shown_of
+from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import write_atomically

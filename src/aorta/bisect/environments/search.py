@@ -41,7 +41,7 @@ from aorta.bisect.investigation import (
 )
 from aorta.bisect.package import Package, Versions, git_package, revision_of
 from aorta.bisect.run import BisectRun, Request
-from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
+from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
@@ -58,7 +58,8 @@ _INSTALLED = "installed"
 
 
 def bisect_environments(request: Request) -> Findings:
-    asked = Asked.of(_spec_of(request), request.directory)
+    assert request.spec.environments is not None
+    asked = Asked.of(request.spec.environments, request.directory)
     run, nothing_ran = None, request.resume is None
     try:
         with BisectRun(request) as run:
@@ -97,12 +98,6 @@ def _between(
         run, recipe, search.steps, search.companions, command, search.warnings
     )
     return answer.write(outcome, search.workshop(outcome.last.packages))
-
-
-def _spec_of(request: Request) -> EnvironmentsSpec:
-    spec = request.spec.environments
-    assert spec is not None
-    return spec
 
 
 @dataclass
@@ -264,7 +259,7 @@ class _EnvironmentSearch:
             packages,
             assume=self._known(packages),
             before=main.mass,
-            more_follows=self._repository(needed) is not None,
+            more_follows=_repository_of(self.run.request, needed) is not None,
         )
         if found.search.ends is EndsVerdict.DIFFER or self._is_cut_short:
             return found
@@ -324,16 +319,13 @@ class _EnvironmentSearch:
 
     # -- commits ------------------------------------------------------------------------------------------------------
 
-    def _repository(self, names: Collection[str]) -> PackageSpec | None:
-        return _repository_of(self.run.request, names) if len(names) == 1 else None
-
     def _commits(self, setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
         """Between two releases, where their package's repository is at hand and has both."""
         interval, single = found.interval, found.single
         if interval is None or single is None or self._is_cut_short:
             return None
         step, rank = single
-        spec = self._repository([step.name])
+        spec = _repository_of(self.run.request, [step.name])
         if spec is None:
             return None
         repository = Repository.on_host(self.run.request.directory / str(spec.path))
@@ -390,7 +382,9 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | None:
-    """The one that the spec names; else the one we are in, if it is the package's own."""
+    """The one that the spec names; else the one we are in, if it is the package's own. None for several packages."""
+    if len(names) != 1:
+        return None
     for spec in request.spec.packages:
         if canonicalize_name(spec.name) in names and spec.is_git:
             return spec.model_copy(update={"name": canonicalize_name(spec.name)})
