@@ -5,7 +5,6 @@ has trees of its own, built once and shared by its trials. Where none does, the 
 each running trial has a lane of trees to itself, moved to its commits and cleaned before it runs.
 """
 
-import hashlib
 import json
 import os
 import shlex
@@ -21,13 +20,15 @@ from aorta.bisect.investigation import investigate
 from aorta.bisect.package import (
     Package,
     Versions,
+    clone_lines,
     git_package,
     library,
+    set_key,
     version_variables,
     version_words,
 )
 from aorta.bisect.report import shown_of
-from aorta.bisect.run import BisectRun, Request
+from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError
@@ -37,7 +38,7 @@ from aorta.runtimes.git import Commit, Repository
 from aorta.runtimes.worktree_job import Job, TreeJob, forget_trees, with_commit
 
 
-def bisect_on_host(request: Request) -> Findings:
+def bisect_on_host(request: ResolvedRequest) -> Findings:
     spec = request.spec
     packages = host_packages(
         spec.packages,
@@ -187,13 +188,7 @@ def reproduce_on_host(
         spec, version = package.spec, versions[package.name]
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
-            repository = shlex.quote(str(spec.path))
-            lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
-            lines.append(f"git -C {tree} checkout --quiet --detach {version}")
-            lines += [
-                f"git -C {tree} cherry-pick {pick} || git -C {tree} cherry-pick --abort"
-                for pick in spec.cherry_pick
-            ]
+            lines += clone_lines(spec, version, tree)
             exports.append(f"export {spec.variable}={tree}")
         else:
             names = dict.fromkeys([spec.env or spec.variable, spec.variable])
@@ -303,12 +298,6 @@ def carried(
         with_commit(tree, where, state, commit.sha, number if merges else None)
         for state, number in onto
     ]
-
-
-def set_key(packages: Sequence[Package], versions: Versions) -> str:
-    """Names a version set by whole versions: two that only share their first characters never meet."""
-    content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def _mark_of(tree: Path) -> Path:

@@ -42,7 +42,7 @@ _ASKED = "request.json"
 
 
 @dataclass(frozen=True)
-class Request:
+class ResolvedRequest:
     """Everything a run needs. `executor` and `listeners` make fresh ones for each stage."""
 
     spec: BisectSpec
@@ -61,7 +61,7 @@ class Request:
 class BisectRun:
     """One open run directory with its logs; used by every way in."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ResolvedRequest) -> None:
         self.request = request
         self.session = open_session(request.prefix, request.resume)
         self.logs = LogFiles(self.session.path)
@@ -193,7 +193,7 @@ class BisectRun:
         )
 
 
-def keep_request(request: Request, run: RunDir) -> None:
+def keep_request(request: ResolvedRequest, run: RunDir) -> None:
     """What was asked, so that `--resume` needs no more than the directory. Its variables may be secrets."""
     asked = {
         "spec": request.spec.model_dump_json(),
@@ -229,7 +229,7 @@ def kept_request(directory: Path) -> dict[str, Any]:
     }
 
 
-def fingerprint(request: Request) -> dict[str, object]:
+def fingerprint(request: ResolvedRequest) -> dict[str, object]:
     """What makes two runs the same question; a resumed run must agree in all of it."""
     spec = request.spec
     content = spec.model_dump(mode="json", exclude={"command", "timeout", "build_timeout"})
@@ -241,7 +241,7 @@ def fingerprint(request: Request) -> dict[str, object]:
     }
 
 
-def _sides_of(request: Request) -> dict[str, object]:
+def _sides_of(request: ResolvedRequest) -> dict[str, object]:
     """Another content of a file is another environment."""
     spec = request.spec.environments
     if spec is None:
@@ -249,7 +249,7 @@ def _sides_of(request: Request) -> dict[str, object]:
     return {"environments": files_named_in((spec.good, spec.bad), request.directory)}
 
 
-def _question(request: Request) -> dict[str, object]:
+def _question(request: ResolvedRequest) -> dict[str, object]:
     """What decides the outcome of a state, apart from its versions and its image."""
     spec = request.spec
     place = spec.containers
@@ -263,7 +263,7 @@ def _question(request: Request) -> dict[str, object]:
     }
 
 
-def _building(request: Request) -> dict[str, object]:
+def _building(request: ResolvedRequest) -> dict[str, object]:
     """What decides how a version set is made."""
     spec = request.spec
     return {
@@ -272,7 +272,7 @@ def _building(request: Request) -> dict[str, object]:
     }
 
 
-def _files(request: Request) -> dict[str, str]:
+def _files(request: ResolvedRequest) -> dict[str, str]:
     containers = request.spec.containers
     mounts = containers.mounts if containers else ()
     return files_named_in(request.spec.command, request.directory, mounts)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, digest_in
-from aorta.bisect.host import set_key
-from aorta.bisect.package import Package, Versions, version_variables, version_words
+from aorta.bisect.package import Package, Versions, set_key, version_variables, version_words
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand, VersionSets, build_trial

@@ -29,7 +29,7 @@ from aorta.bisect.findings import Findings, counted, findings_of
 from aorta.bisect.investigation import Investigation, investigate
 from aorta.bisect.package import Package, git_package, library
 from aorta.bisect.report import ShownStates, shown_of
-from aorta.bisect.run import BisectRun, Request
+from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
@@ -42,7 +42,7 @@ from aorta.runtimes.git import Repository
 from aorta.scrub.secrets import safe_value
 
 
-def bisect_in_containers(request: Request) -> Findings:
+def bisect_in_containers(request: ResolvedRequest) -> Findings:
     containers = request.spec.containers
     assert containers is not None
     family = family_in(containers) if containers.family else None

@@ -20,7 +20,7 @@ from aorta.bisect.environments.files import interpreter_of
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
-from aorta.bisect.package import Package, Versions
+from aorta.bisect.package import Package, Versions, clone_lines
 from aorta.bisect.report import shown_of
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import EnvironmentsSpec
@@ -136,10 +136,8 @@ class EnvironmentAnswer:
         for package in packages:
             if package.spec.is_git:
                 tree = f'"$place"/{shlex.quote(package.name)}'
-                repository = shlex.quote(str(package.spec.path))
                 build = package.spec.build or f"{install} --no-deps . {options}".rstrip()
-                lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
-                lines.append(f"git -C {tree} checkout --quiet --detach {versions[package.name]}")
+                lines += clone_lines(package.spec, versions[package.name], tree)
                 lines.append(f"(cd {tree} && {build})")
         lines += [
             f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"

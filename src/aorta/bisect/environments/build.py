@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked, EnvironmentEnds, unmet
 from aorta.bisect.package import Package, Versions
-from aorta.bisect.run import Request
+from aorta.bisect.run import ResolvedRequest
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.package_index import Sources
@@ -188,7 +188,7 @@ class Environments(VersionSets):
         )
 
 
-def command_in_states(request: Request, asked: Asked) -> tuple[str, ...]:
+def command_in_states(request: ResolvedRequest, asked: Asked) -> tuple[str, ...]:
     """Programs of one of the two virtual environments are those of every state."""
     command = list(request.spec.command)
     for side in (asked.good, asked.bad):

@@ -40,7 +40,7 @@ from aorta.bisect.investigation import (
     with_merges,
 )
 from aorta.bisect.package import Package, Versions, git_package, revision_of
-from aorta.bisect.run import BisectRun, Request
+from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
@@ -57,7 +57,7 @@ _RELEASES = "releases"
 _INSTALLED = "installed"
 
 
-def bisect_environments(request: Request) -> Findings:
+def bisect_environments(request: ResolvedRequest) -> Findings:
     assert request.spec.environments is not None
     asked = Asked.of(request.spec.environments, request.directory)
     run, nothing_ran = None, request.resume is None
@@ -381,7 +381,7 @@ def _listed(names: Collection[str]) -> str:
 # -- repositories -----------------------------------------------------------------------------------------------------
 
 
-def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | None:
+def _repository_of(request: ResolvedRequest, names: Collection[str]) -> PackageSpec | None:
     """The one that the spec names; else the one we are in, if it is the package's own. None for several packages."""
     if len(names) != 1:
         return None
