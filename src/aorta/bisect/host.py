@@ -11,7 +11,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -48,11 +48,12 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
     )
     with BisectRun(request) as run:
         root = run.stages.path / PRIVATE / "trees"
-        trees = HostTrees(root, packages, spec.build_timeout)
-        command = replace(run.command(), command=_own_command(run, packages))
+        own = _own_command(run, packages)
+        trees = HostTrees(root, packages, own, spec.build_timeout)
+        command = replace(run.command(), command=own.words)
         setting = replace(
             run.setting(
-                lambda those: HostTrees(root, those, spec.build_timeout),
+                lambda those: HostTrees(root, those, own, spec.build_timeout),
                 command=command,
             ),
             carry=partial(carried, root / "carried"),
@@ -63,30 +64,80 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
             trees.remove()
         findings = findings_of(outcome, list(run.stages.answers.values()))
         reproduce = {
-            side: reproduce_on_host(outcome.last.packages, command.command, versions)
+            side: reproduce_on_host(outcome.last.packages, own, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
         return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
 
 
-def _own_command(run: BisectRun, packages: Sequence[Package]) -> tuple[str, ...]:
-    request = run.request
-    given = request.spec.command
+@dataclass(frozen=True)
+class OwnCommand:
+    """The command as every state finds it. `files` of the repository that not every commit has are put into each checkout,
+    by their place there: what a test imports beside itself is then of the state, as under `git bisect run`.
+    """
+
+    words: tuple[str, ...]
+    package: str = ""  # whose checkouts get the files
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
+    given, directory = run.request.spec.command, run.request.directory
     package = next((p for p in packages if p.repository), None)
     if package is None or package.repository is None:
-        return given
-    command = with_own_files(given, package, request.directory)
-    for word, named in zip(given, command, strict=True):
-        if word != named and Path(named).is_absolute():
-            run.say(f"{word} is not in every commit: every state is tested with {named}")
-        elif word != named:
-            run.say(f"the command runs at the top of each checkout: {word} is {named} there")
-    if name := imported_from_the_checkout(command, package.repository):
+        return OwnCommand(given)
+    words: list[str] = []
+    files: dict[str, str] = {}
+    for word in given:
+        found, own = _as_every_state_finds_it(word, package, directory)
+        words.append(found)
+        if own is not None:
+            files[own] = str(Path(package.repository.where, own))
+            run.say(f"{own} is not in every commit: yours is put into every checkout")
+        elif found != word and Path(found).is_absolute():
+            run.say(f"{word} is not in every commit: every state is tested with {found}")
+        elif found != word:
+            run.say(f"the command runs at the top of each checkout: {word} is {found} there")
+    if name := imported_from_the_checkout(words, package.repository):
         run.say(
             f"!!! {name} is installed in place from {package.repository.where}: every state may import "
             "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
         )
-    return tuple(command)
+    return OwnCommand(tuple(words), package.name, files)
+
+
+def _as_every_state_finds_it(
+    word: str, package: Package, directory: Path
+) -> tuple[str, str | None]:
+    """The word, named from the top, where the command runs; and the file to be put there, if not every commit has it.
+    Programs of an environment and what is outside of the repository are used where they are, by their whole path. Links
+    are not followed: what counts is where a file is named.
+    """
+    assert package.repository is not None
+    name, mark, part = word.partition("::")  # as pytest names a test of a file
+    if not name or name.startswith(("/", "-")):
+        return word, None
+    path, top = Path(os.path.normpath(directory / name)), Path(package.repository.where)
+    with suppress(OSError, ValueError):
+        if not path.is_relative_to(top):
+            return (f"{path}{mark}{part}" if path.exists() else word), None
+        if not path.is_file():
+            return word, None
+        inside = str(path.relative_to(top))
+        ends = (package.versions[0], package.versions[-1])
+        if all(package.repository.has_file(end, inside) for end in ends):
+            return (word if (top / name).exists() else f"{inside}{mark}{part}"), None
+        if _stays_where_it_is(path, top, package.repository):
+            return f"{path}{mark}{part}", None
+        return (word if directory.samefile(top) else f"{inside}{mark}{part}"), inside
+    return word, None
+
+
+def _stays_where_it_is(path: Path, top: Path, repository: Repository) -> bool:
+    """What is of a virtual environment, or of something that was built here."""
+    between = [folder for folder in path.parents if folder.is_relative_to(top)]
+    in_environment = any((folder / "pyvenv.cfg").exists() for folder in between)
+    return path.is_symlink() or in_environment or repository.ignores(str(path))
 
 
 def host_packages(
@@ -120,34 +171,6 @@ def check_something_moves(packages: list[Package]) -> list[Package]:
     return packages
 
 
-def with_own_files(command: Sequence[str], package: Package, directory: Path) -> list[str]:
-    """The command with files that not every commit has by their whole path: a script or an environment beside the
-    repository's own files, or outside of it, as people have it who bisect by hand, is not in any other checkout. One that
-    every commit has is named from the top, where the command runs.
-    """
-    return [_as_every_state_finds_it(word, package, directory) for word in command]
-
-
-def _as_every_state_finds_it(word: str, package: Package, directory: Path) -> str:
-    """Links are not followed: what counts is where a file is named."""
-    assert package.repository is not None
-    if not word or word.startswith(("/", "-")):
-        return word
-    path = Path(os.path.normpath(directory / word))
-    top = Path(package.repository.where)
-    with suppress(OSError, ValueError):
-        if not path.is_relative_to(top):
-            return str(path) if path.exists() else word
-        if not path.is_file():
-            return word
-        inside = str(path.relative_to(top))
-        ends = (package.versions[0], package.versions[-1])
-        if not all(package.repository.has_file(end, inside) for end in ends):
-            return str(path)
-        return word if (top / word).exists() else inside
-    return word
-
-
 def imported_from_the_checkout(command: Sequence[str], repository: Repository) -> str | None:
     """A package that the command's Python has installed in place from this repository: then every state would import the
     user's own checkout. None where there is none to be seen.
@@ -178,7 +201,7 @@ def _site_packages(command: Sequence[str]) -> Iterator[Path]:
 
 
 def reproduce_on_host(
-    packages: Sequence[Package], command: Sequence[str], versions: Mapping[str, str]
+    packages: Sequence[Package], own: OwnCommand, versions: Mapping[str, str]
 ) -> str:
     """Shell lines that show one side: checkouts, builds, then the test where it was run."""
     lines = ["set -e", "trees=$(mktemp -d)"]
@@ -189,6 +212,11 @@ def reproduce_on_host(
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
             lines += clone_lines(spec, version, tree)
+            for place, source in own.files.items() if package.name == own.package else ():
+                target = f"{tree}/{shlex.quote(place)}"
+                lines.append(
+                    f"mkdir -p $(dirname {target}) && cp -p {shlex.quote(source)} {target}"
+                )
             exports.append(f"export {spec.variable}={tree}")
         else:
             names = dict.fromkeys([spec.env or spec.variable, spec.variable])
@@ -200,16 +228,21 @@ def reproduce_on_host(
             lines.append(f"({place}{package.spec.build})")
     if git:
         lines.append(f'cd "$trees"/{shlex.quote(git[0].name)}')
-    return "\n".join([*lines, shlex.join(command)])
+    return "\n".join([*lines, shlex.join(own.words)])
 
 
 class HostTrees(VersionSets):
     """The workshop of the host."""
 
     def __init__(
-        self, root: Path, packages: Sequence[Package], build_timeout: float | None = None
+        self,
+        root: Path,
+        packages: Sequence[Package],
+        own: OwnCommand,
+        build_timeout: float | None = None,
     ) -> None:
         super().__init__(root, packages, build_timeout)
+        self._own = own
         self._lanes: dict[str, int] = {}
 
     @property
@@ -269,6 +302,7 @@ class HostTrees(VersionSets):
             repository=spec.path,
             sha=versions[package.name] if tree else None,
             cherry_pick=spec.cherry_pick,
+            files=self._own.files if package.name == self._own.package else {},
             build=build,
         )
 

@@ -246,7 +246,7 @@ def files_named_in(
     another question.
     """
     found: dict[str, str] = {}
-    for word in command:
+    for word in (word.partition("::")[0] for word in command):
         for path in (directory / word, *_behind(word, directory, mounts)):
             with suppress(OSError, ValueError):
                 if path.is_file():

@@ -30,6 +30,7 @@ class TreeJob:
     repository: str | None = None
     sha: str | None = None
     cherry_pick: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # put into it, by their place there
     build: str | None = None
 
 
@@ -71,6 +72,9 @@ def check_out(job: TreeJob) -> None:
     for commit in job.cherry_pick:
         if _try_git(tree, *_AS_US, "cherry-pick", "--no-gpg-sign", commit):
             _try_git(tree, "cherry-pick", "--abort")
+    for place, source in job.files.items():
+        (tree / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, tree / place)
 
 
 def _at_commit(tree: Path, repository: str, sha: str) -> None:
