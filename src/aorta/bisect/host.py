@@ -232,7 +232,7 @@ def reproduce_on_host(
 
 
 class HostTrees(VersionSets):
-    """The workshop of the host."""
+    """Version sets on this host."""
 
     def __init__(
         self,

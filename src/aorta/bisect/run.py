@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from aorta.bisect.findings import Findings, differently
-from aorta.bisect.investigation import SearchSetup
+from aorta.bisect.investigation import MakeVersionSets, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
-from aorta.bisect.package import Package
 from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
 from aorta.bisect.spec import BisectSpec, only_the_same_failure
 from aorta.bisect.stages import OutcomeCache, Stages, Workplace, files_named_in, open_session
@@ -105,7 +104,7 @@ class BisectRun:
 
     def setting(
         self,
-        workshop: Callable[[Sequence[Package]], Any],
+        version_sets: MakeVersionSets,
         *,
         command: ProbedCommand | None = None,
         image: str | None = None,
@@ -114,7 +113,7 @@ class BisectRun:
         return SearchSetup(
             self.stages,
             command or self.command(),
-            workshop,
+            version_sets,
             OutcomeCache(
                 request.cache, {**_question(request), **_building(request), "image": image}
             ),

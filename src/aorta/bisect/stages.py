@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aorta.bisect.package import Package, Versions, whole
-from aorta.bisect.trials import BuildFirst, BuildWatch, OneTrial, Workshop
+from aorta.bisect.trials import Builder, BuildFirst, BuildWatch, OneTrial
 from aorta.core.axis import Purpose
 from aorta.core.errors import UsageError
 from aorta.core.signature import Signature
@@ -71,7 +71,7 @@ class Stages:
         name: str,
         search: Search,
         experiment: Experiment,
-        workshop: Workshop | None = None,
+        builder: Builder | None = None,
         listeners: Sequence[Listener] = (),
         judges: Judges | None = None,
     ) -> Answer:
@@ -85,7 +85,7 @@ class Stages:
             expected=self._failure,
         )
         executor = self._place.executor()
-        place = BuildFirst(executor, workshop, self._place.builds) if workshop else executor
+        place = BuildFirst(executor, builder, self._place.builds) if builder else executor
         everyone = [*self._place.listeners(), *listeners]
         self.current, self.stage = self.stage_path(name), name
         if name == MAIN:

@@ -56,7 +56,9 @@ class BuildAndTest:
     what: str = ""
 
 
-class Workshop(Protocol):
+class Builder(Protocol):
+    """Says what a trial needs made before it runs, and is told what became of it."""
+
     def order(self, trial: TrialSpec) -> BuildAndTest: ...
 
     def built(self, key: str) -> None:
@@ -66,8 +68,10 @@ class Workshop(Protocol):
         """The trial is over, and what it had for itself is free."""
 
 
-class VersionSets:
-    """What every workshop has in common: `root` is this run's own directory, `packages` are those of one search."""
+class VersionSets(Builder):
+    """The builder of version sets, wherever they are made: `root` is this run's own directory, `packages` are those of one
+    search.
+    """
 
     def __init__(
         self, root: Path, packages: Sequence[Package], build_timeout: float | None = None
@@ -133,10 +137,8 @@ class _Build:
 
 
 class BuildFirst:
-    def __init__(
-        self, inner: Executor, workshop: Workshop, watch: BuildWatch | None = None
-    ) -> None:
-        self._inner, self._workshop, self._watch = inner, workshop, watch
+    def __init__(self, inner: Executor, builder: Builder, watch: BuildWatch | None = None) -> None:
+        self._inner, self._builder, self._watch = inner, builder, watch
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
         self._count = 0
@@ -146,7 +148,7 @@ class BuildFirst:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        order = self._workshop.order(trial)
+        order = self._builder.order(trial)
         if order.key in self._building:
             self._building[order.key].waiting[trial.id] = order.test
         elif order.build is None:
@@ -209,7 +211,7 @@ class BuildFirst:
         for trial in build.waiting.values():
             _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
-            self._workshop.built(key)
+            self._builder.built(key)
             for trial in build.waiting.values():
                 self._inner.start(trial)
         elif end.cancelled and build.waiting:  # wanted again after it was given up
@@ -219,7 +221,7 @@ class BuildFirst:
                 self._end(_not_built(trial, end))
 
     def _end(self, end: TrialEnd) -> None:
-        self._workshop.finished(end.trial_id)
+        self._builder.finished(end.trial_id)
         self._ended.append(end)
 
 
@@ -332,13 +334,9 @@ class ProbedCommand:
         )
 
 
-class Assigns(Protocol):
-    def assign(self, trial_dir: Path, versions: Versions) -> None: ...
-
-
 class VersionsExperiment:
-    def __init__(self, test: ProbedCommand, packages: Sequence[Package], workshop: Assigns) -> None:
-        self._test, self._packages, self._workshop = test, packages, workshop
+    def __init__(self, test: ProbedCommand, packages: Sequence[Package], sets: VersionSets) -> None:
+        self._test, self._packages, self._sets = test, packages, sets
 
     @property
     def oracle(self) -> Deciding:
@@ -346,7 +344,7 @@ class VersionsExperiment:
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         versions = whole(self._packages, {name: str(value) for name, value in point.values})
-        self._workshop.assign(trial_dir, versions)
+        self._sets.assign(trial_dir, versions)
         return self._test.trial(trial_dir, self._test.environment)
 
 

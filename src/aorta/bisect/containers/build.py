@@ -41,7 +41,7 @@ class BaseImage:
 
 
 class Images(VersionSets):
-    """The workshop of containers. `root` holds job files, build logs and pyxis' images."""
+    """Version sets in containers. `root` holds job files, build logs and pyxis' images."""
 
     def __init__(
         self,

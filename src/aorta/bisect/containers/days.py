@@ -168,7 +168,7 @@ def _names(interval: Interval) -> tuple[str, str]:
 
 
 class DayImages:
-    """The workshop of dated images: there is nothing to build. A day whose image is gone since the tags were listed is
+    """The builder of dated images: there is nothing to build. A day whose image is gone since the tags were listed is
     untestable; a registry that does not answer is no fault of the day, and ends the run.
     """
 

@@ -52,11 +52,11 @@ class EnvironmentAnswer:
     command: Sequence[str]
     warnings: Sequence[str]
 
-    def write(self, outcome: Investigation, workshop: Environments) -> Findings:
+    def write(self, outcome: Investigation, version_sets: Environments) -> Findings:
         found = findings_of(outcome, list(self.run.stages.answers.values()))
         culprits = self._culprits(outcome, found)
         together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
-        had = {side: workshop.installed(getattr(found, side)) for side in ("good", "bad")}
+        had = {side: version_sets.installed(getattr(found, side)) for side in ("good", "bad")}
         found = replace(
             found,
             culprits=culprits,

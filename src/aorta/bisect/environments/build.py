@@ -1,4 +1,4 @@
-"""The workshop of environments: one virtual environment for each set of packages, made once and shared by its trials.
+"""Version sets as environments: one virtual environment for each set of packages, made once and shared by its trials.
 
 Environments are named by what is in them, so states that differ in a variable share one, and a killed run finds what it
 made. They lie in the run's own directory and go with it; the cache they are linked from stays.
@@ -99,7 +99,7 @@ class EnvironmentRecipe:
 
 
 class Environments(VersionSets):
-    """The workshop of environments. The command runs in `directory`."""
+    """Version sets as virtual environments. The command runs in `directory`."""
 
     def __init__(
         self,

@@ -97,7 +97,7 @@ def _between(
     answer = EnvironmentAnswer(
         run, recipe, search.steps, search.companions, command, search.warnings
     )
-    return answer.write(outcome, search.workshop(outcome.last.packages))
+    return answer.write(outcome, search.version_sets(outcome.last.packages))
 
 
 @dataclass
@@ -126,7 +126,7 @@ class _EnvironmentSearch:
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
         self.repositories: set[str] = set()  # that have checkouts of this run
 
-    def workshop(self, packages: Sequence[Package]) -> Environments:
+    def version_sets(self, packages: Sequence[Package]) -> Environments:
         request = self.run.request
         return Environments(
             self.root,
@@ -144,7 +144,7 @@ class _EnvironmentSearch:
 
     def setting(self) -> SearchSetup:
         command = replace(self.run.command(), command=self.command)
-        return self.run.setting(self.workshop, command=command, image=self.recipe.digest)
+        return self.run.setting(self.version_sets, command=command, image=self.recipe.digest)
 
     # -- which packages, which releases, which commit ----------------------------------------------------------------
 
@@ -172,9 +172,9 @@ class _EnvironmentSearch:
 
     def _adopt_ends(self) -> None:
         """The two that were made to see what is in them are the two ends of the search."""
-        workshop, ends = self.workshop(self.steps), self.recipe.ends
+        version_sets, ends = self.version_sets(self.steps), self.recipe.ends
         for end, place in ((ends.good, GOOD_END), (ends.bad, BAD_END)):
-            workshop.adopt({p.name: end.version(p.name) for p in self.steps}, self.root / place)
+            version_sets.adopt({p.name: end.version(p.name) for p in self.steps}, self.root / place)
 
     def _why_impossible(self, versions: Versions) -> str | None:
         new = [p.name for p in self.steps if versions[p.name] == p.versions[-1]]
