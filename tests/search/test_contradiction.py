@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from aorta.search.belief import Counts
 from aorta.search.bisection import USUAL_RATES
 from aorta.search.contradiction import Repaired, fixed_in_between, repaired_among
+from aorta.search.timeline import Vector
 from support.timelines import one_package
 
 PASSES, FAILS = (0, 6), (6, 0)
@@ -14,7 +15,7 @@ PASSES, FAILS = (0, 6), (6, 0)
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=3))
 def test_three_states_are_too_few_to_tell_of_a_repair(seen: list[Counts]) -> None:
-    trials = {(position,): counts for position, counts in enumerate(seen)}
+    trials: dict[Vector, Counts] = {(position,): counts for position, counts in enumerate(seen)}
     assert fixed_in_between(one_package(14), trials, 0, USUAL_RATES) is None
 
 
@@ -52,7 +53,7 @@ def test_of_two_states_that_run_clean_the_one_with_less_evidence_does_not_hide_t
 
 def test_states_are_taken_in_their_order_and_not_before_the_floor() -> None:
     timeline = one_package(20)
-    trials = {(12,): FAILS, (2,): PASSES, (9,): PASSES, (5,): FAILS}
+    trials: dict[Vector, Counts] = {(12,): FAILS, (2,): PASSES, (9,): PASSES, (5,): FAILS}
     assert fixed_in_between(timeline, trials, 0, USUAL_RATES) == Repaired(5, 9)
     assert fixed_in_between(timeline, trials, 2, USUAL_RATES) == Repaired(5, 9)
     assert fixed_in_between(timeline, trials, 3, USUAL_RATES) is None

@@ -17,7 +17,7 @@ from aorta.search.graph import (
     first_of,
     ranks_of,
 )
-from aorta.search.timeline import Change
+from aorta.search.timeline import Change, Vector
 from support.beliefs import WrittenOut
 
 counts = st.tuples(st.integers(0, 3), st.integers(0, 3))
@@ -33,7 +33,7 @@ def graph_of(holds: list[int]) -> GraphHistory:
 
 def both(holds: list[int], trials: dict[int, Counts]) -> tuple[GraphBelief, WrittenOut]:
     every = (1 << CHANGES) - 1
-    told = {(state,): seen for state, seen in trials.items()}
+    told: dict[Vector, Counts] = {(state,): seen for state, seen in trials.items()}
     return (
         GraphBelief.after(USUAL_RATES, graph_of(holds), told, every),
         WrittenOut.after(

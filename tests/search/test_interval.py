@@ -13,7 +13,7 @@ from aorta.search.interval import (
     likeliest_group,
     shortest_interval,
 )
-from aorta.search.timeline import Change, History, Timeline
+from aorta.search.timeline import Change, History, Timeline, Vector
 from support.timelines import one_package
 
 STATES = 11
@@ -23,7 +23,7 @@ told_of = st.dictionaries(st.integers(0, STATES - 1), counts, max_size=5)
 
 
 def belief_of(trials: dict[int, Counts], floor: int) -> Belief:
-    told = {(position,): seen for position, seen in trials.items()}
+    told: dict[Vector, Counts] = {(position,): seen for position, seen in trials.items()}
     return Belief.after(USUAL_RATES, TIMELINE, told, floor)
 
 
