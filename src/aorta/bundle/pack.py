@@ -37,6 +37,7 @@ from aorta.bundle.source import RunSource, open_source, this_site
 from aorta.bundle.tarball import Entry, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
+from aorta.scrub.encodings import as_bytes, as_text
 from aorta.scrub.files import Account, FileScrubber, NotTextError
 from aorta.scrub.findings import GROUPS, Kind, as_file_name
 from aorta.scrub.scrubber import Replacement, Rules, Scrubber
@@ -50,7 +51,7 @@ def relocated(
 ) -> Iterator[bytes]:
     """The file `path` with every way to a root of the run written as a relative one."""
     here = posixpath.relpath(".", str(PurePosixPath(path).parent))
-    longest_first = sorted(map(_bytes, roots), key=len, reverse=True)
+    longest_first = sorted(map(as_bytes, roots), key=len, reverse=True)
     one_of = b"|".join(map(re.escape, longest_first))
     pattern = re.compile(rb"(?<![\w./\-])(?:" + one_of + rb")(?![\w.\-])")
     line = 1
@@ -59,7 +60,7 @@ def relocated(
             yield part
         else:
             account.add(_spans(part, pattern, here, line))
-            yield pattern.sub(_bytes(here).replace(b"\\", rb"\\"), part)
+            yield pattern.sub(as_bytes(here).replace(b"\\", rb"\\"), part)
         line += part.count(b"\n") if account.room else 0
 
 
@@ -67,9 +68,9 @@ def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Ite
     for match in pattern.finditer(part):
         yield Replacement(
             f"line {line + part.count(bytes([10]), 0, match.start())}",
-            _text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
-            _text(match.group()),
-            _text(part[match.end() : match.end() + _CONTEXT]).split("\n", 1)[0],
+            as_text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
+            as_text(match.group()),
+            as_text(part[match.end() : match.end() + _CONTEXT]).split("\n", 1)[0],
             here,
             Kind.PATH,
         )
@@ -90,14 +91,6 @@ def _lines_together(pieces: Iterable[bytes]) -> Iterator[bytes]:
         size += len(piece) - cut
     if size:
         yield b"".join(waiting)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 _MOST_IN_ONE_SECOND = 1000

@@ -45,6 +45,18 @@ class Budget:
     max_seconds: float | None = None
     retries: int = 2
 
+    def allows(self, trials: int) -> bool:
+        """Whether one more may be started beside so many."""
+        return self.max_trials is None or trials < self.max_trials
+
+    def spent(self, trials: int, seconds: float) -> str:
+        """What is used up, in words; empty while nothing is."""
+        if self.max_trials is not None and trials >= self.max_trials:
+            return f"{self.max_trials} trials are spent"
+        if self.max_seconds is not None and seconds >= self.max_seconds:
+            return f"{self.max_seconds:g} s are spent"
+        return ""
+
 
 @dataclass(frozen=True)
 class Question:

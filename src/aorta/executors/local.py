@@ -28,7 +28,7 @@ from aorta.executors.messages import (
     order_for,
     trial_end,
 )
-from aorta.executors.warm import ON_THIS_MACHINE, WarmStarts
+from aorta.executors.warm import WarmStarts
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
 from aorta.runtimes.owner import started
@@ -107,10 +107,7 @@ class LocalExecutor:
             slot.trial, slot.launch = trial, launch
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
-        if self._warm is None or trial.environment.kind not in ON_THIS_MACHINE:
-            return False
-        launch = launch_for(trial)
-        return self._warm.is_worth_it(launch, launch.environ(os.environ))
+        return self._warm is not None and self._warm.keeps(trial)
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -16,9 +16,9 @@ from typing import Any
 
 from aorta.core.trial import RuntimeKind, Start, TrialEnd, TrialSpec
 from aorta.executors.warm_hosts import read_rows, worth_seconds
-from aorta.runtimes import Launch
+from aorta.runtimes import Launch, launch_for
 
-ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
+_ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
 _SHELLS = frozenset({"bash", "sh", "dash"})
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -165,7 +165,7 @@ class WarmStarts:
         self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]
     ) -> dict[str, Any]:
         """What the supervisor is told besides: to start warm, to watch the imports, or nothing."""
-        if trial.start is Start.COLD or trial.environment.kind not in ON_THIS_MACHINE:
+        if trial.start is Start.COLD or trial.environment.kind not in _ON_THIS_MACHINE:
             return {}
         cwd = launch.cwd.absolute()
         command = python_command(launch.argv, env, cwd) if trial.resources.tasks == 1 else None
@@ -189,9 +189,13 @@ class WarmStarts:
             }
         }
 
-    def is_worth_it(self, launch: Launch, env: Mapping[str, str]) -> bool:
+    def keeps(self, trial: TrialSpec) -> bool:
+        """Whether its program is known, and its imports are worth keeping."""
+        if trial.environment.kind not in _ON_THIS_MACHINE:
+            return False
+        launch = launch_for(trial)
         cwd = launch.cwd.absolute()
-        command = python_command(launch.argv, env, cwd)
+        command = python_command(launch.argv, launch.environ(os.environ), cwd)
         seen = self._seen.get(_key(command, cwd)) if command is not None else None
         return seen is not None and seen.is_worth_it
 

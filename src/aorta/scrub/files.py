@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 
 from aorta.core.documents import Dumper, Loader
+from aorta.scrub.encodings import NotTextError, encoding_of, looks_like_text
 from aorta.scrub.findings import with_quoted_placeholders
 from aorta.scrub.scrubber import Replacement, Scrubber, count_groups
-from aorta.scrub.stream import Account, NotTextError, TextStream, encoding_of, looks_like_text
+from aorta.scrub.stream import Account, TextStream
 from aorta.scrub.structure import learn_document, scrub_document
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
