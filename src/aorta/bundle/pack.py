@@ -34,7 +34,7 @@ from aorta.bundle.manifest import (
 )
 from aorta.bundle.ship import SHIP, updated_ship
 from aorta.bundle.source import RunSource, open_source, this_site
-from aorta.bundle.tarball import Entry, TarWriter
+from aorta.bundle.tarball import Entry, Hashing, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
 from aorta.scrub.encodings import as_bytes, as_text
@@ -217,7 +217,7 @@ class _Packing:
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for member in members:
-            hashing = _Hashing(read_member(member))
+            hashing = Hashing(read_member(member))
             try:
                 if not member.binary:
                     moved = relocated(member.path, hashing, self._roots, Account())
@@ -234,7 +234,7 @@ class _Packing:
     def add(self, member: Member) -> PackedFile:
         name = self.scrubber.file_name(member.path)
         account = Account()
-        leaving = _Hashing(self._pieces(member, account))
+        leaving = Hashing(self._pieces(member, account))
         entry = self.archive.add(
             f"{slug(as_file_name(self.scrubbed_ticket()))}-{self.source.top}/{name}",
             leaving,
@@ -253,7 +253,7 @@ class _Packing:
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
         """The second reading, which must meet the same bytes as the first."""
-        given = _Hashing(read_member(member))
+        given = Hashing(read_member(member))
         if member.binary:
             yield from given
         else:
@@ -264,27 +264,6 @@ class _Packing:
                 [f"{member.path}: changed while it was being packed; wait for the run to end"],
                 where=member.path,
             )
-
-
-class _Hashing:
-    """Pieces on their way, and the hash of all that went by."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = iter(pieces)
-        self._hash = hashlib.sha256()
-
-    def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            self._hash.update(piece)
-            yield piece
-
-    def finish(self) -> None:
-        for _ in self:
-            continue
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
 
 
 @contextmanager

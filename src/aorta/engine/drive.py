@@ -8,7 +8,7 @@ trial at a time. Every decision is written to the journal in its order, and a re
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -78,7 +78,6 @@ class Engine:
         journal: Journal,
         run_dir: Path,
         listeners: Sequence[Listener] = (),
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._question = question
         self._search, self._judges = question.search, question.judges
@@ -90,8 +89,7 @@ class Engine:
         self._journal = journal
         self._run_dir = run_dir
         self._listeners = listeners
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
         self._sought = SoughtFailure(question)
         self._records: list[TrialRecord] = []
         self._open: dict[Point, _OpenPoint] = {}
@@ -145,7 +143,7 @@ class Engine:
                 case Cooled(why):
                     self._begin_cold(why)
         if self._records:
-            self._began = self._clock() - self._records[-1].elapsed
+            self._began = time.monotonic() - self._records[-1].elapsed
 
     def _loop(self) -> tuple[Reason, str]:
         self._catch_up()
@@ -390,7 +388,7 @@ class Engine:
         return len(self._records) + self._forgotten
 
     def _elapsed(self) -> float:
-        return self._clock() - self._began
+        return time.monotonic() - self._began
 
     def _may_start(self) -> bool:
         allowed = self._question.budget.allows(self._spent + len(self._trials))

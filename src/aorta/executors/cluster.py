@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aorta.core.trial import Resources, TrialEnd, TrialSpec
 from aorta.executors.coordinator import Coordinator
-from aorta.executors.messages import GRACE_SECONDS, MAX_LOG_BYTES
+from aorta.executors.messages import GRACE_SECONDS
 from aorta.executors.scheduler import Scheduler
 from aorta.executors.warm import WarmStarts
 
@@ -21,7 +21,6 @@ class ClusterExecutor:
         jobs: int | None = None,
         resources: Resources | None = None,
         grace: float = GRACE_SECONDS,
-        max_log_bytes: int = MAX_LOG_BYTES,
         warm: bool = False,
     ) -> None:
         """`warm`: the scheduler's workers outlive a trial, and may keep what its program imports."""
@@ -29,7 +28,7 @@ class ClusterExecutor:
         self._resources = resources or Resources()
         self._running: set[str] = set()
         self._warm = WarmStarts() if warm else None
-        self._coordinator = Coordinator(scheduler, grace, max_log_bytes, self._warm)
+        self._coordinator = Coordinator(scheduler, grace, self._warm)
         self._coordinator.start()
 
     @property

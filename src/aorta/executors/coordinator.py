@@ -28,11 +28,7 @@ from aorta.core.trial import Resources, Start, StreamEnd, TrialEnd, TrialSpec
 from aorta.executors import channel
 from aorta.executors.channel_server import BlockingThread, Connection, listening
 from aorta.executors.framing import FrameError
-from aorta.executors.messages import (
-    SharedMetrics,
-    end_from_json,
-    trial_to_json,
-)
+from aorta.executors.messages import MAX_LOG_BYTES, SharedMetrics, end_from_json, trial_to_json
 from aorta.executors.scheduler import Batch, Gone, Scheduler
 from aorta.executors.warm import WarmStarts
 from aorta.executors.worker import CHANNEL_VARIABLE
@@ -68,15 +64,12 @@ class _Held:
 class Coordinator(threading.Thread):
     """Everything but the four public methods runs on its own loop, so nothing here needs a lock."""
 
-    def __init__(
-        self, scheduler: Scheduler, grace: float, max_log_bytes: int, warm: WarmStarts | None
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, grace: float, warm: WarmStarts | None) -> None:
         super().__init__(name="aorta-cluster", daemon=True)
         self.ends: queue.SimpleQueue[TrialEnd | BaseException] = queue.SimpleQueue()
         self.slots = scheduler.slots()
         self._scheduler = scheduler
         self._grace = grace
-        self._max_log_bytes = max_log_bytes
         self._warm = warm
         self._imports: list[Mapping[str, Any]] = []  # of commands, as the first workers saw them
         self._secret = secrets.token_hex(32)
@@ -248,7 +241,7 @@ class Coordinator(threading.Thread):
                 "ships": self._scheduler.ships,
                 "srun": self._scheduler.srun(held.trial),
                 "grace": self._grace,
-                "max_log_bytes": self._max_log_bytes,
+                "max_log_bytes": MAX_LOG_BYTES,
             }
         )
         return held

@@ -16,6 +16,7 @@ from contextlib import suppress
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_PATIENCE = 10.0  # seconds for what was killed to be gone
 _spared: set[int] = set()
 
 
@@ -145,7 +146,7 @@ def _never() -> bool:
     return False
 
 
-def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float = 10.0) -> int:
+def end_all(grace: float, hurried: Callable[[], bool] = _never) -> int:
     """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
     reap()
     signalled: set[int] = set()
@@ -154,7 +155,7 @@ def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float 
     if grace > 0:
         signalled |= _signal(signal.SIGTERM)
         _wait_until_gone(grace, hurried)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + _PATIENCE
     while alive() and time.monotonic() < deadline:
         signalled |= _signal(signal.SIGKILL)
         _wait_until_gone(0.05)

@@ -196,14 +196,14 @@ def read_json_lines(path: Path) -> list[Document]:
     return found
 
 
-def read_tail(path: Path, most: int = _TAIL) -> list[str]:
+def read_tail(path: Path) -> list[str]:
     """The last lines of a log, without colours."""
     try:
-        data = read_end(path, most + 1)
+        data = read_end(path, _TAIL + 1)
     except OSError:
         return []
     lines = clean_lines(data.decode("utf-8", "replace").rstrip())
-    return lines[1:] if len(data) > most else lines  # the first of a longer log is cut
+    return lines[1:] if len(data) > _TAIL else lines  # the first of a longer log is cut
 
 
 def clean_lines(content: str) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aorta.core.durations import show_duration
-from aorta.core.stats import wilson
+from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.events import Ending, Reason
 from aorta.search.cure import Cure, CureSearch
@@ -102,7 +102,6 @@ class Optimized:
 
     def to_json(self) -> dict[str, Any]:
         content = self.plan.plan.recipe.content
-        low, high = wilson(self.original.reproduced, self.original.evidence)
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.status,
@@ -110,12 +109,7 @@ class Optimized:
             "ticket": content.ticket,
             "environment": self.plan.original.environment.name,
             "run_timestamp": self.created,
-            "original": {
-                "reproduced": self.original.reproduced,
-                "of": self.original.evidence,
-                "low": round(low, 4),
-                "high": round(high, 4),
-            },
+            "original": rate_to_json(self.original.reproduced, self.original.evidence),
             "candidates": self.candidates,
             "left_out": dict(self.plan.left_out),
             "recommended": self.recommended.to_json() if self.recommended else None,
