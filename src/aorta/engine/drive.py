@@ -322,8 +322,7 @@ class Engine:
             words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
         found = state.judge.verdict(state.tally)
-        hopeless = state.tally.error > self._question.budget.retries + state.tally.evidence
-        if found is None and hopeless:
+        if found is None and state.tally.is_hopeless(self._question.budget.retries):
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
         if found is None:
             return None

@@ -8,7 +8,7 @@ from typing import Protocol
 from aorta.core.axis import Point, Purpose
 from aorta.core.oracle import Classified, Deciding, classify
 from aorta.core.signature import Signature
-from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec
+from aorta.core.trial import RETRIES, Outcome, Tally, TrialEnd, TrialSpec
 from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import Judges
 from aorta.engine.warmth import WarmRules
@@ -43,7 +43,7 @@ class Budget:
 
     max_trials: int | None = None
     max_seconds: float | None = None
-    retries: int = 2
+    retries: int = RETRIES
 
     def allows(self, trials: int) -> bool:
         """Whether one more may be started beside so many."""

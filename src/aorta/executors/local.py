@@ -9,7 +9,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from aorta.executors.messages import (
     order_for,
     trial_end,
 )
+from aorta.executors.process_tree import own_program
 from aorta.executors.warm import WarmStarts
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
@@ -35,8 +35,6 @@ from aorta.runtimes.owner import started
 
 _CLOSE_PATIENCE = 20.0
 _BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
-_SOURCE = str(Path(__file__).parents[2])
-_SUPERVISOR = f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.supervisor import main; main()"
 
 
 @dataclass
@@ -149,7 +147,7 @@ class LocalExecutor:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-s", "-c", _SUPERVISOR, str(theirs.fileno())],
+                [*own_program("aorta.executors.supervisor"), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C on the terminal is for us alone

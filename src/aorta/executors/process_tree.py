@@ -9,15 +9,24 @@ import ctypes
 import errno
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PATIENCE = 10.0  # seconds for what was killed to be gone
+_SOURCE = str(Path(__file__).parents[2])
 _spared: set[int] = set()
+
+
+def own_program(module: str) -> list[str]:
+    """The command that runs `main()` of a module of ours and sees nothing of what is installed: standard library only."""
+    program = f"import sys; sys.path.insert(0, {_SOURCE!r}); from {module} import main; main()"
+    return [sys.executable, "-S", "-E", "-s", "-c", program]
 
 
 def adopt_orphans() -> None:
