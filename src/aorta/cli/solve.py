@@ -85,12 +85,13 @@ def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
 
 
 def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
+    from aorta.report.building import write_page
     from aorta.solve.request import solve
     from aorta.solve.solution import SCHEMA, summary_lines
 
     say_stage = (lambda _text: None) if display.quiet else say
     solution = solve(request, lambda _stage: display.listeners(), say_stage)
-    _write_page(solution.state.path)
+    write_page(solution.state.path, solution.state.path / "report.html")
     if display.as_json:
         print_json(SCHEMA, solution.to_json())
     else:
@@ -99,11 +100,3 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     if solution.stopped is not None:
         say(f"aorta: go on with: aorta solve --resume {solution.state.path}")
     raise click.exceptions.Exit(int(solution.exit_code))
-
-
-def _write_page(run_dir: Path) -> None:
-    from aorta.engine.rundir import write_atomically
-    from aorta.report.building import page_of, reader_of
-    from aorta.report.html import document
-
-    write_atomically(run_dir / "report.html", document(page_of(reader_of(run_dir).open())))

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from aorta.engine.rundir import write_atomically
+from aorta.report.html import document
 from aorta.report.model import Page
 from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, solve, triage
 from aorta.report.run_reader import OpenedRun, RunReader
@@ -25,3 +27,11 @@ def reader_of(path: Path) -> RunReader:
 def page_of(opened: OpenedRun) -> Page:
     _, page = _PAGES[opened.verb]
     return page(opened)
+
+
+def write_page(run_dir: Path, place: Path) -> tuple[Page, str]:
+    """The page, and its document as it is written there."""
+    page = page_of(reader_of(run_dir).open())
+    text = document(page)
+    write_atomically(place, text)
+    return page, text
