@@ -84,9 +84,8 @@ class Coordinator(threading.Thread):
         self._held: dict[str, _Held] = {}  # by ticket
         self._withdrawn: list[str] = []
         self._connections: set[Connection] = set()
-        self._news = (
-            asyncio.Event()
-        )  # something was queued or withdrawn, or the scheduler has something to say
+        # Something was queued or withdrawn, or the scheduler has something to say.
+        self._news = asyncio.Event()
         self._ended = asyncio.Event()
         self._closing = False
 

@@ -25,9 +25,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _EXPANSION = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _OF_THE_SHELL = frozenset("`;|&<>()\n*?[]{}~!#\\$")
-_WITHOUT_HOOK = frozenset(
-    "EIS"
-)  # options with which Python looks for no start-up file, or not on PYTHONPATH
+# Options with which Python looks for no start-up file, or not on PYTHONPATH.
+_WITHOUT_HOOK = frozenset("EIS")
 
 
 @dataclass(frozen=True)
@@ -114,9 +113,8 @@ def _script_at(words: Sequence[str], cwd: Path) -> tuple[int | None, tuple[str, 
             if letter in _WITHOUT_HOOK:
                 return None, ()
             if letter in "cmXW":
-                behind = (
-                    at if word[place + 1 :] else at + 1
-                )  # its value is the rest, or the next word
+                # Its value is the rest, or the next word.
+                behind = at if word[place + 1 :] else at + 1
                 if letter in "cm":
                     return (behind, (str(cwd),)) if behind < len(words) else (None, ())
                 at = behind

@@ -133,9 +133,8 @@ def _encoded(text: str) -> Iterator[tuple[re.Match[str], Callable[[str], str | N
     is_wrapped = False
     for run in _RUN.finditer(text):
         is_wrapped = is_wrapped or run.end() - run.start() >= _WRAPPED_LINE
-        for match in _BASE64.finditer(
-            text, run.start(), run.end() + 3
-        ):  # its two `=`, and what follows
+        # Its two `=`, and what follows.
+        for match in _BASE64.finditer(text, run.start(), run.end() + 3):
             yield match, _from_base64
         for match in _HEX.finditer(text, run.start(), run.end()):
             yield match, _from_hex

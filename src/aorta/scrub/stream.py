@@ -25,9 +25,8 @@ _MOST_SPANS = 500  # kept of one file for people; all are counted
 _MOST_REMEMBERED = 50_000  # lines
 _MOST_PLACES = 2_000_000
 _BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
-_NOTHING_TO_LEARN = int(
-    Detectors.ADDRESSES | Detectors.NAMES
-)  # what has a shape of its own, what is known
+# What has a shape of its own, what is known.
+_NOTHING_TO_LEARN = int(Detectors.ADDRESSES | Detectors.NAMES)
 _NONE_LEFT = (1 << 62, Kind.TEXT)
 _WRAPPED = re.compile(rb"[A-Za-z0-9+/=]{40,76}\r?")
 
