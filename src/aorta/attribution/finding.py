@@ -309,11 +309,16 @@ def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
         for other in range(max([*guilty, *facts.ranks]) + 1)
         if facts.heard is not None
         and other not in facts.heard
-        and not (other in facts.empty and _had_no_time(ended.get(other), guilty, ended))
+        and not (_is_silent(other, facts, ended) and _had_no_time(ended.get(other), guilty, ended))
     }
     finished = {other for other, failure in ended.items() if failure.exit_code == 0}
     past = followers | facts.progress.ranks | unheard | finished | _outlived(guilty, facts)
     return {other for other in past if other is not None}
+
+
+def _is_silent(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> bool:
+    """Whether it wrote nothing, or nobody but its launcher tells of it."""
+    return rank in facts.empty or (rank in ended and ended[rank].ended_by_launcher)
 
 
 def _had_no_time(end: RankEnd | None, guilty: set[int], ended: dict[int, RankEnd]) -> bool:

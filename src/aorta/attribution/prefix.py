@@ -40,7 +40,9 @@ def _compiled(*parts: str) -> re.Pattern[str]:
 _HEAD_FIELDS = (
     re.compile(rf"\s*\[{_RANK_WORDS}[ _:=]{{0,2}}(?P<rank>\d{{1,6}})\]:?", re.IGNORECASE),
     _compiled(r"\[(?:host|node)[ _:=]?(?P<node>[\w.-]*\d)\]:?"),
-    _compiled(r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr|stddiag)>:"),
+    _compiled(
+        r"\[(?:[\w.@-]*\d,)?(?:mpirank:)?(?P<rank>\d{1,6})(?:,(?P<node>[\w.-]+))?\]<(?:stdout|stderr|stddiag)>:"
+    ),
     _compiled(r"\((?=[^()]{0,160}\bpid=\d)(?P<fields>(?:[^()]|\([^()]*\)){1,200})\)(?=\s|$)"),
     _compiled(r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]"),
     _compiled(r"(?P<node>[a-zA-Z][\w.-]*[-_]\d+)\s+\|"),

@@ -84,11 +84,30 @@ def check_out(job: TreeJob) -> None:
 def _at_commit(tree: Path, repository: str, sha: str) -> None:
     if not (tree / ".git").exists():
         tree.parent.mkdir(parents=True, exist_ok=True)
-        _git(repository, "worktree", "prune")
-        _git(repository, "worktree", "add", "--quiet", "--force", "--detach", str(tree), sha)
+        source = _writable(repository, tree)
+        _git(source, "worktree", "prune")
+        _git(source, "worktree", "add", "--quiet", "--force", "--detach", str(tree), sha)
     else:
         _git(tree, "checkout", "--quiet", "--force", "--detach", sha)
         _git(tree, "clean", "--quiet", "-ffdx")
+
+
+def _writable(repository: str, tree: Path) -> str:
+    """Where worktrees can be registered: for a repository that only others may write to, one beside the tree that has its
+    objects and nothing else.
+    """
+    shared = Path(
+        _asked(Path(repository), "rev-parse", "--path-format=absolute", "--git-common-dir")
+    )
+    if os.access(shared, os.W_OK):
+        return repository
+    own = tree.parent / f"{tree.name}.git"
+    if not own.exists():
+        _git(tree.parent, "init", "--quiet", "--bare", str(own))
+        (own / "objects" / "info" / "alternates").write_text(f"{shared / 'objects'}\n")
+        if (shared / "shallow").exists():
+            shutil.copy(shared / "shallow", own)
+    return str(own)
 
 
 def with_commit(

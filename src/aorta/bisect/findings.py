@@ -27,7 +27,7 @@ _ENDS = {
         "the bad end does not fail, however often it is tried; check that good and bad are not swapped",
     ),
     EndsVerdict.BAD_UNTESTABLE: ("did_not_reproduce", "the bad end cannot be built or tested"),
-    EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails like the bad one"),
+    EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails too"),
     EndsVerdict.GOOD_UNTESTABLE: ("inconsistent", "the good end cannot be built or tested"),
 }
 

@@ -75,9 +75,11 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> tuple[str, ...]
     if package is None or package.repository is None:
         return given
     command = with_own_files(given, package, request.directory)
-    for word, whole in zip(given, command, strict=True):
-        if word != whole:
-            run.say(f"{word} is not in every commit: every state is tested with {whole}")
+    for word, named in zip(given, command, strict=True):
+        if word != named and Path(named).is_absolute():
+            run.say(f"{word} is not in every commit: every state is tested with {named}")
+        elif word != named:
+            run.say(f"the command runs at the top of each checkout: {word} is {named} there")
     if name := imported_from_the_checkout(command, package.repository):
         run.say(
             f"!!! {name} is installed in place from {package.repository.where}: every state may import "
@@ -119,28 +121,30 @@ def check_something_moves(packages: list[Package]) -> list[Package]:
 
 def with_own_files(command: Sequence[str], package: Package, directory: Path) -> list[str]:
     """The command with files that not every commit has by their whole path: a script or an environment beside the
-    repository's own files, or outside of it, as people have it who bisect by hand, is not in any other checkout.
+    repository's own files, or outside of it, as people have it who bisect by hand, is not in any other checkout. One that
+    every commit has is named from the top, where the command runs.
     """
-    return [
-        os.path.normpath(directory / word) if _is_own_file(word, package, directory) else word
-        for word in command
-    ]
+    return [_as_every_state_finds_it(word, package, directory) for word in command]
 
 
-def _is_own_file(word: str, package: Package, directory: Path) -> bool:
+def _as_every_state_finds_it(word: str, package: Package, directory: Path) -> str:
     """Links are not followed: what counts is where a file is named."""
     assert package.repository is not None
     if not word or word.startswith(("/", "-")):
-        return False
+        return word
     path = Path(os.path.normpath(directory / word))
     top = Path(package.repository.where)
     with suppress(OSError, ValueError):
         if not path.is_relative_to(top):
-            return path.exists()
+            return str(path) if path.exists() else word
+        if not path.is_file():
+            return word
         inside = str(path.relative_to(top))
         ends = (package.versions[0], package.versions[-1])
-        return path.is_file() and not all(package.repository.has_file(end, inside) for end in ends)
-    return False
+        if not all(package.repository.has_file(end, inside) for end in ends):
+            return str(path)
+        return word if (top / word).exists() else inside
+    return word
 
 
 def imported_from_the_checkout(command: Sequence[str], repository: Repository) -> str | None:

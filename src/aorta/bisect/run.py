@@ -33,7 +33,7 @@ from aorta.core.errors import ResumeError
 from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.trial import LOCAL
-from aorta.engine.events import Listener, TrialRecord
+from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
@@ -173,6 +173,7 @@ class BisectRun:
             output_dir=str(path),
             metric=metric,
             failed_differently=differently(records),
+            warnings=(*findings.warnings, *self._why_cut_short(findings)),
         )
         for name, answer in answers.items():
             link_probes(path, self.stages.stage_path(name), answer.records)
@@ -188,6 +189,15 @@ class BisectRun:
         self.session.run.describe(status=findings.status)
         self.status.close(findings.status)
         return findings
+
+    def _why_cut_short(self, findings: Findings) -> list[str]:
+        """What was in the way, such as git that could not check a commit out."""
+        cut = self.stages.interrupted
+        if cut is None or cut.ending.reason is not Reason.INFRASTRUCTURE:
+            return []
+        detail = cut.ending.detail
+        is_said = any(detail in warning for warning in findings.warnings)
+        return [] if is_said or not detail else [detail]
 
     def _workplace(self) -> Workplace:
         between = self.request.spec.environments is not None

@@ -9,7 +9,6 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_above
-from aorta.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
@@ -232,8 +231,6 @@ def _show(findings: "Findings", *, quiet: bool) -> None:
         if not quiet:
             say(line)
     if findings.exit_code == Exit.INFRASTRUCTURE:
-        raise InfrastructureError(
-            findings.warnings[-1] if findings.warnings else "trials were lost"
-        )
+        say(f"aorta: {findings.warnings[-1] if findings.warnings else 'trials were lost'}")
     if findings.status == "partial":
         say(f"aorta: go on with: aorta bisect --resume {shlex.quote(findings.output_dir)}")

@@ -199,7 +199,7 @@ class DecidingAgent(LocalElasticAgent):
         cycle = self._current()
         if cycle.failure:
             return
-        cycle.failure = what
+        cycle.failure, cycle.failed_at = what, time.time()
         cycle.died_first = frozenset(end.rank for end in dead or ())
         if dead:
             self._trigger(cycle)
