@@ -8,7 +8,7 @@ trial at a time. Every decision is written to the journal in its order, and a re
 import statistics
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -78,6 +78,7 @@ class Engine:
         journal: Journal,
         run_dir: Path,
         listeners: Sequence[Listener] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._question = question
         self._search, self._judges = question.search, question.judges
@@ -89,7 +90,8 @@ class Engine:
         self._journal = journal
         self._run_dir = run_dir
         self._listeners = listeners
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
         self._sought = SoughtFailure(question)
         self._records: list[TrialRecord] = []
         self._open: dict[Point, _OpenPoint] = {}
@@ -143,7 +145,7 @@ class Engine:
                 case Cooled(why):
                     self._begin_cold(why)
         if self._records:
-            self._began = time.monotonic() - self._records[-1].elapsed
+            self._began = self._clock() - self._records[-1].elapsed
 
     def _loop(self) -> tuple[Reason, str]:
         self._catch_up()
@@ -387,7 +389,7 @@ class Engine:
         return len(self._records) + self._forgotten
 
     def _elapsed(self) -> float:
-        return time.monotonic() - self._began
+        return self._clock() - self._began
 
     def _may_start(self) -> bool:
         allowed = self._question.budget.allows(self._spent + len(self._trials))
