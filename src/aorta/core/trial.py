@@ -169,6 +169,10 @@ class Outcome(StrEnum):
     ERROR = "error"  # could not tell
 
 
+RETRIES = 2
+"""So many more trials may fail to tell than tell, before no further one is started."""
+
+
 @dataclass(frozen=True)
 class Tally:
     """Counts of outcomes; only `evidence` counts for or against."""
@@ -196,6 +200,10 @@ class Tally:
     @property
     def trials(self) -> int:
         return self.evidence + self.error
+
+    def is_hopeless(self, retries: int = RETRIES) -> bool:
+        """So many trials could not tell that no further one is worth its time."""
+        return self.error > retries + self.evidence
 
     def __add__(self, more: "Outcome | Tally") -> "Tally":
         if isinstance(more, Outcome):

@@ -60,9 +60,8 @@ class Comparison:
     compared: int
     unmatched: tuple[Operation, ...]
     is_aligned: bool
-    curve: tuple[
-        tuple[int, int, float], ...
-    ] = ()  # (index, step, difference) of one rank, for the page
+    # (index, step, difference) of one rank, for the page.
+    curve: tuple[tuple[int, int, float], ...] = ()
     nth: int = (
         0  # how many operations with the place and name of `first` came before it in its step
     )

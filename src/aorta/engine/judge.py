@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.sprt import (
-    NOTHING,
-    Calibration,
-    HitCount,
-    PresenceTest,
-    Sprt,
-    misses_that_tell,
-)
+from aorta.core.sprt import NOTHING, Calibration, HitCount, PresenceTest, Sprt, misses_that_tell
 from aorta.core.trial import Tally, Verdict
 
 

@@ -303,7 +303,7 @@ def json_object(path: Path) -> dict[str, Any] | None:
     """An unreadable file counts as none."""
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 

@@ -87,9 +87,8 @@ class EnvSnapshot:
 
 # -- the snapshot of another environment, from its inside: what to mount there, and what to run ------------------------
 
-_HERE = str(
-    Path(__file__).resolve().parent.parent
-)  # the package `aorta`, and nothing that is installed beside it
+# The package `aorta`, and nothing that is installed beside it.
+_HERE = str(Path(__file__).resolve().parent.parent)
 _MOUNTED_AT = "/opt/aorta-probe/aorta"
 
 # The package is loaded from its directory. Put on the path, that directory's neighbours would look as if they were

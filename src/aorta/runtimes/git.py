@@ -236,8 +236,8 @@ class Repository:
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
 
-    def remote_address(self, remote: str = "origin") -> str | None:
-        answer = self._run(("remote", "get-url", remote))
+    def remote_address(self) -> str | None:
+        answer = self._run(("remote", "get-url", "origin"))
         return answer.out.strip() or None if answer.code == 0 else None
 
     def _asked(self, *arguments: str) -> str:

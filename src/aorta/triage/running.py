@@ -27,13 +27,7 @@ from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles
 from aorta.triage.matrix import Matrix, SearchResult, build_matrix
-from aorta.triage.plan import (
-    Plan,
-    PlannedCell,
-    Schedule,
-    build_plan,
-    check_ticket_directory,
-)
+from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan, check_ticket_directory
 from aorta.triage.recipe import Recipe, with_timeout
 from aorta.triage.statistics import Call, Stopping
 from aorta.workloads.results import TrialDocument, read_trial, trial_document

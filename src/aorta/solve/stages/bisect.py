@@ -130,9 +130,8 @@ class Bisect:
         first = original(state)
         inside = first.cwd.resolve().relative_to(between.directory.resolve())
         where = first.cwd if between.kind == "containers" else inside
-        if (
-            between.kind == "environments"
-        ):  # an interpreter by its path would be the one that fails, in each of them
+        # An interpreter by its path would be the one that fails, in each of them.
+        if between.kind == "environments":
             command = command.replace(f"{_interpreter(state).parent}/", "")
         text = command if where == Path() else f"cd {shlex.quote(str(where))} && {command}"
         spec = validated(
