@@ -174,7 +174,7 @@ def test_the_trial_budget_is_never_exceeded(tmp_path: Path) -> None:
 class Speechless(EveryPoint):
     """It is not done, and has no question."""
 
-    done = False  # type: ignore[assignment]
+    done = False
 
 
 def test_a_search_without_a_question_is_over(tmp_path: Path) -> None:

@@ -132,14 +132,10 @@ def test_as_many_are_asked_for_side_by_side_as_settle_it_if_all_are_quiet() -> N
 
 def test_rates_that_cannot_be_told_apart_are_given_sixty_trials() -> None:
     search = alone((10, 10), (10, 10))
-    for _ in range(59):
-        told(search, search.ask(1)[0], False)
-    assert search.fails is None
-    told(search, search.ask(1)[0], False)
+    assert tried(search, 0.0, random.Random(1)) == 60
     assert search.fails is False
     hitting = alone((10, 10), (10, 10))
-    while hitting.fails is None:
-        told(hitting, hitting.ask(1)[0], True)
+    tried(hitting, 1.0, random.Random(1))
     assert hitting.fails is True
 
 

@@ -12,7 +12,7 @@ from aorta.search.bisection import TimelineBisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.graph import GraphHistory
 from aorta.search.graph_bisection import GraphBisection
-from aorta.search.timeline import Vector
+from aorta.search.timeline import History, Timeline, Vector
 from support.timelines import one_package
 
 Make = Callable[[int, BisectionSettings], Bisection]
@@ -75,9 +75,8 @@ def test_a_graph_without_merges_is_asked_about_as_a_timeline_is(
 @pytest.mark.parametrize("culprit", [0, 5, 15])
 def test_both_ends_then_halving_then_both_sides_of_the_answer(make: Make, culprit: int) -> None:
     search = make(16, PLAIN)
-    assert search.answer is None
-    assert not search.is_sure
-    assert search.best is None
+    known = (search.answer, search.is_sure, search.best)
+    assert known == (None, False, None)
     asked = run(search, culprit)
     assert told_of(asked[:3]) == [
         ("16", Purpose.CALIBRATE),
@@ -98,6 +97,47 @@ def test_both_ends_then_halving_then_both_sides_of_the_answer(make: Make, culpri
     passed, failed = (sum((s > culprit) is side for s in states) for side in (False, True))
     assert search.sides() == ((0, passed), (failed, 0))
     assert search.states_tried == len(set(states))
+
+
+@both
+def test_what_is_expected_is_one_question_for_each_halving_and_two_for_the_sides(
+    make: Make,
+) -> None:
+    search, expected = make(16, PLAIN), []
+    while not search.done:
+        expected.append(search.expected_questions())
+        [point] = search.ask(1)
+        search.tell(point, Verdict(search.timeline.vector(point)[0] > 5))
+    assert expected == [6, 6, 6, 5, 4, 3, 2, 2]
+
+
+def test_near_enough_is_near_enough() -> None:
+    settings = BisectionSettings(close_enough=lambda found: found.stop - found.start <= 4)
+    search = TimelineBisection(one_package(33), settings)
+    assert len(run(search, 21)) == 5
+    answer = search.answer
+    assert answer is not None
+    assert (answer.start, answer.stop) == (20, 24)
+    assert 0.5 < answer.mass < 0.95
+
+
+@pytest.mark.parametrize(
+    ("weights", "first"),
+    [
+        ((1, 1, 1, 1, 12), 4),
+        ((6, 1, 1, 1, 1, 6), 3),
+        ((10, 1, 1, 1, 1, 1, 1), 1),
+        ((1, 1, 1, 1, 1, 1, 10), 6),
+        ((2, 2, 2, 2), 2),
+    ],
+)
+def test_a_change_counts_as_the_commits_it_brings(weights: tuple[int, ...], first: int) -> None:
+    versions = tuple(str(n) for n in range(len(weights) + 1))
+    search = TimelineBisection(Timeline([History("package", versions, weights=weights)]))
+    for fails in (True, False):
+        [point] = search.ask(1)
+        search.tell(point, Verdict(fails))
+    assert told_of(search.ask(1)) == [(str(first), Purpose.PROBE)]
 
 
 @both
