@@ -230,7 +230,7 @@ def _show(findings: "Findings", *, quiet: bool) -> None:
     for line in summary_lines(findings):
         if not quiet:
             say(line)
-    if findings.exit_code == Exit.INFRASTRUCTURE:
-        say(f"aorta: {findings.warnings[-1] if findings.warnings else 'trials were lost'}")
     if findings.status == "partial":
         say(f"aorta: go on with: aorta bisect --resume {shlex.quote(findings.output_dir)}")
+    if findings.exit_code == Exit.INFRASTRUCTURE:
+        say(f"aorta: {findings.warnings[-1] if findings.warnings else 'trials were lost'}")

@@ -62,9 +62,8 @@ class Watch:
     patterns: tuple[WatchedPattern, ...] = ()
     silent_for: float | None = None  # seconds without output that make it a hang
     longer_than: float | None = None  # seconds of running that make it a hang
-    json_file: str | None = (
-        None  # brought back as result["metrics_file"], or why not as "metrics_problem"
-    )
+    # Brought back as result["metrics_file"], or why not as "metrics_problem".
+    json_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -144,9 +143,8 @@ class TrialEnd:
     timed_out: bool = False
     hung: bool = False  # silent too long, or ran longer than the hang oracle allows
     cancelled: bool = False
-    lost: str | None = (
-        None  # why nothing can be said: not started, node gone, container did not start
-    )
+    # Why nothing can be said: not started, node gone, container did not start.
+    lost: str | None = None
     matches: tuple[Match, ...] = ()
     started_at: float = 0.0  # seconds since the epoch
     duration: float = 0.0

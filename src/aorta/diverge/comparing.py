@@ -62,9 +62,8 @@ class Comparison:
     is_aligned: bool
     # (index, step, difference) of one rank, for the page.
     curve: tuple[tuple[int, int, float], ...] = ()
-    nth: int = (
-        0  # how many operations with the place and name of `first` came before it in its step
-    )
+    # How many operations with the place and name of `first` came before it in its step.
+    nth: int = 0
 
 
 def compare(bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]]) -> Comparison:

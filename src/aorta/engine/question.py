@@ -77,9 +77,8 @@ class Question:
     warm: WarmRules | None = None  # None: every trial starts cold
     # The same search and judges as new, for when what they were told must be forgotten.
     restart: Callable[[], tuple[Search, Judges]] | None = None
-    private_trials: bool = (
-        False  # trial directories lie in the private state: nothing of them ships
-    )
+    # Trial directories lie in the private state: nothing of them ships.
+    private_trials: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,8 @@ class Gone:
     """Why a worker cannot be waited for any longer."""
 
     why: str
-    out_of_memory: bool = (
-        False  # it went over its job's own limit: the program's end, not the scheduler's
-    )
+    # It went over its job's own limit: the program's end, not the scheduler's.
+    out_of_memory: bool = False
 
 
 class Scheduler(Protocol):

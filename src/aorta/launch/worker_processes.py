@@ -11,9 +11,8 @@ from pathlib import Path
 from aorta.executors.process_tree import adopt_orphans, descendants
 from aorta.runtimes.owner import started
 
-_ENOUGH = (
-    5.0  # seconds for killed processes to be gone; what hangs in the kernel longer is left to it
-)
+# Seconds for killed processes to be gone; what hangs in the kernel longer is left to it.
+_ENOUGH = 5.0
 
 
 class WorkerFamilies:

@@ -154,6 +154,9 @@ class Repository:
     def has_file(self, revision: str, path: str) -> bool:
         return self._run(("cat-file", "-e", f"{revision}:{path}")).code == 0
 
+    def ignores(self, path: str) -> bool:
+        return self._run(("check-ignore", "--quiet", path)).code == 0
+
     def fetch(self, remote: str, revisions: Sequence[str]) -> None:
         answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))
         if answer.code:

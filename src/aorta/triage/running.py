@@ -96,9 +96,8 @@ def run_recipe(
             judges=SameJudge(EveryTrial(1)),
             experiment=run,
             fingerprint=plan.fingerprint,
-            budget=replace(
-                settings.budget, retries=0
-            ),  # a trial that could not be told is another trial of its cell
+            # A trial that could not be told is another trial of its cell.
+            budget=replace(settings.budget, retries=0),
             keep=_keeper(run, snapshots),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
             warm=WarmRules(),

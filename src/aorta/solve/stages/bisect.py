@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.request import run_bisection
-from aorta.bisect.run import Request
+from aorta.bisect.run import ResolvedRequest
 from aorta.bisect.spec import BisectSpec, EnvironmentsSpec, PackageSpec
 from aorta.core.documents import validated
 from aorta.core.errors import Exit, UsageError
@@ -149,7 +149,7 @@ class Bisect:
         )
         counted = CHECK if check else self.name
         findings = run_bisection(
-            Request(
+            ResolvedRequest(
                 spec=spec,
                 directory=between.directory,
                 prefix=place,
