@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +90,11 @@ def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
     failed = {failure.rank for failure in piece.failures}
     wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
     here = [path for path in wanted if path.exists()]
-    for path in (*here, *_existing(piece.dumps)):
+    for path in (*here, *(path for path in map(Path, piece.dumps) if path.exists())):
         (folder / path.name).write_bytes(read_end(path, _LARGEST_LOG))
     if not here:
         for rank, tail in piece.tails.items():
             (folder / f"rank_{rank}.err").write_text(tail)
-
-
-def _existing(paths: Iterable[str]) -> list[Path]:
-    return [path for path in map(Path, paths) if path.exists()]
 
 
 def _rank(path: str) -> int:

@@ -123,7 +123,11 @@ def summary_of(snapshot: EnvSnapshot, *, verbose: bool) -> str:
         *_machine(snapshot),
         *_software(snapshot),
         *(("package", f"{name} {version}") for name, version in packages.items()),
-        *(("variable", f"{name}={value}") for name, value in _set_variables(snapshot)),
+        *(
+            ("variable", f"{name}={value}")
+            for name, value in snapshot.env_vars.items()
+            if value is not None
+        ),
         *(("unknown", reason) for reason in snapshot.partial_reasons),
     ]
     return "\n".join(f"{label:<9} {text}" for label, text in rows if text)
@@ -163,10 +167,6 @@ def _software(snapshot: EnvSnapshot) -> Iterator[_Row]:
     yield "runs on", _listed(context.get("type"))
     yield "python", _listed(snapshot.python_version, context.get("python_env"))
     yield "torch", _listed(snapshot.pytorch_version)
-
-
-def _set_variables(snapshot: EnvSnapshot) -> Iterator[_Row]:
-    yield from ((name, value) for name, value in snapshot.env_vars.items() if value is not None)
 
 
 def _counted(number: object, unit: str) -> str | None:

@@ -166,11 +166,9 @@ def _with_declared_axes(spec: SpecFile) -> SpecFile:
 def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
     content, workload = spec.content, spec.content.workload
     config: dict[str, Any] = dict(workload.config)
-    if workload.command is not None:
-        config = {
-            "command": _listed(workload.command),
-            "cwd": workload.cwd,
-        }
+    if (command := workload.command) is not None:
+        words = command if isinstance(command, str) else list(command)
+        config = {"command": words, "cwd": workload.cwd}
     return WorkloadRequest(
         workload=COMMAND if workload.command is not None else str(workload.name),
         config=config,
@@ -203,7 +201,3 @@ def _resolved(where: str, look_up: Callable[[], Found]) -> Found:
         return look_up()
     except AortaError as wrong:
         raise SpecError(wrong.message, where=where) from None
-
-
-def _listed(command: str | tuple[str, ...]) -> str | list[str]:
-    return command if isinstance(command, str) else list(command)

@@ -73,14 +73,10 @@ class Trace:
             "rate": rate_to_json(tally.reproduced, tally.evidence),
             "durations_sec": [record.duration for record in trials],
             "median_sec": verdict.seconds,
-            "env_fingerprint": _fingerprint(trials),
+            "env_fingerprint": next((record.kept[ENV_FINGERPRINT] for record in trials), None),
             "env_difference": self._difference(point),
             "trials": [_trial_row(record) for record in trials],
         }
-
-
-def _fingerprint(trials: Sequence[TrialRecord]) -> str | None:
-    return next((record.kept[ENV_FINGERPRINT] for record in trials), None)
 
 
 def fingerprint_of(snapshot: Mapping[str, Any], settings: Mapping[str, str]) -> str:
