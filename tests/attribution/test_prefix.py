@@ -30,6 +30,11 @@ def test_a_prefix_leaves_the_text_and_its_indentation(form: str) -> None:
     ("line", "rank", "node"),
     [
         ("[1,3]<stderr>:x", 3, None),
+        ("[1,mpirank:3,algo-2]<stderr>:x", 3, "algo-2"),
+        ("[prterun-node7-4242@1,3]<stdout>: x", 3, None),
+        ("Sun Nov 15 05:35:21 2026[3]<stderr>:x", 3, None),
+        ("[2026-11-15T05:35:21.123456][rank3] x", 3, None),
+        ("[rank3][2026-11-15 05:35:21,123] x", 3, None),
         ("[rank3]: x", 3, None),
         ("(worker1, rank=3, pid=2345, ip=10.0.0.1) x", 3, "10.0.0.1"),
         ("[pod/train-worker-0/pytorch] x", None, "train-worker-0"),

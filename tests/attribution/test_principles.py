@@ -57,8 +57,20 @@ def test_a_rank_that_its_launcher_ended_in_the_same_moment_does_not_speak_agains
 ):
     ends = (RankEnd(0, signal=15, time=2.1), RankEnd(1, exit_code=1, time=2.0))
     assert found("", raised(NO_MODULE), ends=ends).decision.action is Action.STOP
-    late = (RankEnd(0, signal=15, time=9.0), RankEnd(1, exit_code=1, time=2.0))
-    assert found("", raised(NO_MODULE), ends=late).decision.action is Action.RESTART
+    for known in (False, True):
+        late = RankEnd(0, signal=15, time=9.0).stopped_by_agent(known)
+        ends = (late, RankEnd(1, exit_code=1, time=2.0))
+        assert found("", raised(NO_MODULE), ends=ends).decision.action is Action.RESTART
+
+
+def test_a_rank_that_dies_of_a_crash_while_it_is_stopped_died_by_itself() -> None:
+    crash = RankEnd(1, signal=11, time=2.2).stopped_by_agent(True)
+    assert (
+        found(
+            "", "", ends=(RankEnd(0, signal=15, time=2.1).stopped_by_agent(True), crash)
+        ).finding.root.rank
+        == 1
+    )
 
 
 def test_a_file_that_some_ranks_but_not_all_miss_restarts() -> None:

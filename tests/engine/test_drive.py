@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,77 @@ def test_the_trial_budget_is_never_exceeded(tmp_path: Path) -> None:
     assert ending.reason is Reason.BUDGET
     assert ending.trials == len(executor.started) == 7
     assert executor.closed == 1
+
+
+class Speechless(EveryPoint):
+    """It is not done, and has no question."""
+
+    done = False
+
+
+def test_a_search_without_a_question_is_over(tmp_path: Path) -> None:
+    ending, _ = drive(Speechless([Point.of({"N": 1})]), SimulatedExecutor(fails_from(1)), tmp_path)
+    assert (ending.reason, ending.detail) == (Reason.DONE, "the search has no further question")
+    assert ending.trials == 1
+
+
+@dataclass
+class Ticking:
+    """A clock that goes on by a second whenever somebody looks."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@dataclass
+class Patient(SimulatedExecutor):
+    waits: list[float | None] = field(default_factory=list)
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        self.waits.append(timeout)
+        return super().wait(timeout)
+
+
+def test_time_that_was_spent_before_a_resume_counts(tmp_path: Path) -> None:
+    asked = question(EveryPoint([Point.of({"N": n}) for n in range(6)]), SameJudge(KOfN(1, 1)))
+    first = SimulatedExecutor(fails_from(3), die_after=3)
+    path = tmp_path / "journal.jsonl"
+    before = Engine(asked, first, open_journal(path), tmp_path, clock=Ticking()).run()
+    again = question(EveryPoint([Point.of({"N": n}) for n in range(6)]), SameJudge(KOfN(1, 1)))
+    later = SimulatedExecutor(fails_from(3))
+    after = Engine(again, later, open_journal(path), tmp_path, clock=Ticking(500.0)).run()
+    elapsed = [record.elapsed for record in after.records]
+    assert elapsed == sorted(elapsed)
+    assert before.records[-1].elapsed <= elapsed[3] <= after.ending.seconds < 100
+    assert (before.ending.trials, before.ending.resumed_trials) == (3, 0)
+    assert (after.ending.trials, after.ending.resumed_trials) == (6, 3)
+
+
+def test_a_budget_of_time_ends_the_run_and_no_wait_outlasts_it(tmp_path: Path) -> None:
+    budget = Budget(max_seconds=9.25)
+    asked = question(SmallestNumber(10**6), SameJudge(KOfN(1, 1)), budget)
+    executor = Patient(fails_from(3))
+    journal = open_journal(tmp_path / "journal.jsonl")
+    ending = Engine(asked, executor, journal, tmp_path, clock=Ticking()).run().ending
+    assert (ending.reason, ending.detail) == (Reason.BUDGET, "9.25 s are spent")
+    assert ending.seconds >= 9.25
+    assert {0.5} <= set(executor.waits) <= {0.5, 0.25, 0.0}
+
+
+def test_a_verdict_says_how_long_its_trials_took_and_errors_took_nothing(tmp_path: Path) -> None:
+    points = [Point.of({"N": n}) for n in (1, 2)]
+    search = EveryPoint(points)
+    executor = SimulatedExecutor(lambda trial: 1 if trial.argv[0] == "N=1" else LOST)
+    ending, seen = drive(search, executor, tmp_path, KOfN(2, 2))
+    assert [search.verdicts[point].seconds for point in points] == [1.0, None]
+    assert [search.verdicts[point].tally.trials for point in points] == [2, 3]
+    settled = [e for e in seen if isinstance(e, events.PointSettled)]
+    assert [e.best for e in settled] == [points[0], points[0]]
+    assert isinstance(seen[0], events.RunStarted)
+    assert seen[-1] == events.RunEnded(ending)
 
 
 def test_an_interrupt_ends_in_partial_results_and_a_closed_executor(tmp_path: Path) -> None:

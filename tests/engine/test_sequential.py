@@ -159,6 +159,54 @@ def test_the_rate_is_learned_from_the_original_and_from_what_was_accepted() -> N
     assert before < judges.rate < 0.5
 
 
+def test_every_acceptance_stands_for_misses_of_candidates_that_were_rejected_by_bad_luck() -> None:
+    """Of those that fail like what was seen a tenth is rejected, after four misses each: 0.44 misses an acceptance."""
+    judges = calibrated(4, 4)
+    judges.learn(Point.of({"n": 1}), Verdict(True, tally(1, 1)))
+    assert judges.rate == HitCount(5, 10).low(0.2)
+    judges.learn(Point.of({"n": 2}), Verdict(True, tally(1, 1)))
+    assert judges.rate == HitCount(6, 13).low(0.2)
+    judges.learn(Point.of({"n": 2}).asked_for(Purpose.REPLAY), Verdict(True, tally(1, 1)))
+    assert judges.rate == HitCount(7, 15).low(0.2)
+
+
+def test_what_stays_open_up_to_the_cap_is_not_accepted_and_said_to_be_undecided() -> None:
+    judge = SequentialJudge((Sprt(0.5, 0.45, 0.002, 0.002),), cap=6)
+    assert judge.verdict(tally(3, 2)) is None
+    verdict = judge.verdict(tally(3, 3))
+    assert verdict is not None
+    assert (verdict.reproduces, verdict.why) == (False, "3 of 6 reproduced: undecided")
+    assert judge.at_most(tally(3, 2)) == 1
+    before = SequentialJudge((Sprt(0.5, 0.0, 0.002, 0.02),), cap=6, prior=HitCount(1, 4))
+    assert before.verdict(Tally()) is None
+    said = before.verdict(tally(0, 1))
+    assert said is not None
+    assert said.why == "0 of 1 reproduced, after 1 of 4 before"
+
+
+def test_candidates_are_judged_more_strictly_after_each_setback_and_only_then() -> None:
+    judges, point = calibrated(4, 4), Point.of({"n": 50})
+    plain = judges.judge_for(point)
+    assert isinstance(plain, SequentialJudge)
+    assert (len(plain.tests), plain.tests[0].alpha, plain.cap) == (1, 0.002, 80)
+    for harmless in (Verdict(False, Tally()), Verdict(None, Tally())):
+        judges.learn(Point.of({"n": 60}), harmless)
+    judges.learn(Point.of({"n": 60}).asked_for(Purpose.REPLAY), Verdict(None, Tally()))
+    assert judges.judge_for(point) == plain
+    for setbacks, purpose in enumerate((Purpose.REPLAY, Purpose.CONFIRM), 1):
+        judges.learn(Point.of({"n": 60}).asked_for(purpose), Verdict(False, Tally()))
+        strict = judges.judge_for(point)
+        assert isinstance(strict, SequentialJudge)
+        assert len(strict.tests) == 2
+        assert strict.tests[0].alpha == pytest.approx(0.002 / 10**setbacks)
+
+
+def test_the_rate_is_never_held_to_be_certain_nor_too_rare_to_be_found() -> None:
+    assert calibrated(4000, 0).rate == 0.99
+    assert calibrated(1, 399).rate == 0.03
+    assert SequentialJudges().rate == 0.03
+
+
 @pytest.mark.parametrize("rate", [0.3, 0.5])
 def test_the_learned_rate_does_not_run_away_from_the_true_one(rate: float) -> None:
     rng, learned = random.Random(1), []
@@ -232,6 +280,8 @@ def test_needs_is_the_fewest_trials_that_can_settle_it(
         assert needs == judge.at_most(seen) == 0
         return
     assert 1 <= needs <= judge.at_most(seen)
+    all_hit, all_miss = tally(hits + needs, misses), tally(hits, misses + needs)
+    assert judge.verdict(all_hit) or judge.verdict(all_miss)
     for more in range(1, needs):
         assert judge.verdict(tally(hits + more, misses)) is None
         assert judge.verdict(tally(hits, misses + more)) is None

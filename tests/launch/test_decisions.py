@@ -4,6 +4,8 @@ import re
 import signal
 from pathlib import Path
 
+from aorta.attribution import attribute
+from aorta.attribution.evidence import collect
 from support.launching import RESTARTS_AND_WAITS, Oracle, Site, answer, script, serving
 from support.waiting import wait_until
 
@@ -47,6 +49,35 @@ def test_restart_runs_the_next_cycle_and_each_cycle_is_asked_about_by_its_own_id
     assert reasons == [f"verdict on {cycle}" for cycle in ids]
     assert site.cycle(2)["decision"] is None
     assert (site.logs / "current").readlink() == Path("cycle_2")
+
+
+SILENT_BESIDE_A_MISTAKE = """
+    import signal
+    def takes_its_time(number, frame):
+        time.sleep(4)  # longer than ranks come to the same line apart from one another
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    signal.signal(signal.SIGTERM, takes_its_time)
+    open(f"ready_{rank}", "w").close()
+    while not (os.path.exists("ready_0") and os.path.exists("ready_1")):
+        time.sleep(0.05)
+    if rank == 1:
+        import a_module_that_is_nowhere
+    time.sleep(600)
+"""
+
+
+def test_a_rank_that_its_agent_stopped_does_not_speak_against_the_one_that_shows_a_mistake(
+    site: Site,
+) -> None:
+    job = script(site.folder, SILENT_BESIDE_A_MISTAKE)
+    end = site.run("--standalone", "--nproc-per-node", "2", "--max-restarts", "3", str(job))
+    assert (end.code, site.cycles()) == (93, ["cycle_0"]), end
+    stopped, failed = sorted(site.cycle(0)["ranks"], key=lambda rank: rank["rank"])
+    assert (stopped["signal"], stopped["stopped_by_agent"]) == (signal.SIGTERM, True)
+    assert (failed["exit_code"], failed["stopped_by_agent"]) == (1, False)
+    told = attribute(collect([site.logs / "cycle_0"]))
+    assert (told.decision.action, told.finding.root.rank) == ("STOP", 1)
 
 
 def test_a_trigger_carries_exit_codes_and_whole_logs(site: Site) -> None:

@@ -13,7 +13,7 @@ CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
 TIME = (
     r"(?:(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]|(?P<us>\d\d/\d\d)/\d{2,4}[ ,]+|(?P<short>\d\d-\d\d) "
     rf"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?P<named>(?:{MONTH}) {{1,2}}\d{{1,2}}),? (?:\d{{4}} )?"
-    rf"|(?P<dmy>\d\d-(?:{MONTH})-\d{{2,4}}) |(?=\d\d:\d\d:\d\d[.,\]\s])){CLOCK}(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?(?: \d{{4}}(?=\]))?"
+    rf"|(?P<dmy>\d\d-(?:{MONTH})-\d{{2,4}}) |(?=\d\d:\d\d:\d\d[.,\]\s])){CLOCK}(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?(?: \d{{4}}(?=[\][]))?"
     r"|(?P<epoch>1[5-9]\d{8}\.\d{1,9})|(?P<uptime>\[ *\d+\.\d{3,6}\]))"
 )
 _DAY = 86400.0

@@ -74,6 +74,10 @@ class RankEnd:
         """Ended the way a launcher ends a rank, politely or not; who leaves with a code of its own may have failed by itself."""
         return self.was_asked_to_stop or self.died_of == signal.SIGKILL
 
+    def stopped_by_agent(self, told: bool) -> "RankEnd":
+        """The same, where its agent says that it stopped it; whoever dies otherwise on the way out died by itself."""
+        return replace(self, ended_by_launcher=True) if told and self.by_force else self
+
     @property
     def meaning(self) -> tuple[FailureClass, Certainty]:
         """The class where nothing was written; a signal says more than a code."""

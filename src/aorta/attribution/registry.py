@@ -26,7 +26,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
@@ -124,7 +124,7 @@ class Pattern(StrictModel):
             )
         return self
 
-    @property
+    @cached_property
     def says(self) -> tuple[int, bool]:
         """How much it says: of rows that are as sure, one that also knows the place says more."""
         knows_the_place = self.on != "sentence" and any((self.frame, self.stack, self.source))
@@ -136,7 +136,6 @@ class Pattern(StrictModel):
 
     def match(self, text: str, raised: Raised | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        found = self._found_in(text)
         raised = raised or Raised()
         places = (
             (self.frame, raised.frame),
@@ -145,7 +144,7 @@ class Pattern(StrictModel):
         )
         if any(w is not None and not (place and re.search(w, place)) for w, place in places):
             return None
-        return found
+        return self._found_in(text)
 
     def fits_after(self, lines: Iterable[str]) -> bool:
         """Whether the lines before a match are those this row asks for."""
@@ -171,6 +170,7 @@ class Pattern(StrictModel):
         return self._found_in(text) is not None
 
 
+@lru_cache(maxsize=64)  # every row on `sentence` asks of the same message
 def _own_words(text: str) -> str:
     """A message without the names of exceptions that say nothing, and with those of others as its first clause."""
     message, names = text, []

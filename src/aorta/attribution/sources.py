@@ -79,7 +79,7 @@ def read_failures(path: Path) -> tuple[RankEnd, ...]:
     return failures_of(rows, str(path))
 
 
-def failures_of(rows: Sequence[Any], where: str) -> tuple[RankEnd, ...]:
+def failures_of(rows: Sequence[Any], where: str = "failures") -> tuple[RankEnd, ...]:
     return tuple(_failure(row, f"{where}: [{index}]") for index, row in enumerate(rows))
 
 
@@ -106,7 +106,7 @@ def _failure(row: Any, where: str) -> RankEnd:
         node=_text(row.get("node")),
         device=_text(row.get("device")),
         hung=row.get("hung") is True,
-    )
+    ).stopped_by_agent(row.get("stopped_by_agent") is True)
 
 
 def _text(value: object) -> str | None:

@@ -8,7 +8,7 @@ whose keys are not those of its model: unknown keys are refused, nothing is coer
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
@@ -88,7 +88,7 @@ def _as_spec_error(wrong: ValidationError, file: str, at: str) -> SpecError:
     problems = wrong.errors(include_url=False)
     first = problems[0]
     message = _message(first, problems)
-    location = tuple(part for part in first["loc"] if not _is_union_tag(part, first))
+    location = tuple(part for part in first["loc"] if not _is_union_tag(part))
     inside = path_of(location)
     place = f"{at}.{inside}" if at and inside and not inside.startswith("[") else at + inside
     return SpecError(message, where=_where(file, place))
@@ -111,7 +111,7 @@ def _message(problem: Any, problems: list[Any]) -> str:
 
 
 def _found(problem: Any) -> str:
-    inside = ".".join(str(p).lower() for p in problem["loc"] if not _is_union_tag(p, problem))
+    inside = ".".join(str(p).lower() for p in problem["loc"] if not _is_union_tag(p))
     value = problem["input"]
     if any(word in inside for word in _SECRET_WORDS):
         return f"a {type(value).__name__}"  # the value may be a secret
@@ -127,9 +127,9 @@ def _kind(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_union_tag(part: int | str, problem: Any) -> bool:
+def _is_union_tag(part: int | str) -> bool:
     """Pydantic puts the tag of a discriminated union into the path; the file has no such key."""
-    return isinstance(part, str) and part.startswith("tag:") and problem is not None
+    return isinstance(part, str) and part.startswith("tag:")
 
 
 def _where(file: str, place: str) -> str:
@@ -148,12 +148,18 @@ class _DoubledKey(dict[str, object]):
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    seen: dict[str, object] = {}
-    for key, value in pairs:
+    doubled = doubled_key(pairs)
+    return dict(pairs) if doubled is None else _DoubledKey(doubled)
+
+
+def doubled_key(pairs: Sequence[tuple[str, object]]) -> str | None:
+    """The first key of a JSON object that stands twice."""
+    seen: set[str] = set()
+    for key, _ in pairs:
         if key in seen:
-            return _DoubledKey(key)
-        seen[key] = value
-    return seen
+            return key
+        seen.add(key)
+    return None
 
 
 def _no_constant(name: str) -> object:

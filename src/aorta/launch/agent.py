@@ -25,11 +25,7 @@ from torch.distributed.elastic.multiprocessing.api import PContext
 
 from aorta.core.errors import Exit
 from aorta.launch.cycle import AgentCycle
-from aorta.launch.cycle_dir import (
-    gather_evidence,
-    sign_as_leader,
-    write_cycle_info,
-)
+from aorta.launch.cycle_dir import gather_evidence, sign_as_leader, write_cycle_info
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
@@ -203,7 +199,7 @@ class DecidingAgent(LocalElasticAgent):
         cycle = self._current()
         if cycle.failure:
             return
-        cycle.failure = what
+        cycle.failure, cycle.failed_at = what, time.time()
         cycle.died_first = frozenset(end.rank for end in dead or ())
         if dead:
             self._trigger(cycle)

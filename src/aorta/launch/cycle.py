@@ -1,5 +1,6 @@
 """What one agent knows about the cycle it is in. The agent acts; this remembers, and knows when it is time to look."""
 
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ class AgentCycle:
     signs: SignsOfLife
     hang_watch: HangWatch | None
     failure: str = ""  # what went wrong first, as far as this agent knows
+    failed_at: float = math.inf  # when this agent knew it, on the clock of `ended_at`
     died_first: frozenset[int] = frozenset()  # ranks that failed before this agent stopped any
     ended_at: dict[int, float] = field(default_factory=dict)  # rank -> when this agent saw it ended
     hung_rank: int | None = None
@@ -78,5 +80,7 @@ class AgentCycle:
                 known = str(error_file) if error_file.exists() else None
                 stopped = bool(self.failure) and status != 0 and rank not in self.died_first
                 moment = self.ended_at.setdefault(rank, time.time())
+                if stopped:  # how long it took to end says nothing of how far it came by itself
+                    moment = min(moment, self.failed_at)
                 ends.append(WorkerEnd.of(rank, status, known, stopped=stopped, time=moment))
         return ends

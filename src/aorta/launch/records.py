@@ -63,7 +63,7 @@ class JobEnding:
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How one rank ended. `stopped` ones were ended by their agent, because another rank had failed."""
+    """How one rank ended. `stopped` ones were ended by their agent, because another rank had failed; `time` is then when it did so."""
 
     rank: int
     exit_code: int | None = None
@@ -99,6 +99,7 @@ class WorkerEnd:
             "signal": self.signal,
             "time": self.time,
             "error_file": self.error_file,
+            "stopped_by_agent": self.stopped,
         }
 
     @property
@@ -120,9 +121,8 @@ class CycleEvidence:
     ranks: tuple[int, ...] = ()
     ends: tuple[WorkerEnd, ...] = ()
     log_paths: tuple[str, ...] = ()
-    tails: Mapping[int, str] = field(
-        default_factory=dict
-    )  # rank -> last output, for other machines
+    # Rank -> last output, for other machines.
+    tails: Mapping[int, str] = field(default_factory=dict)
     hung_rank: int | None = None  # the one whose heartbeat stopped
     dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
     step: int | None = None  # the last step a heartbeat told
@@ -137,12 +137,12 @@ class CycleEvidence:
         return tuple(end for end in self.ends if end.failed)
 
     def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
-        """Ranks that failed by themselves; in a hang how a rank was ended says nothing, only who hung."""
+        """Ranks that failed, and those stopped because of them; in a hang how a rank was ended says nothing, only who hung."""
         if self.hung:
             blamed = hung if hung is not None else self._blamed
             here = [rank for rank in self.ranks if rank in blamed]
             return [{"rank": rank, "node": self.node, "hung": True} for rank in here]
-        return [end.row(self.node) for end in self.failures]
+        return [end.row(self.node) for end in self.ends if end.failed or end.stopped]
 
     @property
     def _blamed(self) -> frozenset[int]:

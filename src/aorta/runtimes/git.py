@@ -6,6 +6,7 @@ message.
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -20,21 +21,21 @@ RunGit = Callable[[Sequence[str]], "GitAnswer"]
 """Runs `git ARGUMENTS...` in the repository."""
 
 _FIELD = "\x1f"
-_FORM = _FIELD.join(("%H", "%P", "%ct", "%an", "%aI", "%s"))
+_FORM = _FIELD.join(("%H", "%P", "%ct", "%aI", "%an", "%s"))
+_LOG = ("log", "--no-show-signature", "--encoding=UTF-8", f"--format={_FORM}")
 _AT_ONCE = 500  # commits named in one command: a system takes only so long a line
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _WEB_FORMS = (
     re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
     re.compile(r"(?:ssh://)?git@([^:/\s]+)[:/](\S+?)(?:\.git)?/?\Z"),
 )
+_REFUSED = re.compile(r"dubious ownership in repository at '(.+)'")
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "LC_ALL": "C"}
 _OF_ONE_REPOSITORY = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
         "GIT_COMMON_DIR",
         "GIT_CONFIG",
-        "GIT_CONFIG_COUNT",
-        "GIT_CONFIG_PARAMETERS",
         "GIT_DIR",
         "GIT_GRAFT_FILE",
         "GIT_IMPLICIT_WORK_TREE",
@@ -50,7 +51,8 @@ _OF_ONE_REPOSITORY = frozenset(
     }
 )
 """What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works there, whatever
-directory it is given.
+directory it is given. Settings given by variables (`GIT_CONFIG_COUNT`) are the user's own and stay: one may be what lets
+git read a repository at all, and in a linked worktree none of them moves another.
 """
 
 
@@ -96,14 +98,14 @@ def git_on_host(path: Path) -> RunGit:
                 ("git", "-C", str(path), *arguments),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                encoding="utf-8",
-                errors="replace",
                 env={**_environ(), **_QUIET},
                 check=False,
             )
         except FileNotFoundError:
             raise InfrastructureError("git is not installed, or not on PATH") from None
-        return GitAnswer(done.returncode, done.stdout, done.stderr)
+        # Not in text mode: a carriage return in a commit's title would be the end of a line.
+        out, err = (said.decode("utf-8", "replace") for said in (done.stdout, done.stderr))
+        return GitAnswer(done.returncode, out, err)
 
     return run
 
@@ -119,8 +121,14 @@ class Repository:
             for question in ("--show-toplevel", "--absolute-git-dir"):
                 answer = git_on_host(path)(("rev-parse", question))
                 if answer.code == 0 and answer.out.strip():
-                    top = Path(answer.out.strip())
+                    top = Path(answer.out.removesuffix("\n"))
                     return cls(git_on_host(top), str(top))
+            if refused := _REFUSED.search(answer.err):
+                raise UsageError(
+                    "git does not read this repository because it belongs to another user; if you trust it: "
+                    f"git config --global --add safe.directory {shlex.quote(refused[1])}",
+                    where=str(path),
+                )
         raise UsageError(
             "this is no git repository; go into one, or name it with a spec", where=str(path)
         )
@@ -130,16 +138,24 @@ class Repository:
         answer = self._run(("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"))
         if answer.code:
             raise UsageError(
-                f"there is no commit {revision!r} here; fetch it, or check its spelling",
-                where=self.where,
+                f"there is no commit {revision!r} here; {self._how_to_get()}", where=self.where
             )
         return answer.out.strip()
+
+    def _how_to_get(self) -> str:
+        shallow = self._run(("rev-parse", "--is-shallow-repository")).out.strip() == "true"
+        if shallow:
+            return "this clone has only a part of its history: git fetch --unshallow"
+        return "fetch it, or check its spelling"
 
     def has(self, revision: str) -> bool:
         return self._run(("cat-file", "-e", f"{revision}^{{commit}}")).code == 0
 
     def has_file(self, revision: str, path: str) -> bool:
         return self._run(("cat-file", "-e", f"{revision}:{path}")).code == 0
+
+    def ignores(self, path: str) -> bool:
+        return self._run(("check-ignore", "--quiet", path)).code == 0
 
     def fetch(self, remote: str, revisions: Sequence[str]) -> None:
         answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))
@@ -156,16 +172,14 @@ class Repository:
         answer = self._run(("merge-base", one, other))
         if answer.code:
             raise UsageError(
-                f"{one[:12]} and {other[:12]} have no common ancestor", where=self.where
+                f"{one[:12]} and {other[:12]} have no common ancestor here; {self._how_to_get()}",
+                where=self.where,
             )
         return answer.out.split()[0]
 
     def only_in(self, newer: str, older: str) -> list[Commit]:
         """The commits that `newer` has and `older` has not, every one after its parents."""
-        answer = self._asked(
-            "log", "--topo-order", "--reverse", f"--format={_FORM}", newer, f"^{older}"
-        )
-        return [_commit(line) for line in answer.splitlines()]
+        return _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
 
     def touching(self, older: str, newer: str, paths: Sequence[str]) -> frozenset[str]:
         """The commits between the two that change one of these paths; merges are not told apart."""
@@ -219,15 +233,14 @@ class Repository:
         found: list[Commit] = []
         for start in range(0, len(shas), _AT_ONCE):
             some = shas[start : start + _AT_ONCE]
-            answer = self._asked("log", "--no-walk=unsorted", f"--format={_FORM}", *some)
-            found += [_commit(line) for line in answer.splitlines()]
+            found += _commits(self._asked(*_LOG, "--no-walk=unsorted", *some))
         return found
 
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
 
-    def remote_address(self, remote: str = "origin") -> str | None:
-        answer = self._run(("remote", "get-url", remote))
+    def remote_address(self) -> str | None:
+        answer = self._run(("remote", "get-url", "origin"))
         return answer.out.strip() or None if answer.code == 0 else None
 
     def _asked(self, *arguments: str) -> str:
@@ -259,9 +272,18 @@ def without_secrets(text: str) -> str:
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
+def _commits(said: str) -> list[Commit]:
+    """A line each. People put everything into names and titles: what would end a line or move a cursor is a space."""
+    return [_commit(line) for line in said.split("\n") if line]
+
+
 def _commit(line: str) -> Commit:
-    sha, parents, time, author, date, title = line.split(_FIELD, 5)
-    return Commit(sha, tuple(parents.split()), int(time), author, date, title)
+    sha, parents, time, date, author, title = line.split(_FIELD, 5)
+    return Commit(sha, tuple(parents.split()), int(time), _plain(author), date, _plain(title))
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _last(text: str) -> str:

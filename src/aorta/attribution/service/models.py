@@ -45,11 +45,12 @@ class FailureReport(_Body):
     node: Annotated[str, Field(max_length=200)] | None = None
     device: Annotated[str, Field(max_length=200)] | None = None
     hung: bool = False
+    stopped_by_agent: bool = False
 
     def as_failure(self) -> RankEnd:
         """Without its error file: whether that may be read is for the path jail to say."""
-        values = self.model_dump(exclude={"error_file"})
-        return RankEnd(**values)
+        values = self.model_dump(exclude={"error_file", "stopped_by_agent"})
+        return RankEnd(**values).stopped_by_agent(self.stopped_by_agent)
 
 
 class TailReport(_Body):

@@ -21,12 +21,11 @@ from aorta.attribution import (
     LogSource,
     LogTail,
     PastCycle,
-    RankEnd,
     attribute,
 )
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.flight import read_dumps, stragglers
-from aorta.attribution.sources import find_logs
+from aorta.attribution.sources import failures_of, find_logs
 from aorta.core.errors import InfrastructureError
 from aorta.launch.records import Action, CycleEvidence, FailedCycle, SourceVerdict
 from aorta.launch.sources import Everybody, SourceError
@@ -100,8 +99,8 @@ def everything_known(failed: FailedCycle) -> Evidence:
     return Evidence(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
-        failures=tuple(
-            _failure(row) for piece in failed.evidence for row in piece.failure_rows(hung)
+        failures=failures_of(
+            [row for piece in failed.evidence for row in piece.failure_rows(hung)]
         ),
         flight_recorder=dumps,
         history=tuple(_history(failed)),
@@ -148,11 +147,6 @@ def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
 def _is_here(piece: CycleEvidence, rank: int) -> bool:
     names = {f"rank_{rank}.out", f"rank_{rank}.err"}
     return any(Path(path).name in names and Path(path).exists() for path in piece.log_paths)
-
-
-def _failure(row: Mapping[str, Any]) -> RankEnd:
-    error_file = row.get("error_file")
-    return RankEnd(**{**row, "error_file": Path(error_file) if error_file else None})
 
 
 def _history(failed: FailedCycle) -> Iterator[PastCycle]:
