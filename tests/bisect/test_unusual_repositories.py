@@ -152,6 +152,29 @@ def test_a_new_test_of_the_repository_imports_the_sources_of_each_state(
         assert bool(shown.returncode) is fails, shown
 
 
+def test_no_state_finds_the_settings_of_the_users_own_checkout_above_it(tmp_path: Path) -> None:
+    """With the run's directory where it is by default, in the repository."""
+    repository = Repository.create(tmp_path / "repo")
+    for directory in ("src", "tests"):
+        (repository.path / directory).mkdir()
+    test = {"tests/test_n.py": "from n import N\n\ndef test_n():\n    assert N < 3\n"}
+    settings = {"pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src"]\n'}
+    shas = [
+        repository.commit(
+            f"commit {i}", {"src/n.py": f"N = {i}\n", **test} | (settings if i > 5 else {})
+        )
+        for i in range(9)
+    ]
+    command = ("env", "PYTHONPATH=src", sys.executable, "-m", "pytest", "-q", "tests/test_n.py")
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    words = ("--json", "--good", shas[0], "--", *command)
+    done = aorta("bisect", *words, cwd=repository.path, env=cache)
+    assert done.json()["culprits"][0]["bad"] == shas[3], done.stderr
+    assert list((tmp_path / "cache" / "aorta" / "trees").iterdir()) == []
+    assert repository.git("status", "--porcelain") == ""
+    assert repository.worktrees() == [str(repository.path)]
+
+
 @pytest.mark.parametrize("place", ["sub", "."])
 def test_a_script_of_the_repository_is_found_from_a_directory_of_it(
     tmp_path: Path, place: str

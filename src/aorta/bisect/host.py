@@ -5,6 +5,7 @@ has trees of its own, built once and shared by its trials. Where none does, the 
 each running trial has a lane of trees to itself, moved to its commits and cleaned before it runs.
 """
 
+import hashlib
 import json
 import os
 import shlex
@@ -30,6 +31,7 @@ from aorta.bisect.package import (
 from aorta.bisect.report import shown_of
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
+from aorta.bisect.stages import user_cache
 from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError
 from aorta.core.trial import TrialSpec
@@ -47,7 +49,7 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
         first_parent=spec.first_parent,
     )
     with BisectRun(request) as run:
-        root = run.stages.path / PRIVATE / "trees"
+        root = trees_root(run.stages.path, packages)
         own = _own_command(run, packages)
         trees = HostTrees(root, packages, own, spec.build_timeout)
         command = replace(run.command(), command=own.words)
@@ -67,7 +69,9 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
             side: reproduce_on_host(outcome.last.packages, own, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
-        return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
+        warnings = (*own.warnings, *findings.warnings)
+        findings = replace(findings, reproduce=reproduce, warnings=warnings)
+        return run.write(findings, shown_of(outcome))
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class OwnCommand:
     words: tuple[str, ...]
     package: str = ""  # whose checkouts get the files
     files: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
@@ -98,12 +103,14 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
             run.say(f"{word} is not in every commit: every state is tested with {found}")
         elif found != word:
             run.say(f"the command runs at the top of each checkout: {word} is {found} there")
+    warnings: list[str] = []
     if name := imported_from_the_checkout(words, package.repository):
-        run.say(
-            f"!!! {name} is installed in place from {package.repository.where}: every state may import "
+        warnings.append(
+            f"{name} is installed in place from {package.repository.where}: every state may import "
             "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
         )
-    return OwnCommand(tuple(words), package.name, files)
+        run.say(f"!!! {warnings[-1]}")
+    return OwnCommand(tuple(words), package.name, files, tuple(warnings))
 
 
 def _as_every_state_finds_it(
@@ -229,6 +236,31 @@ def reproduce_on_host(
     if git:
         lines.append(f'cd "$trees"/{shlex.quote(git[0].name)}')
     return "\n".join([*lines, shlex.join(own.words)])
+
+
+_OF_RUN = "of-run"
+
+
+def trees_root(run: Path, packages: Sequence[Package]) -> Path:
+    """Where the checkouts of a run lie: in its own directory, unless that is in one of the repositories. There a tool that
+    looks for its settings in the directories above, as pytest does, would find the user's own and test the user's own
+    sources. What runs left that are gone themselves is removed.
+    """
+    tops = [Path(p.repository.where).resolve() for p in packages if p.repository]
+    if not any(run.resolve().is_relative_to(top) for top in tops):
+        return run / PRIVATE / "trees"
+    every = user_cache() / "trees"
+    root = every / hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:16]
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        (root / _OF_RUN).write_text(str(run.resolve()), encoding="utf-8")
+    except OSError:  # a home that nobody can write to
+        return run / PRIVATE / "trees"
+    for note in every.glob(f"*/{_OF_RUN}"):
+        with suppress(OSError, ValueError):
+            if not Path(note.read_text(encoding="utf-8")).exists():
+                shutil.rmtree(note.parent, ignore_errors=True)
+    return root
 
 
 class HostTrees(VersionSets):

@@ -146,12 +146,13 @@ def default_cache(*, knows_what_was_read: bool) -> Path | None:
     """None, unless everything that a test can read is part of the question: what a test of the host sources or imports
     is not, so that an edited helper would be answered by old outcomes.
     """
-    if not knows_what_was_read:
-        return None
-    if named := os.environ.get("AORTA_CACHE_DIR"):
-        return Path(named) / "aorta" / "bisect"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "aorta" / "bisect"
+    return user_cache() / "bisect" if knows_what_was_read else None
+
+
+def user_cache() -> Path:
+    """Where this user keeps what programs can make again."""
+    named = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "aorta"
 
 
 class OutcomeCache:
