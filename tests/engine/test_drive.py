@@ -568,7 +568,7 @@ def test_what_happens_is_written_in_the_order_in_which_it_is_decided(tmp_path: P
     last: dict[str, str] = {}
     for line in lines[1:]:
         before = last.get(line["key"])
-        follows = {
+        follows: dict[str, set[str | None]] = {
             "opened": {None, "dropped"},
             "trial": {"opened", "trial"},
             "settled": {"trial"},

@@ -339,7 +339,8 @@ def test_of_several_trials_of_a_point_behind_damage_only_the_one_that_is_used_is
     path = tmp_path / "journal.jsonl"
     journal = Journal.create(path, PARTS)
     trials = [replace(record(0), seq=n, index=n) for n in range(3)]
-    for entry in (Opened(point(0)), *trials):
+    entries: list[Entry] = [Opened(point(0)), *trials]
+    for entry in entries:
         journal.append(entry, MAIN)
     journal.close()
     lines = path.read_bytes().splitlines(keepends=True)
