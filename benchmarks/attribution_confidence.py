@@ -76,6 +76,8 @@ def stops() -> Iterator[tuple[str, bool]]:
     """
     for row in json.loads(attribution_words.LOOKS.read_text()):
         kind = row["basis"].split(".")[1]
+        if attribution_words.group_of(row["fold"]) == "collectors":
+            continue  # the same reports once more: what rows say of them is the same
         of_the_scheduler = row["truth"] in {"time_limit", "cancelled"}
         named = stops_at_first(FailureClass(row["rows"])) and not of_the_scheduler
         if kind in {"certain", "likely"} and named:
@@ -86,21 +88,35 @@ def stops() -> Iterator[tuple[str, bool]]:
 def read_closer() -> dict[str, dict[str, float]]:
     """How often row and words together were right, by how they came to it and how sure the words were; held back from the fit.
 
-    Only reports count: what imitates them has words of few hands, which a model that knows others of theirs reads too well.
+    Only reports count, held back by repository and by collector: what imitates them has words of few hands, which a model that knows
+    others of theirs reads too well, and who collects together names classes alike.
     """
     found: dict[str, list[tuple[str, bool]]] = {kind: [] for kind in CLOSER}
     for row in json.loads(attribution_words.LOOKS.read_text()):
-        if attribution_words.is_asked(row) and row["fold"].startswith("reports"):
+        is_report = attribution_words.group_of(row["fold"]) != "field"
+        if attribution_words.is_asked(row) and is_report:
             closer = attribution_words.closer(row)
             found[closer.kind].append((closer.band, closer.failure_class == row["truth"]))
     return {kind: rising(_tally(iter(rows))) for kind, rows in found.items()}
 
 
-def mistakes() -> Iterator[tuple[str, bool]]:
-    """The same for its word on whether a restart would meet it again, where words may stop."""
-    for row in json.loads(attribution_words.LOOKS.read_text()):
-        if attribution_words.is_asked(row) and row["may_stop"] and row["met_again"] is not None:
-            yield band_of(row["mistake"]), row["met_again"]
+def met_again(share: str) -> dict[str, float]:
+    """The same for a share that tells whether a restart would meet it again, where words may stop.
+
+    What is not more than half-way to certainty from the surest that was not met again states too little to stop.
+    """
+    found = [
+        (row[share], row["met_again"])
+        for row in json.loads(attribution_words.LOOKS.read_text())
+        if attribution_words.is_asked(row) and row["may_stop"] and row["met_again"] is not None
+    ]
+    surest = max((stated for stated, again in found if not again), default=0.0)
+    stated = rising(_tally((band_of(told), again) for told, again in found))
+    least = (1 + surest) / 2
+    return {
+        name: value if int(name[1:]) / 100 >= least else min(value, SURE - 0.05)
+        for name, value in stated.items()
+    }
 
 
 def _told(row: Mapping[str, object]) -> str:
@@ -128,7 +144,8 @@ def measured() -> dict[str, dict[str, float]]:
             for kind, (well, of) in _tally(stops()).items()
         },
         **read_closer(),
-        "mistake": _safe(_tally(mistakes())),
+        "mistake": met_again("mistake"),
+        "mistakes": met_again("mistakes"),
     }
 
 
@@ -151,16 +168,6 @@ def rising(tally: Mapping[str, tuple[int, int]]) -> dict[str, float]:
             earlier, right, of = pools.pop()
             pools.append(([*earlier, *names], right + more_right, of + more))
     return {name: round(_share(pool), 2) for pool in pools for name in pool[0]}
-
-
-def _safe(tally: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-    """The same for what may stop a job: a band in which one was not met again, and all below it, state too little for that."""
-    stated = rising(tally)
-    wrong = [name for name, (right, of) in tally.items() if right < of]
-    return {
-        name: share if name > max(wrong, default="") else min(share, SURE - 0.05)
-        for name, share in stated.items()
-    }
 
 
 def _share(pool: tuple[list[str], int, int]) -> float:

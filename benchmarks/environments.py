@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aorta.bisect.environments.job import EnvironmentJob, find_uv, make
 from aorta.core.axis import Point
 from aorta.core.trial import Tally, Verdict
+from aorta.runtimes.pythons import find_uv
+from aorta.runtimes.venv_job import EnvironmentJob, make
 from aorta.search import Search
 from aorta.search.alone import AloneFirst
 from aorta.search.belief import Counts

@@ -27,12 +27,21 @@ def make_callable(package: str) -> None:
     sys.modules[package].__class__ = _CallableModule
 
 
+def request_of(verb: str) -> type[Any]:
+    """The dataclass that says what may be asked of a verb."""
+    request: type[Any] = getattr(_door(verb), f"{verb.capitalize()}Request")
+    return request
+
+
 def call(verb: str, fields: dict[str, Any]) -> Any:
     from aorta.core.documents import validated_arguments
 
-    door = import_module(f"aorta.{_ROOMS.get(verb, verb)}.request")
-    request = getattr(door, f"{verb.capitalize()}Request")
-    return getattr(door, verb)(validated_arguments(request, fields, where=f"aorta.{verb}"))
+    request = validated_arguments(request_of(verb), fields, where=f"aorta.{verb}")
+    return getattr(_door(verb), verb)(request)
+
+
+def _door(verb: str) -> ModuleType:
+    return import_module(f"aorta.{_ROOMS.get(verb, verb)}.request")
 
 
 def verb(

@@ -4,9 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from benchmarks import attribution_words
 
 from aorta.attribution import Evidence, LogTail, attribute
+from aorta.attribution.decision import SURE
+from aorta.attribution.finding import FITTED
 from aorta.attribution.word_model import SCALE
 
 LOOKS = json.loads(attribution_words.LOOKS.read_text())
@@ -66,14 +69,35 @@ def _bands(looks: list[dict[str, Any]]) -> Iterator[tuple[float, float]]:
         yield stated, right
 
 
-def test_in_every_band_reports_held_back_were_named_right_about_as_often_as_is_stated() -> None:
-    reports = [row for row in LOOKS if row["fold"].startswith("reports")]
-    assert all(abs(stated - right) < 0.08 for stated, right in _bands(reports))
+def in_group(group: str) -> list[dict[str, Any]]:
+    return [row for row in LOOKS if attribution_words.group_of(row["fold"]) == group]
+
+
+@pytest.mark.parametrize("held_back_by", ["reports", "collectors"])
+def test_in_every_band_reports_held_back_were_named_right_about_as_often_as_is_stated(
+    held_back_by: str,
+) -> None:
+    assert all(abs(stated - right) < 0.08 for stated, right in _bands(in_group(held_back_by)))
 
 
 def test_what_imitates_reports_was_never_named_right_less_often_than_is_stated() -> None:
-    sets = [row for row in LOOKS if not row["fold"].startswith("reports")]
-    assert all(right > stated - 0.05 for stated, right in _bands(sets))
+    assert all(right > stated - 0.05 for stated, right in _bands(in_group("field")))
+
+
+def test_a_mistake_may_be_plain_where_its_class_is_not() -> None:
+    by_words = [row for row in LOOKS if attribution_words.is_asked(row)]
+    stopped = [row for row in by_words if attribution_words.verdict(row)[1] == "STOP"]
+    other = [row for row in stopped if attribution_words.verdict(row)[0] != row["truth"]]
+    assert other
+    assert all(row["met_again"] is not False for row in other)
+
+
+def test_the_surest_reading_of_an_accident_is_far_from_what_stops() -> None:
+    may = [row for row in LOOKS if attribution_words.is_asked(row) and row["may_stop"]]
+    for share in ("mistake", "mistakes"):
+        surest = max(row[share] for row in may if row["met_again"] is False)
+        stops = [int(band[1:]) / 100 for band, told in FITTED[share].items() if told >= SURE]
+        assert min(stops) - surest >= 0.4 * (1 - surest)
 
 
 def test_no_repository_is_on_both_sides_of_a_fold() -> None:
@@ -92,6 +116,48 @@ def test_a_message_that_no_row_knows_is_named_by_its_words() -> None:
     assert failure_class == "bad_config"
     assert action == "RESTART"
     assert basis.split(".")[1] == "words"
+
+
+HANGUP = """\
+WARNING:torch.distributed.elastic.agent.server.api:Received 1 death signal, shutting down workers
+WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 41 closing signal SIGHUP
+Traceback (most recent call last):
+  File "/opt/run.py", line 8, in run
+"""
+INDENTED = """\
+    evaluating
+    free(): double free detected in tcache 2
+    Aborted (core dumped)
+"""
+FORBIDDEN = """\
+Unsuccessful TensorSliceReader constructor: Failed to get matching files: Error executing an HTTP request: HTTP response code 403 with body '{
+ "error": {
+  "code": 403,
+  "message": "the account does not have storage.objects.list access to the bucket."
+ }
+}
+'
+\t when reading gs://bucket/output
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "failure_class"),
+    [(INDENTED, "abort"), (HANGUP, "killed"), (FORBIDDEN, "permission_denied")],
+    ids=["indented", "logged", "with brackets behind it"],
+)
+def test_what_no_row_reads_is_named_by_its_last_lines_however_they_are_indented_or_logged(
+    log: str, failure_class: str
+) -> None:
+    named, action, basis = told(log)
+    assert (named, action, basis.split(".")[1]) == (failure_class, "RESTART", "last_lines")
+
+
+def test_words_never_stop_a_job_for_what_another_node_may_not_show() -> None:
+    refused = (
+        "acme.StartError: no visible GPU device, set the number of devices in the configuration"
+    )
+    assert told(f"{FRAMES}{refused}\n")[:2] == ("bad_config", "RESTART")
 
 
 def test_a_job_that_says_nothing_of_a_failure_stays_unknown() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
+from aorta.runtimes.worktree_job import GIT_FAULT, TreeJob, check_out
 from support.aorta_cli import aorta
 from support.git_repositories import Repository, numbered
 

@@ -13,8 +13,8 @@ from aorta.bisect.environments.ends import (
     must_move_with,
 )
 from aorta.bisect.environments.files import read_side
-from aorta.bisect.environments.package_index import PackageIndex, Sources, sources_of
 from aorta.core.errors import UsageError
+from aorta.runtimes.package_index import PackageIndex, Sources, sources_of
 from support.planted_index import PlantedIndex
 
 UV_LOCK = """

@@ -81,7 +81,7 @@ def test_a_shallow_clone_is_bisected_as_far_as_it_reaches(tmp_path: Path) -> Non
     subprocess.run(("git", "clone", "-q", "--depth=6", source, str(clone.path)), check=True)
     missing = bisect(clone, tmp_path / "out", "--good", shas[0], *FAILS_FROM_6)
     assert missing.exit_code == 2
-    assert "fetch it" in missing.stderr
+    assert "git fetch --unshallow" in missing.stderr
     found = bisect(clone, tmp_path / "two", "--good", "HEAD~5", *FAILS_FROM_6).json()
     assert found["culprits"][0]["bad"] == shas[6]
 

@@ -1,6 +1,7 @@
 """Repositories as people have them: read only, of another user, shallow, partial, with strange names and settings."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,60 @@ def test_a_partial_clone_that_cannot_fetch_says_what_git_said(tmp_path: Path) ->
     (tmp_path / "elsewhere").rename(repository.path)
     done = aorta("bisect", "--json", "--resume", tmp_path / "out", cwd=clone)
     assert done.json()["culprits"][0]["bad"] == shas[5], done.stderr
+
+
+@pytest.mark.parametrize("state_of_the_test", ["committed last", "not committed", "renamed"])
+def test_a_new_test_of_the_repository_imports_the_sources_of_each_state(
+    tmp_path: Path, state_of_the_test: str
+) -> None:
+    """Beside a package that lies at the top, where a test by its whole path would import the user's own checkout."""
+    repository = Repository.create(tmp_path / "repo")
+    for directory in ("package", "tests"):
+        (repository.path / directory).mkdir()
+        (repository.path / directory / "__init__.py").touch()
+    shas = [repository.commit(f"commit {i}", {"package/n.py": f"N = {i}\n"}) for i in range(9)]
+    test = {"tests/test_n.py": "from package.n import N\n\ndef test_n():\n    assert N < 5\n"}
+    name = "tests/test_n.py"
+    if state_of_the_test == "not committed":
+        (repository.path / name).write_text(test[name])
+    else:
+        repository.commit("add a test", test)
+    if state_of_the_test == "renamed":
+        repository.git("mv", name, "tests/test_m.py")
+        name = "tests/test_m.py"
+        repository.commit("rename it", {})
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{name}::test_n")
+    done = bisect(repository.path, tmp_path / "out", "--good", shas[0], "--", *command)
+    assert done.json()["culprits"][0]["bad"] == shas[5], done.stderr
+    assert f"{name} is not in every commit" in done.stderr
+    for side, fails in (("good", False), ("bad", True)):
+        shown = subprocess.run(
+            ("sh", "-c", done.json()["reproduce"][side]), capture_output=True, check=False
+        )
+        assert bool(shown.returncode) is fails, shown
+
+
+def test_no_state_finds_the_settings_of_the_users_own_checkout_above_it(tmp_path: Path) -> None:
+    """With the run's directory where it is by default, in the repository."""
+    repository = Repository.create(tmp_path / "repo")
+    for directory in ("src", "tests"):
+        (repository.path / directory).mkdir()
+    test = {"tests/test_n.py": "from n import N\n\ndef test_n():\n    assert N < 3\n"}
+    settings = {"pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src"]\n'}
+    shas = [
+        repository.commit(
+            f"commit {i}", {"src/n.py": f"N = {i}\n", **test} | (settings if i > 5 else {})
+        )
+        for i in range(9)
+    ]
+    command = ("env", "PYTHONPATH=src", sys.executable, "-m", "pytest", "-q", "tests/test_n.py")
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    words = ("--json", "--good", shas[0], "--", *command)
+    done = aorta("bisect", *words, cwd=repository.path, env=cache)
+    assert done.json()["culprits"][0]["bad"] == shas[3], done.stderr
+    assert list((tmp_path / "cache" / "aorta" / "trees").iterdir()) == []
+    assert repository.git("status", "--porcelain") == ""
+    assert repository.worktrees() == [str(repository.path)]
 
 
 @pytest.mark.parametrize("place", ["sub", "."])

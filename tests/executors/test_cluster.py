@@ -18,7 +18,8 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, TrialSpec
 from aorta.executors.channel import NoChannelError, dial
 from aorta.executors.cluster import ClusterExecutor
-from aorta.executors.scheduler import Batch, Gone, fitting, worker_argv
+from aorta.executors.process_tree import own_program
+from aorta.executors.scheduler import WORKER, Batch, Gone, fitting
 from aorta.executors.slurm_commands import JobState, allocated_cpus, allocated_gpus
 from aorta.executors.worker import CHANNEL_VARIABLE, TICKET_VARIABLE
 from support.executor_contract import Bench, ExecutorContract, pid_in
@@ -58,7 +59,9 @@ class ByHand:
                 for marker in batch.trials[index].trial_dir.glob(".aorta-*"):
                     marker.unlink()
             self.started[batch.ticket(index)] = subprocess.Popen(
-                worker_argv(), env={**os.environ, **variables, **ticket}, stdin=subprocess.DEVNULL
+                own_program(WORKER),
+                env={**os.environ, **variables, **ticket},
+                stdin=subprocess.DEVNULL,
             )
 
     def srun(self, trial: TrialSpec) -> None:

@@ -96,7 +96,7 @@ def test_slots_are_what_fits_on_the_cluster(cluster: SlurmCluster) -> None:
 def test_trials_started_together_are_one_array(
     cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aorta.executors.cluster._TOGETHER", patience(1.0))
+    monkeypatch.setattr("aorta.executors.coordinator._TOGETHER", patience(1.0))
     executor = opened(jobs=4)
     try:
         bench = Bench(executor, tmp_path)

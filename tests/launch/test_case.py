@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from aorta.core.errors import Exit
-from aorta.launch.case_spec import draft_spec
+from aorta.launch.case import draft_spec
 from aorta.launch.cycle_dir import Ruling
 from aorta.launch.decision import LastWords
 from aorta.launch.options import parse

@@ -34,7 +34,8 @@ SENTENCES = {
     "luck would do this with probability 0.0004",
     "optimize": "Together, hsa_no_sdma and xnack make it stop: 0 of 24 fresh trials failed: "
     "the rate is below 12 % (95 % sure)",
-    "bisect": "jax at 62887481156a “Fuse the scatter into the reduction” brings the failure (probability 98 %)",
+    "bisect": "One change brings the failure: jax at 62887481156a 'Fuse the scatter into the reduction' by A. Author "
+    "(probability 98.1%)",
     "launch": "Rank 3 on <HOST:2> began it: hardware fault (probability 94 %): stop",
     "attribution": "Rank 2 began it: hang (probability 81 %): restart",
 }

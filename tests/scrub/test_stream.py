@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aorta.scrub.encodings import NotTextError
 from aorta.scrub.findings import PLACEHOLDER
 from aorta.scrub.scrubber import Identity, Rules, Scrubber
-from aorta.scrub.stream import Account, NotTextError, TextStream
+from aorta.scrub.stream import Account, TextStream
 from support.aorta_cli import environ
 from support.planted import CORPUS, Planted
 

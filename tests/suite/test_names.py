@@ -14,5 +14,5 @@ def test_no_public_class_name_is_defined_twice() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
-    assert len(places) > 400
+    assert "TrialSpec" in places
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

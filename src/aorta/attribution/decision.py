@@ -82,12 +82,12 @@ def stops_at_first(failure_class: FailureClass) -> bool:
     return RULES[failure_class].policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
 
 
-_MISTAKES = {
+MISTAKES = {
     _C.IMPORT_ERROR, _C.MISSING_FILE, _C.PERMISSION_DENIED, _C.BAD_CONFIG, _C.CHECKPOINT_CORRUPT,
     _C.CHECKPOINT_MISMATCH, _C.BAD_ARGUMENTS, _C.SYNTAX_ERROR, _C.SHAPE_MISMATCH,
 }  # fmt: skip
-_NODE_MAY_DIFFER = {*_MISTAKES, _C.DISK_FULL, _C.DEVICE_OOM}
-_RANK_MAY_DIFFER = _MISTAKES - {_C.SHAPE_MISMATCH}
+_NODE_MAY_DIFFER = {*MISTAKES, _C.DISK_FULL, _C.DEVICE_OOM}
+_RANK_MAY_DIFFER = MISTAKES - {_C.SHAPE_MISMATCH}
 FEW_STEPS = 50
 LONG_CYCLE = (
     300.0  # seconds: where no step is ever told, a cycle that lived this long counts as progress
@@ -162,7 +162,7 @@ def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
 
 def _came_far(finding: Finding) -> bool:
     """Whether it ran so long that a mistake would have shown before: something around it has changed."""
-    if finding.failure_class not in _MISTAKES:
+    if finding.failure_class not in MISTAKES:
         return False
     if finding.last_step is None:
         return finding.made_steps

@@ -15,7 +15,7 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 class ReadCloser:
     """What row and words come to together, and by whose word.
 
-    kind   agreed: both say so          doubted: the row's word, as the words say next to nothing
+    kind   agreed: both say so          doubted: the row's word, against that of the words
            words: those of an exception    last_lines: those of a log's end
     """
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import resources
 
 from aorta.attribution.causes import find_cause, with_told_ends
-from aorta.attribution.decision import RULES, SURE, RestartPolicy, stops_at_first
+from aorta.attribution.decision import MISTAKES, SURE, stops_at_first
 from aorta.attribution.events import Event
 from aorta.attribution.exceptions import OF_THE_PROGRAM
 from aorta.attribution.external import is_outside
@@ -41,6 +41,10 @@ _STEPPING = re.compile(
 )
 HOW_IT_SHOWS = {FailureClass.ABORT, FailureClass.ASSERTION, FailureClass.USER_EXCEPTION}
 _SAYS_NOTHING = {*HOW_IT_SHOWS, FailureClass.UNKNOWN}
+# What words alone never stop a job for: another node or another hour may not show it.
+_NOT_ITS_OWN = ("passing", "device", "kernel", "credential", "peer")
+_NOT_SPOKEN_AGAINST = 0.5
+_SPEECH = re.compile(r"[a-z]{2,}")  # closing brackets say nothing
 _LAST_FEW = 5  # lines after which nobody died of what stands before them
 NAMES_FROM = 0.3  # what the word model gives a class that it names against a row
 BANDS = (99, 97, 95, 90, 80, 70, 60, 50, 40, 30, 20, 0)  # per cent
@@ -48,18 +52,20 @@ OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far a
 
 
 def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
-    """The finding; `words` is the word model to ask instead of the one in the package, which is read when it is needed."""
+    """The finding; `words` is the word model to ask instead of the one in the package, which is read when it is needed. One without words is not asked."""
     facts = replace(facts, failures=with_told_ends(facts))
     cause, rivals = find_cause(facts)
     surer = _surer(cause, rivals, facts)
     confidence = min(0.99, _share(cause) + surer)
     mistake = min(0.99, FITTED["stops"].get(_basis(cause)[1], 0.0) + surer)
-    spoken = _said(cause, facts) if _says_little(cause) else None
+    is_read = _says_little(cause) and (words is None or words.columns)
+    spoken = _said(cause, facts) if is_read else None
     if spoken is not None and speaks_of_a_failure(spoken):
         guess = (words or fitted_model()).guess(spoken)
         again = may_stop(spoken, cause.failure_class)
-        mistake = FITTED["mistake"][band_of(guess.mistake)] if again else 0.0
-        closer = read_closer(cause.failure_class, _share(cause), guess, bool(spoken.kind))
+        mistake = met_again(guess) if again else 0.0
+        row = (cause.failure_class, ".".join(_basis(cause)), _share(cause))
+        closer = read_closer(*row, guess, bool(spoken.kind), is_mistake=mistake >= SURE)
         cause = replace(cause, failure_class=closer.failure_class, closer=closer)
         most = SURE - 0.05 if cause.events and cause.events[0].survived else 0.99
         confidence = min(most, _share(cause) + min(0.0, surer))
@@ -101,8 +107,8 @@ def speaks_of_a_failure(said: Said) -> bool:
     """Whether there is anything to be read: a message, or a statement among the last few lines. Types that blame the program say all."""
     if said.kind:
         return OF_THE_PROGRAM.match(said.kind) is None
-    last = said.around[-_LAST_FEW:]
-    return bool(said.message) or any(states_a_failure(line) for line in last)
+    last = [line for line in said.around if _SPEECH.search(line)][-_LAST_FEW:]
+    return bool(said.message) or any(map(states_a_failure, last))
 
 
 def _says_little(cause: Cause) -> bool:
@@ -113,12 +119,24 @@ def _says_little(cause: Cause) -> bool:
 
 
 def read_closer(
-    failure_class: FailureClass, share: float, guess: Guess, raised: bool
+    failure_class: FailureClass,
+    basis: str,
+    share: float,
+    guess: Guess,
+    raised: bool,
+    *,
+    is_mistake: bool,
 ) -> ReadCloser:
-    """The class after its words were read, too: theirs where they are surer than the row. Two that agree are surer than one."""
+    """The class after its words were read, too. Two that agree are surer than one.
+
+    Where both name a class, the row was right more often on failures of other collectors than the words had been fitted on; words name what
+    rows know nothing of or have read as a sentence only, and, where they are surer, what a row tells no more of than how it showed.
+    """
+    knows_nothing = basis.endswith(".nothing") or basis.startswith("sentences.")
+    unsure = guess.share < max(share, NAMES_FROM) and not is_mistake
     if guess.failure_class is failure_class:
         kind = "agreed"
-    elif guess.share < max(share, NAMES_FROM):
+    elif not knows_nothing and (failure_class not in _SAYS_NOTHING or unsure):
         kind = "doubted"
     else:
         kind = "words" if raised else "last_lines"
@@ -126,12 +144,21 @@ def read_closer(
     return ReadCloser(named, band_of(guess.share), kind)
 
 
+def met_again(guess: Guess) -> float:
+    """How often what reads so was met again after a restart: by the words' share for that, or by that of all classes of mistakes,
+    where the first does not speak against it."""
+    by_itself = FITTED["mistake"][band_of(guess.mistake)]
+    if guess.mistake < _NOT_SPOKEN_AGAINST:
+        return by_itself
+    return max(by_itself, FITTED["mistakes"][band_of(guess.mistakes)])
+
+
 def may_stop(said: Said, failure_class: FailureClass) -> bool:
-    """Whether words alone may end a job: those of an exception, not of what comes and goes, and no row reads an accident in them."""
-    accident = (
-        failure_class not in _SAYS_NOTHING and RULES[failure_class].policy is not RestartPolicy.STOP
-    )
-    return bool(said.kind) and not accident and not speaks_of(said.message, "passing")
+    """Whether words alone may end a job: those of an exception, of nothing that comes and goes or is another's, and no row reads an accident in them."""
+    accident = failure_class not in _SAYS_NOTHING and failure_class not in MISTAKES
+    text = f"{said.message} {said.later}"
+    of_others = any(speaks_of(text, word) for word in _NOT_ITS_OWN)
+    return bool(said.kind) and not accident and not of_others
 
 
 def band_of(share: float) -> str:

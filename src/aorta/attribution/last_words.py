@@ -21,13 +21,12 @@ _STATEMENT = re.compile(
     r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|refused|denied|unhealthy|terminat\w+|cannot|"
     r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|hung|no progress|halt|unexpected\w*|"
     r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|not supported|unavailable|timed out|out of|time-?out|longer than|"
-    r"unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|not found|no such)\b",
+    r"(?:death|closing) signal|nans?|overflow\w*|unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
-_HARMLESS = re.compile(
-    r"\b(?:retry\w*|ignor\w+|skip\w*|optional|warn\w*(?!\s{2,}[A-Z])|fall(?:ing)? ?back|deprecat\w+|attempt)\b",
-    re.IGNORECASE,
-)
+_OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
+_HARMLESS = re.compile(rf"\b(?:{_OUTLIVED}|warn\w*(?!\s{{2,}}[A-Z]))\b", re.IGNORECASE)
+_WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
 _INNER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b:? .+")
 _VARYING = re.compile(r"\d+|0x[0-9a-f]+")
 _NO_CLASS = {FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN, FailureClass.ASSERTION}
@@ -86,7 +85,7 @@ def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event 
 
 def states_a_failure(text: str) -> bool:
     """Whether a line says in plain words that something went wrong: what a healthy job writes tells nothing of its end."""
-    return _STATEMENT.search(text) is not None and _HARMLESS.search(text) is None
+    return _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
 
 
 def as_hint(event: Event) -> Event:

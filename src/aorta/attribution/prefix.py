@@ -20,6 +20,7 @@ from aorta.attribution.line_fields import (
     moment_of,
     spoken_in,
 )
+from aorta.core.signature import COLOUR
 
 _LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|TRACE|EXCEPTION"
 _LEVEL = rf"(?P<level>{_LEVELS})"
@@ -92,7 +93,6 @@ _BAR = re.compile(
     r"^[^\n]{0,120}?\d{1,3}%\|[^|]{0,300}\|\s*\d[\d.]*[kMG]?/\d[\d.]*[kMG]?\w? ?\[[^\]]{0,200}\](?=\S)"
 )
 _BARE_BAR = re.compile(r"^[^|]{0,80}\|[^|]{0,200}\|\s*\d+/\d+ \[[^\]]{0,200}\](?=\S)")
-_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _ANCHOR = re.compile(r'\s*(?:File "[^"]+", line \d+|Traceback \(most recent)')
 _FRAME = re.compile(r'^(?P<before>\S.{0,200}?\S?)\s+File "[^"]+", line \d+')
 _MOST_FIELDS = 10
@@ -120,7 +120,7 @@ class LineFormat:
 
     def read(self, raw: str) -> Spoken:
         """The line without its prefix. Several lines, where a logger folded them into one."""
-        text = _without_bar(_COLOUR.sub("", raw) if "\x1b" in raw else raw)
+        text = _without_bar(COLOUR.sub("", raw) if "\x1b" in raw else raw)
         spoken = self._without_prefix(Spoken(text))
         document = document_in(spoken.text)
         if document is None:
@@ -209,7 +209,7 @@ _RAY_RANK = re.compile(r"pid=(\d+)\)(?:[^\n(]{0,60}\[| )(?:world_)?rank[=: ]+(\d
 
 def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     """The format of a log, from as many of its lines as are worth looking at."""
-    sample = [_COLOUR.sub("", line) if "\x1b" in line else line for line in lines if line.strip()]
+    sample = [COLOUR.sub("", line) if "\x1b" in line else line for line in lines if line.strip()]
     ranks_of = {f"pid={pid}": int(rank) for line in sample for pid, rank in _RAY_RANK.findall(line)}
     bare = sum(_BARE_RANK.match(line) is not None for line in sample)
     bare_ranks = not of_one_rank and bare >= _HALF * len(sample)

@@ -1,8 +1,8 @@
 """What no row knows, read by its words: a linear model over them, fitted on failures whose cause is known.
 
 A failure is told by its exception's type and message, the functions that raised it, and the lines around it; all of them count as words,
-without the values, paths and names that differ from job to job. Each word speaks for or against each class, and for or against a mistake
-(what a restart would meet again). The weights are data (`word_model.tsv`, written by `python -m benchmarks.attribution_words --write`): one
+without the values, paths and names that differ from job to job. Each word speaks for or against each class, and for or against its being met again
+after a restart. Which mistake it is may be open while it is plain that it is one: what the classes of mistakes have together tells that. The weights are data (`word_model.tsv`, written by `python -m benchmarks.attribution_words --write`): one
 line a word. How often such readings were right on failures held back from the fit stands in `confidence.toml`.
 """
 
@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 
+from aorta.attribution.decision import MISTAKES
 from aorta.attribution.events import Event
 from aorta.attribution.meaning import plain, words_in
 from aorta.attribution.reading import LogLine, ReadableLog, cleaned, ends_of
@@ -35,7 +36,7 @@ _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _ENDING = re.compile(r"(?:ations?|ings?|ions?|ed|es|s|ly|ment)$")
 _PACKAGE = re.compile(r"(?:site|dist)-packages/(\w+)")
 # How much each kind of word says beside the words of the message itself.
-_OF_TYPE, _PAIR, _LATER, _AROUND, _AROUND_AN_EXCEPTION = 1.0, 0.7, 0.5, 0.5, 0.1
+_OF_TYPE, _PAIR, _LATER, _AROUND, _AROUND_AN_EXCEPTION = 1.0, 0.7, 0.5, 0.5, 0.2
 _NOTION, _TWO_NOTIONS, _INNER_FRAME, _OUTER_FRAME, _ALWAYS = 0.7, 0.5, 0.5, 0.2, 0.5
 _INNERMOST = 3
 
@@ -56,11 +57,13 @@ class Said:
 
 @dataclass(frozen=True)
 class Guess:
-    """The class that the words speak for most, how much, and how much for a mistake; both from 0 to 1, and to be measured."""
+    """The class that the words speak for most, how much, how much for being met again, and how much for all classes of mistakes
+    together; all from 0 to 1, and to be measured."""
 
     failure_class: FailureClass
     share: float
     mistake: float
+    mistakes: float
 
 
 def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) -> Said:
@@ -72,14 +75,22 @@ def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) 
     text = "" if event is None else (raised.exception if raised else event.text)
     shown = [Frame(f["file"], 0, f["function"] or "") for f in map(FRAME.match, lines) if f]
     frames = raised.frames if raised else shown
-    around = [line for line in lines if line not in text and not FRAME.match(line)]
+    around = [line for line in _statements(lines) if line not in text]
     return replace(
         said_of(text, raised is not None),
         frames=tuple(_frame_words(frame) for frame in frames),
-        around=tuple(
-            normalised(line) for line in around if line.strip() and not line.startswith("    ")
-        ),
+        around=tuple(normalised(line) for line in around),
     )
+
+
+def _statements(lines: Sequence[str]) -> Iterator[str]:
+    """The lines that are neither frames of a traceback nor the source that is shown under one."""
+    in_traceback = False
+    for line in lines:
+        is_frame = FRAME.match(line) is not None
+        in_traceback = is_frame or (in_traceback and line.startswith("    "))
+        if line.strip() and not in_traceback:
+            yield line
 
 
 def said_of(text: str, raised: bool) -> Said:
@@ -159,7 +170,7 @@ def stem(word: str) -> str:
 class WordModel:
     """Weights of words: `rows` holds for each word its `column:weight` entries, taken apart only where it is said.
 
-    The last column speaks of a mistake, the others of classes.
+    The last column speaks of being met again, the others of classes.
     """
 
     def __init__(self, columns: Sequence[str], rows: Mapping[str, str]) -> None:
@@ -172,11 +183,18 @@ class WordModel:
             for entry in self._rows.get(word, "").split():
                 column, _, weight = entry.partition(":")
                 sums[int(column)] += much * int(weight) / SCALE
-        largest = max(sums[:-1])
-        shares = [math.exp(total - largest) for total in sums[:-1]]
-        best = shares.index(1.0)
-        mistake = 1.0 / (1.0 + math.exp(-sums[-1]))
-        return Guess(FailureClass(self.columns[best]), shares[best] / sum(shares), mistake)
+        return guessed(dict(zip(self.columns, sums, strict=True)))
+
+
+def guessed(sums: Mapping[str, float]) -> Guess:
+    """What words come to that speak so much for each column."""
+    classes = {name: total for name, total in sums.items() if name != MISTAKE}
+    best = max(classes, key=lambda name: classes[name])
+    shares = {name: math.exp(total - classes[best]) for name, total in classes.items()}
+    whole = sum(shares.values())
+    mistakes = sum(share for name, share in shares.items() if name in MISTAKES)
+    met_again = 1.0 / (1.0 + math.exp(-sums[MISTAKE]))
+    return Guess(FailureClass(best), 1.0 / whole, met_again, mistakes / whole)
 
 
 def word_model(text: str) -> WordModel:

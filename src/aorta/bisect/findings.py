@@ -92,7 +92,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         good=good,
         bad=bad,
         **_sides_seen(outcome),
-        counted=counted(outcome, answers),
+        counted=counted(answers, outcome),
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome, answers)),
         exit_code=exit_code(status, answers),
@@ -332,36 +332,26 @@ def _about_paths(found: FinishedSearch) -> str | None:
 # -- counting ---------------------------------------------------------------------------------------------------------
 
 
-def counted(outcome: Investigation, answers: Sequence[Answer], cached: int = 0) -> Counted:
-    """Every trial once, as the journals have it. Containers of days count as states."""
-    every = (*outcome.searched, outcome.partner, *outcome.beside)
-    named = {found.stage: found for found in every if found}
-    by_answer = {id(found.answer): found for found in named.values()}
+def counted(
+    answers: Sequence[Answer], outcome: Investigation | None = None, cached: int = 0
+) -> Counted:
+    """Every trial once, as the journals have it. Without searches over versions, containers as they are count as states."""
+    every = (*outcome.searched, outcome.partner, *outcome.beside) if outcome else ()
+    by_answer = {id(found.answer): found for found in every if found}
     sought: list[object] = []
     checks: list[object] = []
     for answer in answers:
         found = by_answer.get(id(answer))
+        beside = outcome and found and all(found is not one for one in outcome.searched)
         for record in answer.records:
             made = found.version_set(record.point) if found else record.point.config_key
-            beside = found is not None and all(found is not one for one in outcome.searched)
-            (checks if beside or record.point.purpose in _CHECKS else sought).append(made)
+            is_check = beside or (outcome and record.point.purpose in _CHECKS)
+            (checks if is_check else sought).append(made)
     return Counted(
         builds=len({*sought, *checks}),
         tests=len(sought) + len(checks),
-        cached=cached + sum(found.cached for found in outcome.searched),
+        cached=cached + sum(found.cached for found in (outcome.searched if outcome else ())),
         checks={"builds": len(set(checks) - set(sought)), "tests": len(checks)},
-        resumed_trials=sum(answer.ending.resumed_trials for answer in answers),
-        other_failures=len(_failing_otherwise(answers)),
-    )
-
-
-def counted_records(answers: Sequence[Answer], cached: int = 0) -> Counted:
-    """Of searches over containers as they are."""
-    records = [record for answer in answers for record in answer.records]
-    return Counted(
-        builds=len({record.point.config_key for record in records}),
-        tests=len(records),
-        cached=cached,
         resumed_trials=sum(answer.ending.resumed_trials for answer in answers),
         other_failures=len(_failing_otherwise(answers)),
     )

@@ -10,34 +10,37 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from aorta.bisect.checkout import Job, TreeJob, forget_trees, with_commit
 from aorta.bisect.findings import Findings, findings_of
 from aorta.bisect.investigation import investigate
 from aorta.bisect.package import (
     Package,
     Versions,
+    clone_lines,
     git_package,
     library,
+    set_key,
     version_variables,
     version_words,
 )
-from aorta.bisect.run import BisectRun, Request, shown_of
+from aorta.bisect.report import shown_of
+from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import BuildAndTest
+from aorta.bisect.stages import user_cache
+from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.errors import UsageError
-from aorta.core.trial import LOCAL, TrialSpec
+from aorta.core.trial import TrialSpec
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Commit, Repository
+from aorta.runtimes.worktree_job import Job, TreeJob, forget_trees, with_commit
 
 
-def bisect_on_host(request: Request) -> Findings:
+def bisect_on_host(request: ResolvedRequest) -> Findings:
     spec = request.spec
     packages = host_packages(
         spec.packages,
@@ -46,12 +49,13 @@ def bisect_on_host(request: Request) -> Findings:
         first_parent=spec.first_parent,
     )
     with BisectRun(request) as run:
-        root = run.stages.path / PRIVATE / "trees"
-        trees = HostTrees(root, packages, build_timeout=spec.build_timeout)
-        command = replace(run.command(), command=_own_command(run, packages))
+        root = trees_root(run.stages.path, packages)
+        own = _own_command(run, packages)
+        trees = HostTrees(root, packages, own, spec.build_timeout)
+        command = replace(run.command(), command=own.words)
         setting = replace(
             run.setting(
-                lambda those: HostTrees(root, those, build_timeout=spec.build_timeout),
+                lambda those: HostTrees(root, those, own, spec.build_timeout),
                 command=command,
             ),
             carry=partial(carried, root / "carried"),
@@ -62,30 +66,80 @@ def bisect_on_host(request: Request) -> Findings:
             trees.remove()
         findings = findings_of(outcome, list(run.stages.answers.values()))
         reproduce = {
-            side: reproduce_on_host(outcome.last.packages, command.command, versions)
+            side: reproduce_on_host(outcome.last.packages, own, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
         return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
 
 
-def _own_command(run: BisectRun, packages: Sequence[Package]) -> tuple[str, ...]:
-    request = run.request
-    given = request.spec.command
+@dataclass(frozen=True)
+class OwnCommand:
+    """The command as every state finds it. `files` of the repository that not every commit has are put into each checkout,
+    by their place there: what a test imports beside itself is then of the state, as under `git bisect run`.
+    """
+
+    words: tuple[str, ...]
+    package: str = ""  # whose checkouts get the files
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
+    given, directory = run.request.spec.command, run.request.directory
     package = next((p for p in packages if p.repository), None)
     if package is None or package.repository is None:
-        return given
-    command = with_own_files(given, package, request.directory)
-    for word, named in zip(given, command, strict=True):
-        if word != named and Path(named).is_absolute():
-            run.say(f"{word} is not in every commit: every state is tested with {named}")
-        elif word != named:
-            run.say(f"the command runs at the top of each checkout: {word} is {named} there")
-    if name := imported_from_the_checkout(command, package.repository):
+        return OwnCommand(given)
+    words: list[str] = []
+    files: dict[str, str] = {}
+    for word in given:
+        found, own = _as_every_state_finds_it(word, package, directory)
+        words.append(found)
+        if own is not None:
+            files[own] = str(Path(package.repository.where, own))
+            run.say(f"{own} is not in every commit: yours is put into every checkout")
+        elif found != word and Path(found).is_absolute():
+            run.say(f"{word} is not in every commit: every state is tested with {found}")
+        elif found != word:
+            run.say(f"the command runs at the top of each checkout: {word} is {found} there")
+    if name := imported_from_the_checkout(words, package.repository):
         run.say(
             f"!!! {name} is installed in place from {package.repository.where}: every state may import "
             "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
         )
-    return tuple(command)
+    return OwnCommand(tuple(words), package.name, files)
+
+
+def _as_every_state_finds_it(
+    word: str, package: Package, directory: Path
+) -> tuple[str, str | None]:
+    """The word, named from the top, where the command runs; and the file to be put there, if not every commit has it.
+    Programs of an environment and what is outside of the repository are used where they are, by their whole path. Links
+    are not followed: what counts is where a file is named.
+    """
+    assert package.repository is not None
+    name, mark, part = word.partition("::")  # as pytest names a test of a file
+    if not name or name.startswith(("/", "-")):
+        return word, None
+    path, top = Path(os.path.normpath(directory / name)), Path(package.repository.where)
+    with suppress(OSError, ValueError):
+        if not path.is_relative_to(top):
+            return (f"{path}{mark}{part}" if path.exists() else word), None
+        if not path.is_file():
+            return word, None
+        inside = str(path.relative_to(top))
+        ends = (package.versions[0], package.versions[-1])
+        if all(package.repository.has_file(end, inside) for end in ends):
+            return (word if (top / name).exists() else f"{inside}{mark}{part}"), None
+        if _stays_where_it_is(path, top, package.repository):
+            return f"{path}{mark}{part}", None
+        return (word if directory.samefile(top) else f"{inside}{mark}{part}"), inside
+    return word, None
+
+
+def _stays_where_it_is(path: Path, top: Path, repository: Repository) -> bool:
+    """What is of a virtual environment, or of something that was built here."""
+    between = [folder for folder in path.parents if folder.is_relative_to(top)]
+    in_environment = any((folder / "pyvenv.cfg").exists() for folder in between)
+    return path.is_symlink() or in_environment or repository.ignores(str(path))
 
 
 def host_packages(
@@ -119,34 +173,6 @@ def check_something_moves(packages: list[Package]) -> list[Package]:
     return packages
 
 
-def with_own_files(command: Sequence[str], package: Package, directory: Path) -> list[str]:
-    """The command with files that not every commit has by their whole path: a script or an environment beside the
-    repository's own files, or outside of it, as people have it who bisect by hand, is not in any other checkout. One that
-    every commit has is named from the top, where the command runs.
-    """
-    return [_as_every_state_finds_it(word, package, directory) for word in command]
-
-
-def _as_every_state_finds_it(word: str, package: Package, directory: Path) -> str:
-    """Links are not followed: what counts is where a file is named."""
-    assert package.repository is not None
-    if not word or word.startswith(("/", "-")):
-        return word
-    path = Path(os.path.normpath(directory / word))
-    top = Path(package.repository.where)
-    with suppress(OSError, ValueError):
-        if not path.is_relative_to(top):
-            return str(path) if path.exists() else word
-        if not path.is_file():
-            return word
-        inside = str(path.relative_to(top))
-        ends = (package.versions[0], package.versions[-1])
-        if not all(package.repository.has_file(end, inside) for end in ends):
-            return str(path)
-        return word if (top / word).exists() else inside
-    return word
-
-
 def imported_from_the_checkout(command: Sequence[str], repository: Repository) -> str | None:
     """A package that the command's Python has installed in place from this repository: then every state would import the
     user's own checkout. None where there is none to be seen.
@@ -177,7 +203,7 @@ def _site_packages(command: Sequence[str]) -> Iterator[Path]:
 
 
 def reproduce_on_host(
-    packages: Sequence[Package], command: Sequence[str], versions: Mapping[str, str]
+    packages: Sequence[Package], own: OwnCommand, versions: Mapping[str, str]
 ) -> str:
     """Shell lines that show one side: checkouts, builds, then the test where it was run."""
     lines = ["set -e", "trees=$(mktemp -d)"]
@@ -187,13 +213,12 @@ def reproduce_on_host(
         spec, version = package.spec, versions[package.name]
         if spec.is_git:
             tree = f'"$trees"/{shlex.quote(package.name)}'
-            repository = shlex.quote(str(spec.path))
-            lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
-            lines.append(f"git -C {tree} checkout --quiet --detach {version}")
-            lines += [
-                f"git -C {tree} cherry-pick {pick} || git -C {tree} cherry-pick --abort"
-                for pick in spec.cherry_pick
-            ]
+            lines += clone_lines(spec, version, tree)
+            for place, source in own.files.items() if package.name == own.package else ():
+                target = f"{tree}/{shlex.quote(place)}"
+                lines.append(
+                    f"mkdir -p $(dirname {target}) && cp -p {shlex.quote(source)} {target}"
+                )
             exports.append(f"export {spec.variable}={tree}")
         else:
             names = dict.fromkeys([spec.env or spec.variable, spec.variable])
@@ -205,27 +230,51 @@ def reproduce_on_host(
             lines.append(f"({place}{package.spec.build})")
     if git:
         lines.append(f'cd "$trees"/{shlex.quote(git[0].name)}')
-    return "\n".join([*lines, shlex.join(command)])
+    return "\n".join([*lines, shlex.join(own.words)])
 
 
-class HostTrees:
-    """The workshop of the host. `root` is this run's own directory."""
+_OF_RUN = "of-run"
+
+
+def trees_root(run: Path, packages: Sequence[Package]) -> Path:
+    """Where the checkouts of a run lie: in its own directory, unless that is in one of the repositories. There a tool that
+    looks for its settings in the directories above, as pytest does, would find the user's own and test the user's own
+    sources. What runs left that are gone themselves is removed.
+    """
+    tops = [Path(p.repository.where).resolve() for p in packages if p.repository]
+    if not any(run.resolve().is_relative_to(top) for top in tops):
+        return run / PRIVATE / "trees"
+    every = user_cache() / "trees"
+    root = every / hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:16]
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        (root / _OF_RUN).write_text(str(run.resolve()), encoding="utf-8")
+    except OSError:  # a home that nobody can write to
+        return run / PRIVATE / "trees"
+    for note in every.glob(f"*/{_OF_RUN}"):
+        with suppress(OSError, ValueError):
+            if not Path(note.read_text(encoding="utf-8")).exists():
+                shutil.rmtree(note.parent, ignore_errors=True)
+    return root
+
+
+class HostTrees(VersionSets):
+    """Version sets on this host."""
 
     def __init__(
-        self, root: Path, packages: Sequence[Package], *, build_timeout: float | None = None
+        self,
+        root: Path,
+        packages: Sequence[Package],
+        own: OwnCommand,
+        build_timeout: float | None = None,
     ) -> None:
-        self._root, self._packages = root, packages
-        self._build_timeout = build_timeout
-        self._versions: dict[str, Versions] = {}
+        super().__init__(root, packages, build_timeout)
+        self._own = own
         self._lanes: dict[str, int] = {}
 
     @property
     def _builds(self) -> bool:
         return any(package.spec.build for package in self._packages)
-
-    def assign(self, trial_dir: Path, versions: Versions) -> None:
-        """Which version set the trial of this directory is of."""
-        self._versions[str(trial_dir)] = versions
 
     def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
@@ -240,12 +289,10 @@ class HostTrees:
             key = set_key(self._packages, versions)
             mark = self._root / f"{key}.made"
             job = None if mark.exists() else self._job(versions, places, mark)
-        build = self._build_trial(job, key, versions) if job else None
+        name = f"{key}-{set_key(self._packages, versions)}"
+        build = self._build(job, name) if job else None
         what = version_words(self._packages, versions) if self._builds else ""
         return BuildAndTest(key, build, self._at(trial, places, versions), what)
-
-    def built(self, key: str) -> None:
-        """The mark says so."""
 
     def finished(self, trial_id: str) -> None:
         self._lanes.pop(trial_id, None)
@@ -255,9 +302,6 @@ class HostTrees:
         shutil.rmtree(self._root, ignore_errors=True)
         for package in self._git():
             forget_trees(str(package.spec.path))
-
-    def _git(self) -> list[Package]:
-        return [package for package in self._packages if package.spec.is_git]
 
     def _tree(self, package: Package, versions: Versions) -> Path:
         """A package that is rebuilt only when it changed has a tree for each version of itself and its needs."""
@@ -285,25 +329,13 @@ class HostTrees:
             repository=spec.path,
             sha=versions[package.name] if tree else None,
             cherry_pick=spec.cherry_pick,
+            files=self._own.files if package.name == self._own.package else {},
             build=build,
         )
 
     def variables(self, versions: Versions, places: Mapping[str, Path]) -> dict[str, str]:
         trees = {p.spec.variable: str(places[p.name]) for p in self._git()}
         return {**version_variables(self._packages, versions), **trees}
-
-    def _build_trial(self, job: Job, key: str, versions: Versions) -> TrialSpec:
-        directory = self._root / "builds" / f"{key}-{set_key(self._packages, versions)}"
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / "job.json"
-        path.write_text(job.to_json(), encoding="utf-8")
-        return TrialSpec(
-            argv=(sys.executable, "-m", "aorta.bisect.checkout", str(path)),
-            trial_dir=directory,
-            cwd=directory,
-            environment=LOCAL,
-            timeout=self._build_timeout,
-        )
 
     def _at(self, trial: TrialSpec, places: Mapping[str, Path], versions: Versions) -> TrialSpec:
         first = next((places[p.name] for p in self._packages if p.name in places), trial.cwd)
@@ -327,12 +359,6 @@ def carried(
         with_commit(tree, where, state, commit.sha, number if merges else None)
         for state, number in onto
     ]
-
-
-def set_key(packages: Sequence[Package], versions: Versions) -> str:
-    """Names a version set by whole versions: two that only share their first characters never meet."""
-    content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def _mark_of(tree: Path) -> Path:

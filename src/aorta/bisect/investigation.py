@@ -6,13 +6,11 @@ own over other histories; all of them run the same command in the same way.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from aorta.bisect.cache import KnownT, OutcomeCache, known_at_first
 from aorta.bisect.metric import MeasuredEnds, Metric
 from aorta.bisect.package import Carry, Package, Versions, moving, whole
-from aorta.bisect.stages import MAIN, Stages
-from aorta.bisect.trials import Assigns, ProbedCommand, VersionsExperiment, Workshop
+from aorta.bisect.stages import MAIN, KnownT, OutcomeCache, Stages, known_at_first
+from aorta.bisect.trials import ProbedCommand, VersionSets, VersionsExperiment
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
 from aorta.engine.events import Listener
@@ -33,11 +31,7 @@ _SENTINELS = 2
 _NEARLY_SURE = 0.9995  # no search is asked for more than this
 
 
-class Workshops(Workshop, Assigns, Protocol):
-    """Makes version sets, and is told which trial is of which."""
-
-
-MakeWorkshop = Callable[[Sequence[Package]], Workshops]
+MakeVersionSets = Callable[[Sequence[Package]], VersionSets]
 CannotBe = Callable[[Versions], str | None]
 
 
@@ -47,7 +41,7 @@ class SearchSetup:
 
     stages: Stages
     command: ProbedCommand
-    workshop: MakeWorkshop
+    version_sets: MakeVersionSets
     cache: OutcomeCache
     confidence: float
     check_ends: bool = True
@@ -177,12 +171,12 @@ def search_versions(
         search.assume(assume)
     _skip(search, packages)
     impossible = _skip_impossible(search, packages, cannot_be) if cannot_be else {}
-    workshop = setting.workshop(packages)
-    experiment = VersionsExperiment(setting.command, packages, workshop)
+    sets = setting.version_sets(packages)
+    experiment = VersionsExperiment(setting.command, packages, sets)
     listeners = [*setting.on_search(search), setting.cache.listener(packages)]
 
     def drive(asked: Search, judges: Judges | None = None) -> Answer:
-        return setting.stages.drive(name, asked, experiment, workshop, listeners, judges)
+        return setting.stages.drive(name, asked, experiment, sets, listeners, judges)
 
     if setting.metric:
         listeners.append(setting.metric.listen)

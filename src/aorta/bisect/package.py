@@ -1,6 +1,9 @@
 """A package with its line of versions: what the whole room talks about."""
 
+import hashlib
+import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -125,6 +128,22 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
         for package in packages
         if not package.spec.is_git
     }
+
+
+def set_key(packages: Sequence[Package], versions: Versions) -> str:
+    """Names a version set by whole versions: two that only share their first characters never meet."""
+    content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def clone_lines(spec: PackageSpec, version: str, tree: str) -> list[str]:
+    """Shell lines that show people a state of a repository, which is left as it is."""
+    git = f"git -C {tree}"
+    return [
+        f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
+        f"{git} checkout --quiet --detach {version}",
+        *(f"{git} cherry-pick {pick} || {git} cherry-pick --abort" for pick in spec.cherry_pick),
+    ]
 
 
 def version_words(packages: Sequence[Package], versions: Versions) -> str:

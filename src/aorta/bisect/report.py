@@ -1,14 +1,17 @@
 """`report.md`: the answer for people, with the exact commands that show both sides of it."""
 
 import difflib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aorta.bisect.findings import Counted, Findings
+from aorta.bisect.investigation import Investigation
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
+from aorta.core.names import slug
 from aorta.core.signature import normalise
 from aorta.engine.events import TrialRecord
 
@@ -27,38 +30,42 @@ _LOG_LINES = 60
 _SHARED = 5  # lines that both logs have, before their middle is left out
 
 
-def headline(findings: Findings) -> str:
-    """One line: what was found, and how sure it is."""
-    if words := _environment_headline(findings):
+def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None) -> str:
+    """One line, on every surface: what was found, and how sure it is."""
+    if words := _environment_headline(status, culprits, confidence):
         return words
-    words = HEADLINES[findings.status]
-    if findings.status in {"found", "pair"} and findings.culprits:
-        words += ": " + " and ".join(culprit_words(said) for said in findings.culprits)
-    elif findings.culprits:
-        words += f": {len(findings.culprits)} candidates"
-    if findings.confidence is not None:
-        words += f" (probability {findings.confidence:.1%})"
-    return words
+    words = HEADLINES[status]
+    if status in {"found", "pair"} and culprits:
+        words += ": " + " and ".join(culprit_words(said) for said in culprits)
+    elif culprits:
+        words += f": {len(culprits)} candidates"
+    return words if confidence is None else f"{words} (probability {confidence:.1%})"
 
 
-def _environment_headline(findings: Findings) -> str | None:
+def _environment_headline(
+    status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None
+) -> str | None:
     """Between environments the answer is a sentence: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
-    said = findings.culprits
-    if findings.status not in {"found", "pair"} or not said or any("kind" not in s for s in said):
+    if status not in {"found", "pair"} or not culprits or any("kind" not in s for s in culprits):
         return None
-    sure = f"({100 * (findings.confidence or 0):.0f} %)"
-    if said[0].get("commit"):
-        between = {**said[0], **said[0]["release"], "commit": None}
-        return f"{release_words(between)} brings the failure {sure}: {culprit_words(said[0])}"
-    words = " and ".join(release_words(one) for one in said)
-    verb = "brings the failure" if len(said) == 1 else "bring the failure together"
+    sure, first = f"({100 * (confidence or 0):.0f} %)", culprits[0]
+    if first.get("commit"):
+        between = {**first, **(first.get("release") or {}), "commit": None}
+        return f"{release_words(between)} brings the failure {sure}: {culprit_words(first)}"
+    words = " and ".join(release_words(one) for one in culprits)
+    verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
     return f"{words} {verb} {sure}"
+
+
+def _is_one_sentence(findings: Findings) -> bool:
+    """Whether the headline names every culprit and partner already."""
+    return bool(_environment_headline(findings.status, findings.culprits, findings.confidence))
 
 
 def report_lines(
     findings: Findings, records: Sequence[TrialRecord], sides: Mapping[str, Path]
 ) -> Iterator[str]:
-    yield f"# {headline(findings)}"
+    yield f"# {headline(findings.status, findings.culprits, findings.confidence)}"
     yield ""
     yield from _culprits(findings)
     yield from _warnings(findings)
@@ -81,7 +88,7 @@ def _culprits(findings: Findings) -> Iterator[str]:
         yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
-    if findings.partner and not _environment_headline(findings):
+    if findings.partner and not _is_one_sentence(findings):
         yield f"- it fails only together with **{findings.partner['package']}** {findings.partner['commit']}"
     if metric := findings.metric:
         yield ""
@@ -213,11 +220,11 @@ def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:
 
 def summary_lines(findings: Findings) -> Iterator[str]:
     """For the terminal, once it is over."""
-    yield headline(findings)
-    several = len(findings.culprits) > 1 and not _environment_headline(findings)
+    yield headline(findings.status, findings.culprits, findings.confidence)
+    several = len(findings.culprits) > 1 and not _is_one_sentence(findings)
     for said in findings.culprits[:10] if several else []:
         yield f"  {culprit_words(said)}"
-    if findings.partner and not _environment_headline(findings):
+    if findings.partner and not _is_one_sentence(findings):
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
@@ -246,8 +253,8 @@ def cached_words(counted: Counted) -> str:
 
 def release_words(said: Mapping[str, Any]) -> str:
     """`numpy 2.3.1 → 2.3.2`: what of an environment changed."""
-    name = "Python" if said["kind"] == "python" else said["package"]
-    return f"{name} {said['good']} → {said['bad']}"
+    name = "Python" if said.get("kind") == "python" else said.get("package")
+    return f"{name} {said.get('good')} → {said.get('bad')}"
 
 
 def culprit_words(said: Mapping[str, Any]) -> str:
@@ -255,7 +262,62 @@ def culprit_words(said: Mapping[str, Any]) -> str:
     if said.get("kind") in _ENVIRONMENT_KINDS and not said.get("commit"):
         return release_words(said)
     verb = "removing" if said.get("removed") else "at"
-    commit = said.get("commit") or said["bad"]
+    commit = str(said.get("commit") or said.get("bad") or "")
     title = f" {said['title']!r}" if said.get("title") else ""
     author = f" by {said['author']}" if said.get("author") else ""
-    return f"{said['package']} {verb} {commit[:12]}{title}{author}"
+    return f"{said.get('package')} {verb} {commit[:12]}{title}{author}"
+
+
+# -- the two states that matter, and every probe, as links ------------------------------------------------------------
+
+
+ShownStates = Mapping[str, tuple[str, str]]
+"""The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
+
+
+def shown_of(outcome: Investigation) -> ShownStates:
+    """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
+    interval = outcome.last.interval
+    if interval is None or outcome.main.alike:
+        return {}
+    shown: dict[str, tuple[str, str]] = {}
+    for side, vector in (("good", interval.good), ("bad", interval.bad)):
+        wanted = frozenset(outcome.last.versions(vector).items())
+        for found in (*outcome.beside, *outcome.searched):
+            for record in found.answer.records:
+                if found.version_set(record.point) == wanted:
+                    shown[side] = (found.stage, record.point.config_key)
+    return shown
+
+
+_NAME = 100
+_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
+
+
+def probe_name(record: TrialRecord) -> str:
+    """Readable, and unique by the configuration's own key: versions may share their first characters."""
+    words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
+    return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
+
+
+def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) -> None:
+    for record in records:
+        target = (stage_dir / record.path).parent
+        relink(run_dir / "probes" / probe_name(record), target)
+
+
+def link_side(
+    run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
+) -> Path:
+    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
+    name, wanted = _SIDES[side]
+    mine = [record for record in records if record.point.config_key == key]
+    telling = [record for record in mine if record.outcome.value == wanted]
+    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
+    return stage_dir / (telling or mine)[-1].path
+
+
+def relink(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))

@@ -12,12 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.cache import default_cache
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
 from aorta.bisect.metric import check_samples, is_measured, metric_named
 from aorta.bisect.package import moving
-from aorta.bisect.run import Request, kept_request
+from aorta.bisect.run import ResolvedRequest, kept_request
 from aorta.bisect.spec import (
     BisectSpec,
     ContainersSpec,
@@ -26,6 +25,7 @@ from aorta.bisect.spec import (
     Runtime,
     load_spec,
 )
+from aorta.bisect.stages import default_cache
 from aorta.core.documents import validated
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
@@ -97,7 +97,7 @@ class EnvironmentOptions:
         if "good" not in whole:
             raise UsageError("--bad-env goes with --good-env")
         if "bad" not in whole:
-            from aorta.bisect.environments.files import active_environment
+            from aorta.runtimes.pythons import active_environment
 
             whole["bad"] = active_environment()
         return validated(EnvironmentsSpec, whole, file=_FILE)
@@ -164,14 +164,14 @@ def plan(request: BisectRequest) -> dict[str, Any]:
     return _plan_of(_resolved(request))
 
 
-def run_bisection(request: Request) -> Findings:
+def run_bisection(request: ResolvedRequest) -> Findings:
     """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
     _check(request.spec)
     with no_repository_named():
         return _run_in_its_place(request)
 
 
-def _run_in_its_place(request: Request) -> Findings:
+def _run_in_its_place(request: ResolvedRequest) -> Findings:
     try:
         if request.spec.containers is not None:
             from aorta.bisect.containers.versions import bisect_in_containers
@@ -203,7 +203,7 @@ def _check(spec: BisectSpec) -> None:
         check_samples(spec.oracle)
 
 
-def _plan_of(request: Request) -> dict[str, Any]:
+def _plan_of(request: ResolvedRequest) -> dict[str, Any]:
     spec = request.spec
     plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
     if spec.containers is not None:
@@ -268,10 +268,10 @@ def _resolved(
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
     on_belief: Callable[[Weights], None] = lambda _weights: None,
-) -> Request:
+) -> ResolvedRequest:
     prefix = _prefix(request, say)
     as_before = request.resume is not None and not request.asks_something
-    return Request(
+    return ResolvedRequest(
         **(kept_request(prefix) if as_before else _asked(request)),
         prefix=prefix,
         executor=request.executor.open,

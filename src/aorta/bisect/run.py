@@ -4,20 +4,17 @@ Checkouts, containers and images are the business of those who use it.
 """
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from aorta.bisect.cache import OutcomeCache, files_named_in
 from aorta.bisect.findings import Findings, differently
-from aorta.bisect.investigation import Investigation, SearchSetup
+from aorta.bisect.investigation import MakeVersionSets, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
-from aorta.bisect.package import Package
-from aorta.bisect.report import headline, report_lines
+from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
 from aorta.bisect.spec import BisectSpec, only_the_same_failure
-from aorta.bisect.stages import Stages, Workplace, open_session
+from aorta.bisect.stages import OutcomeCache, Stages, Workplace, files_named_in, open_session
 from aorta.bisect.trials import ProbedCommand, for_bisection
 from aorta.bisect.watching import (
     MISTAKES,
@@ -30,10 +27,9 @@ from aorta.bisect.watching import (
     StepsLeft,
 )
 from aorta.core.errors import ResumeError
-from aorta.core.names import slug
 from aorta.core.oracle import ExitCodeOracle
 from aorta.core.trial import LOCAL
-from aorta.engine.events import Listener, Reason, TrialRecord
+from aorta.engine.events import Listener, Reason
 from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
@@ -45,7 +41,7 @@ _ASKED = "request.json"
 
 
 @dataclass(frozen=True)
-class Request:
+class ResolvedRequest:
     """Everything a run needs. `executor` and `listeners` make fresh ones for each stage."""
 
     spec: BisectSpec
@@ -61,29 +57,10 @@ class Request:
     on_belief: Callable[[Weights], None] = lambda _: None  # for a view of it
 
 
-ShownStates = Mapping[str, tuple[str, str]]
-"""The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
-
-
-def shown_of(outcome: Investigation) -> ShownStates:
-    """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
-    interval = outcome.last.interval
-    if interval is None or outcome.main.alike:
-        return {}
-    shown: dict[str, tuple[str, str]] = {}
-    for side, vector in (("good", interval.good), ("bad", interval.bad)):
-        wanted = frozenset(outcome.last.versions(vector).items())
-        for found in (*outcome.beside, *outcome.searched):
-            for record in found.answer.records:
-                if found.version_set(record.point) == wanted:
-                    shown[side] = (found.stage, record.point.config_key)
-    return shown
-
-
 class BisectRun:
     """One open run directory with its logs; used by every way in."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ResolvedRequest) -> None:
         self.request = request
         self.session = open_session(request.prefix, request.resume)
         self.logs = LogFiles(self.session.path)
@@ -127,7 +104,7 @@ class BisectRun:
 
     def setting(
         self,
-        workshop: Callable[[Sequence[Package]], Any],
+        version_sets: MakeVersionSets,
         *,
         command: ProbedCommand | None = None,
         image: str | None = None,
@@ -136,7 +113,7 @@ class BisectRun:
         return SearchSetup(
             self.stages,
             command or self.command(),
-            workshop,
+            version_sets,
             OutcomeCache(
                 request.cache, {**_question(request), **_building(request), "image": image}
             ),
@@ -185,7 +162,7 @@ class BisectRun:
         write_json(path / "result.json", "aorta.bisect/1", findings.document())
         lines = report_lines(findings, records, sides)
         write_atomically(path / "report.md", "\n".join(lines) + "\n")
-        self.logs.say(headline(findings))
+        self.logs.say(headline(findings.status, findings.culprits, findings.confidence))
         self.session.run.describe(status=findings.status)
         self.status.close(findings.status)
         return findings
@@ -215,7 +192,7 @@ class BisectRun:
         )
 
 
-def keep_request(request: Request, run: RunDir) -> None:
+def keep_request(request: ResolvedRequest, run: RunDir) -> None:
     """What was asked, so that `--resume` needs no more than the directory. Its variables may be secrets."""
     asked = {
         "spec": request.spec.model_dump_json(),
@@ -251,7 +228,7 @@ def kept_request(directory: Path) -> dict[str, Any]:
     }
 
 
-def fingerprint(request: Request) -> dict[str, object]:
+def fingerprint(request: ResolvedRequest) -> dict[str, object]:
     """What makes two runs the same question; a resumed run must agree in all of it."""
     spec = request.spec
     content = spec.model_dump(mode="json", exclude={"command", "timeout", "build_timeout"})
@@ -263,7 +240,7 @@ def fingerprint(request: Request) -> dict[str, object]:
     }
 
 
-def _sides_of(request: Request) -> dict[str, object]:
+def _sides_of(request: ResolvedRequest) -> dict[str, object]:
     """Another content of a file is another environment."""
     spec = request.spec.environments
     if spec is None:
@@ -271,7 +248,7 @@ def _sides_of(request: Request) -> dict[str, object]:
     return {"environments": files_named_in((spec.good, spec.bad), request.directory)}
 
 
-def _question(request: Request) -> dict[str, object]:
+def _question(request: ResolvedRequest) -> dict[str, object]:
     """What decides the outcome of a state, apart from its versions and its image."""
     spec = request.spec
     place = spec.containers
@@ -285,7 +262,7 @@ def _question(request: Request) -> dict[str, object]:
     }
 
 
-def _building(request: Request) -> dict[str, object]:
+def _building(request: ResolvedRequest) -> dict[str, object]:
     """What decides how a version set is made."""
     spec = request.spec
     return {
@@ -294,40 +271,7 @@ def _building(request: Request) -> dict[str, object]:
     }
 
 
-def _files(request: Request) -> dict[str, str]:
+def _files(request: ResolvedRequest) -> dict[str, str]:
     containers = request.spec.containers
     mounts = containers.mounts if containers else ()
     return files_named_in(request.spec.command, request.directory, mounts)
-
-
-_NAME = 100
-_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
-
-
-def probe_name(record: TrialRecord) -> str:
-    """Readable, and unique by the configuration's own key: versions may share their first characters."""
-    words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
-    return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
-
-
-def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) -> None:
-    for record in records:
-        target = (stage_dir / record.path).parent
-        relink(run_dir / "probes" / probe_name(record), target)
-
-
-def link_side(
-    run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
-) -> Path:
-    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
-    name, wanted = _SIDES[side]
-    mine = [record for record in records if record.point.config_key == key]
-    telling = [record for record in mine if record.outcome.value == wanted]
-    relink(run_dir / name, run_dir / "probes" / probe_name(mine[0]))
-    return stage_dir / (telling or mine)[-1].path
-
-
-def relink(link: Path, target: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(os.path.relpath(target, link.parent))

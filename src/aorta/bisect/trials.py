@@ -4,20 +4,22 @@ A build goes through the same executor as every trial, once for every version se
 wait for it, and end as untestable if it fails. A test's time limit, patterns and hang watch never see the build.
 """
 
+import json
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aorta.bisect.checkout import GIT_FAULT
 from aorta.bisect.package import Package, Versions, whole
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding, ExitCodeOracle
 from aorta.core.trial import (
+    LOCAL,
     Environment,
     Outcome,
     StreamEnd,
@@ -29,6 +31,10 @@ from aorta.core.trial import (
 )
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
+from aorta.runtimes.worktree_job import GIT_FAULT
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT = "not_built"  # in a trial's result: why its build failed
@@ -50,7 +56,9 @@ class BuildAndTest:
     what: str = ""
 
 
-class Workshop(Protocol):
+class Builder(Protocol):
+    """Says what a trial needs made before it runs, and is told what became of it."""
+
     def order(self, trial: TrialSpec) -> BuildAndTest: ...
 
     def built(self, key: str) -> None:
@@ -58,6 +66,54 @@ class Workshop(Protocol):
 
     def finished(self, trial_id: str) -> None:
         """The trial is over, and what it had for itself is free."""
+
+
+class VersionSets(Builder):
+    """The builder of version sets, wherever they are made: `root` is this run's own directory, `packages` are those of one
+    search.
+    """
+
+    def __init__(
+        self, root: Path, packages: Sequence[Package], build_timeout: float | None = None
+    ) -> None:
+        self._root, self._packages, self._build_timeout = root, packages, build_timeout
+        self._versions: dict[str, Versions] = {}
+
+    def assign(self, trial_dir: Path, versions: Versions) -> None:
+        """Which version set the trial of this directory is of."""
+        self._versions[str(trial_dir)] = versions
+
+    def built(self, key: str) -> None:
+        """A mark on the disk says so."""
+
+    def finished(self, trial_id: str) -> None:
+        """A version set is shared, so nothing is freed."""
+
+    def _git(self) -> list[Package]:
+        return [package for package in self._packages if package.spec.is_git]
+
+    def _build(self, job: "DataclassInstance", name: str) -> TrialSpec:
+        return build_trial(job, self._root / "builds" / name, self._build_timeout)
+
+
+def build_trial(
+    job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
+) -> TrialSpec:
+    """The process that makes something: the module of the job, told by a file that others may not read, since addresses
+    and variables may be secrets.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "job.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(asdict(job), indent=1), encoding="utf-8")
+    return TrialSpec(
+        argv=(sys.executable, "-m", type(job).__module__, str(path)),
+        trial_dir=directory,
+        cwd=directory,
+        id=name,
+        environment=LOCAL,
+        timeout=timeout,
+    )
 
 
 class BuildWatch(Protocol):
@@ -81,10 +137,8 @@ class _Build:
 
 
 class BuildFirst:
-    def __init__(
-        self, inner: Executor, workshop: Workshop, watch: BuildWatch | None = None
-    ) -> None:
-        self._inner, self._workshop, self._watch = inner, workshop, watch
+    def __init__(self, inner: Executor, builder: Builder, watch: BuildWatch | None = None) -> None:
+        self._inner, self._builder, self._watch = inner, builder, watch
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
         self._count = 0
@@ -94,7 +148,7 @@ class BuildFirst:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        order = self._workshop.order(trial)
+        order = self._builder.order(trial)
         if order.key in self._building:
             self._building[order.key].waiting[trial.id] = order.test
         elif order.build is None:
@@ -157,7 +211,7 @@ class BuildFirst:
         for trial in build.waiting.values():
             _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
-            self._workshop.built(key)
+            self._builder.built(key)
             for trial in build.waiting.values():
                 self._inner.start(trial)
         elif end.cancelled and build.waiting:  # wanted again after it was given up
@@ -167,7 +221,7 @@ class BuildFirst:
                 self._end(_not_built(trial, end))
 
     def _end(self, end: TrialEnd) -> None:
-        self._workshop.finished(end.trial_id)
+        self._builder.finished(end.trial_id)
         self._ended.append(end)
 
 
@@ -280,13 +334,9 @@ class ProbedCommand:
         )
 
 
-class Assigns(Protocol):
-    def assign(self, trial_dir: Path, versions: Versions) -> None: ...
-
-
 class VersionsExperiment:
-    def __init__(self, test: ProbedCommand, packages: Sequence[Package], workshop: Assigns) -> None:
-        self._test, self._packages, self._workshop = test, packages, workshop
+    def __init__(self, test: ProbedCommand, packages: Sequence[Package], sets: VersionSets) -> None:
+        self._test, self._packages, self._sets = test, packages, sets
 
     @property
     def oracle(self) -> Deciding:
@@ -294,7 +344,7 @@ class VersionsExperiment:
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         versions = whole(self._packages, {name: str(value) for name, value in point.values})
-        self._workshop.assign(trial_dir, versions)
+        self._sets.assign(trial_dir, versions)
         return self._test.trial(trial_dir, self._test.environment)
 
 

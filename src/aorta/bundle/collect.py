@@ -65,13 +65,13 @@ def collect(source: RunSource, policy: Policy) -> Collected:
     return found
 
 
-def read_member(member: Member, piece: int = 1 << 20) -> Iterator[bytes]:
+def read_member(member: Member) -> Iterator[bytes]:
     """The bytes of a file that did not change since it was found, piece by piece."""
     try:
         handle = os.open(member.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             before = _identity(os.fstat(handle))
-            while data := file.read(piece):
+            while data := file.read(1 << 20):
                 yield data
             after = _identity(os.fstat(handle))
     except OSError as wrong:

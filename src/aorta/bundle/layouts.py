@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pydantic import Field
 
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import UsageError
+from aorta.engine.rundir import RunDir
+from aorta.executors.evidence import json_object
 from aorta.registry.documents import load_document
 from aorta.scrub.known import split_patterns
 
@@ -209,3 +212,18 @@ LAYOUTS: tuple[Layout, ...] = (
         reads=("result.json",),
     ),
 )
+
+
+def layout_of(root: Path) -> tuple[Layout, dict[str, Any]] | None:
+    """Which verb wrote this directory, and the document that gives it away: by what the run says of itself, else by the
+    schema of a document that only this verb writes.
+    """
+    said = str(RunDir(root).about().get("verb", "")).split()[:1]
+    for layout in LAYOUTS:
+        for path in (path for name in layout.documents for path in sorted(root.glob(name))):
+            document = json_object(path) or {}  # packing says what is wrong with it
+            if said == [layout.verb] or str(document.get("schema", "")).startswith(layout.schemas):
+                return layout, document
+        if said == [layout.verb]:
+            return layout, {}
+    return None

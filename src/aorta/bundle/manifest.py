@@ -132,9 +132,8 @@ class Manifest(StrictModel):
     aorta_version: str = __version__
     ticket: str = Field(min_length=1, max_length=MAX_TICKET, pattern=r"^[^\x00-\x1f\x7f]*$")
     verb: str
-    created: str | None = (
-        None  # when the run began: the moment of packing would make two equal bundles differ
-    )
+    # When the run began: the moment of packing would make two equal bundles differ.
+    created: str | None = None
     scrubbed: dict[str, int]
     left_out: list[str] = Field(default_factory=list)
     checked: Checked | None = None  # None: it was not run, or there is nothing to run

@@ -34,9 +34,10 @@ from aorta.bundle.manifest import (
 )
 from aorta.bundle.ship import SHIP, updated_ship
 from aorta.bundle.source import RunSource, open_source, this_site
-from aorta.bundle.tarball import Entry, TarWriter
+from aorta.bundle.tarball import Entry, Hashing, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
+from aorta.scrub.encodings import as_bytes, as_text
 from aorta.scrub.files import Account, FileScrubber, NotTextError
 from aorta.scrub.findings import GROUPS, Kind, as_file_name
 from aorta.scrub.scrubber import Replacement, Rules, Scrubber
@@ -50,7 +51,7 @@ def relocated(
 ) -> Iterator[bytes]:
     """The file `path` with every way to a root of the run written as a relative one."""
     here = posixpath.relpath(".", str(PurePosixPath(path).parent))
-    longest_first = sorted(map(_bytes, roots), key=len, reverse=True)
+    longest_first = sorted(map(as_bytes, roots), key=len, reverse=True)
     one_of = b"|".join(map(re.escape, longest_first))
     pattern = re.compile(rb"(?<![\w./\-])(?:" + one_of + rb")(?![\w.\-])")
     line = 1
@@ -59,7 +60,7 @@ def relocated(
             yield part
         else:
             account.add(_spans(part, pattern, here, line))
-            yield pattern.sub(_bytes(here).replace(b"\\", rb"\\"), part)
+            yield pattern.sub(as_bytes(here).replace(b"\\", rb"\\"), part)
         line += part.count(b"\n") if account.room else 0
 
 
@@ -67,9 +68,9 @@ def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Ite
     for match in pattern.finditer(part):
         yield Replacement(
             f"line {line + part.count(bytes([10]), 0, match.start())}",
-            _text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
-            _text(match.group()),
-            _text(part[match.end() : match.end() + _CONTEXT]).split("\n", 1)[0],
+            as_text(part[max(0, match.start() - _CONTEXT) : match.start()]).rsplit("\n", 1)[-1],
+            as_text(match.group()),
+            as_text(part[match.end() : match.end() + _CONTEXT]).split("\n", 1)[0],
             here,
             Kind.PATH,
         )
@@ -90,14 +91,6 @@ def _lines_together(pieces: Iterable[bytes]) -> Iterator[bytes]:
         size += len(piece) - cut
     if size:
         yield b"".join(waiting)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 _MOST_IN_ONE_SECOND = 1000
@@ -224,7 +217,7 @@ class _Packing:
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for member in members:
-            hashing = _Hashing(read_member(member))
+            hashing = Hashing(read_member(member))
             try:
                 if not member.binary:
                     moved = relocated(member.path, hashing, self._roots, Account())
@@ -241,7 +234,7 @@ class _Packing:
     def add(self, member: Member) -> PackedFile:
         name = self.scrubber.file_name(member.path)
         account = Account()
-        leaving = _Hashing(self._pieces(member, account))
+        leaving = Hashing(self._pieces(member, account))
         entry = self.archive.add(
             f"{slug(as_file_name(self.scrubbed_ticket()))}-{self.source.top}/{name}",
             leaving,
@@ -260,7 +253,7 @@ class _Packing:
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
         """The second reading, which must meet the same bytes as the first."""
-        given = _Hashing(read_member(member))
+        given = Hashing(read_member(member))
         if member.binary:
             yield from given
         else:
@@ -271,27 +264,6 @@ class _Packing:
                 [f"{member.path}: changed while it was being packed; wait for the run to end"],
                 where=member.path,
             )
-
-
-class _Hashing:
-    """Pieces on their way, and the hash of all that went by."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = iter(pieces)
-        self._hash = hashlib.sha256()
-
-    def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            self._hash.update(piece)
-            yield piece
-
-    def finish(self) -> None:
-        for _ in self:
-            continue
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from aorta.bundle.manifest import (
     problem_with,
     read_manifest,
 )
-from aorta.bundle.tarball import Entry, TarReader, open_tarball
+from aorta.bundle.tarball import Entry, Hashing, TarReader, open_tarball
 from aorta.core.errors import InfrastructureError, UsageError
 
 DEFAULT_MAX_BYTES = 4 * 2**30
@@ -74,9 +74,9 @@ def _read(path: Path, max_bytes: int, sink: Sink) -> Verified:
         for entry in entries:
             relative = entry.name.removeprefix(f"{top}/")
             _check_file(entry, expected.pop(relative, None), top, where)
-            hashing = _Hashing(reader.data())
+            hashing = Hashing(reader.data())
             sink.put(relative, entry.executable, iter(hashing))
-            if hashing.digest() != manifest.hashes[relative]:
+            if hashing.digest != manifest.hashes[relative]:
                 raise BundleError(
                     f"{relative!r} is not the file its manifest names: another hash", where=where
                 )
@@ -133,20 +133,6 @@ def _check_file(entry: Entry, expected: FileEntry | None, top: str, where: str) 
         raise BundleError(f"{entry.name!r} is not in the manifest, or is there twice", where=where)
     if entry.size != expected.bytes:
         raise BundleError(f"{expected.path!r} has another size than its manifest says", where=where)
-
-
-class _Hashing:
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._hash = hashlib.sha256()
-
-    def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            self._hash.update(piece)
-            yield piece
-
-    def digest(self) -> str:
-        return self._hash.hexdigest()
 
 
 class _Nowhere:

@@ -3,18 +3,16 @@ its user, its machine, and the directories that belong to them.
 """
 
 import getpass
-import re
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle.layouts import LAYOUTS, Layout
+from aorta.bundle.layouts import Layout, layout_of
 from aorta.bundle.manifest import MAX_TICKET, RefusedError
 from aorta.core.errors import UsageError
-from aorta.engine.rundir import RunDir
-from aorta.executors.evidence import json_object
+from aorta.engine.rundir import STAMP, STAMP_FORM, RunDir
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Identity
 
@@ -85,9 +83,6 @@ def _is_system(point: str) -> bool:
     return point in _SYSTEM or point.startswith(("/etc/", "/proc/", "/sys/", "/dev/", "/run/"))
 
 
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
-
-
 @dataclass(frozen=True)
 class RunSource:
     root: Path
@@ -106,8 +101,14 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     """The run, described by its own metadata; the ticket given on the command line goes before it."""
     if not run_dir.is_dir():
         raise UsageError("there is no such directory; expected a run directory", where=str(run_dir))
-    about = RunDir(run_dir).about()
-    layout, document = _layout_of(run_dir, about)
+    about, known = RunDir(run_dir).about(), layout_of(run_dir)
+    if known is None:
+        raise UsageError(
+            "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
+            "expected a directory of reduce, triage, bisect, run or launch",
+            where=str(run_dir),
+        )
+    layout, document = known
     found = (
         ticket
         or _text(about, "ticket")
@@ -143,33 +144,16 @@ def _refuse_running(run: RunDir) -> None:
         )
 
 
-def _layout_of(root: Path, about: dict[str, Any]) -> tuple[Layout, dict[str, Any]]:
-    verb = _text(about, "verb").split()[:1]
-    for layout in LAYOUTS:
-        documents = [found for name in layout.documents for found in sorted(root.glob(name))]
-        for path in documents:
-            document = json_object(path) or {}  # packing says what is wrong with it
-            if verb == [layout.verb] or _text(document, "schema").startswith(layout.schemas):
-                return layout, document
-        if verb == [layout.verb]:
-            return layout, {}
-    raise UsageError(
-        "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
-        "expected a directory of reduce, triage, bisect, run or launch",
-        where=str(root),
-    )
-
-
 def _from_output(root: Path, layout: Layout) -> str:
     """`reduce --output reduce/TICKET` has no other place to name its ticket."""
     path = root.absolute()
-    return path.parent.name if layout.verb == "reduce" and _STAMP.match(path.name) else ""
+    return path.parent.name if layout.verb == "reduce" and STAMP.match(path.name) else ""
 
 
 def _created(about: dict[str, Any], root: Path) -> datetime | None:
     for text, form in (
         (_text(about, "created"), "%Y-%m-%dT%H:%M:%SZ"),
-        (root.absolute().name[:19], "%Y-%m-%dT%H-%M-%S"),
+        (root.absolute().name[:19], STAMP_FORM),
     ):
         try:
             return datetime.strptime(text, form).replace(tzinfo=UTC)

@@ -5,6 +5,7 @@ only if it is byte for byte the one that writing makes, so there is nothing odd 
 """
 
 import gzip
+import hashlib
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -179,3 +180,24 @@ def _header(entry: Entry, when: int) -> bytes:
     info.mode = 0o755 if entry.executable else 0o644
     info.mtime = when
     return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+
+
+class Hashing:
+    """Pieces on their way, and the hash of all that went by."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._hash = hashlib.sha256()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self._hash.update(piece)
+            yield piece
+
+    def finish(self) -> None:
+        for _ in self:
+            continue
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()

@@ -45,9 +45,8 @@ def run(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if (
-        "aorta.launch.store" in sys.modules
-    ):  # its threads may wait in C++, which aborts a process that tears itself down
+    # Its threads may wait in C++, which aborts a process that tears itself down.
+    if "aorta.launch.store" in sys.modules:
         sys.stderr.flush()
         os._exit(code)
     raise SystemExit(code)

@@ -1,11 +1,16 @@
 """`aorta attribute`: what killed this cycle, and should it restart?"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from aorta.cli import options
 from aorta.cli.printing import print_json
-from aorta.cli.service_options import adviser, adviser_options
+from aorta.cli.service_options import adviser_options
+
+if TYPE_CHECKING:
+    from aorta.attribution.request import AttributeRequest
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -40,39 +45,17 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 )
 @adviser_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def command(
-    logs: tuple[Path, ...],
-    failures: Path | None,
-    history: Path | None,
-    kernel_log: tuple[Path, ...],
-    flight_recorder: Path | None,
-    patterns: Path | None,
-    max_no_progress_cycles: int,
-    llm_url: str | None,
-    llm_model: str,
-    llm_key_file: Path | None,
-    llm_timeout: float,
-    as_json: bool,
-) -> None:
+@options.asking("attribute")
+def command(request: "AttributeRequest", as_json: bool) -> None:
     """Say what failed, who began it, how sure that is, and whether a restart can help.
 
     LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle directory of
     `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3 the evidence does not tell.
     """
     from aorta.attribution.documents import SCHEMA, attribution_document, described
-    from aorta.attribution.request import AttributeRequest, attribute
+    from aorta.attribution.request import attribute
     from aorta.core.errors import Exit
 
-    request = AttributeRequest(
-        logs=logs,
-        failures=failures,
-        history=history,
-        kernel_log=kernel_log,
-        flight_recorder=flight_recorder,
-        patterns=patterns,
-        max_no_progress_cycles=max_no_progress_cycles,
-        adviser=adviser(llm_url, llm_model, llm_key_file, llm_timeout),
-    )
     result = attribute(request)
     if as_json:
         print_json(SCHEMA, attribution_document(result))

@@ -1,11 +1,15 @@
 """`aorta attrsvc`: the attribution service."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from aorta.cli.printing import say
-from aorta.cli.service_options import Access, adviser, adviser_options, server_token_options
+from aorta.cli.service_options import Access, adviser_options, server_token_options
+
+if TYPE_CHECKING:
+    from aorta.attribution.opinion import Adviser
 
 
 @click.command("attrsvc")
@@ -45,14 +49,10 @@ def command(
     roots: tuple[Path, ...],
     db: str,
     keep_days: float,
-    token_file: Path | None,
-    no_token: bool,
+    access: Access,
     rate_limit: float,
     max_no_progress_cycles: int,
-    llm_url: str | None,
-    llm_model: str,
-    llm_key_file: Path | None,
-    llm_timeout: float,
+    adviser: "Adviser | None",
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
@@ -70,7 +70,6 @@ def command(
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
         ) from None
-    access = Access(token_file, no_token)
     settings = Settings(
         roots,
         database_url(db),
@@ -79,7 +78,7 @@ def command(
         rate_limit,
         keep_days,
         max_no_progress_cycles,
-        adviser(llm_url, llm_model, llm_key_file, llm_timeout),
+        adviser,
     )
     app = create_app(settings)
     listener = listen(host, port)

@@ -1,8 +1,9 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
 import shlex
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,12 +12,8 @@ from aorta.cli.printing import print_json, say, say_above
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
-    from aorta.bisect.request import BisectRequest
-    from aorta.bisect.spec import Runtime
-    from aorta.core.oracle import Oracle
+    from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
     from aorta.engine.events import Listener
-    from aorta.engine.session import Resume
-    from aorta.executors.choosing import ExecutorChoice
 
 _SCHEMA = "aorta.bisect/1"
 
@@ -35,7 +32,7 @@ class _MountsOrVerbose(click.Command):
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:  # told by whoever parses for good
             return 0
-        words = found.get("command_line")
+        words = found.get("command")
         return len(words) if isinstance(words, (list, tuple)) else 0
 
 
@@ -46,36 +43,92 @@ def _with_long_names(args: list[str]) -> list[str]:
     ]
 
 
+def _environments(
+    good_env: str | None, bad_env: str | None, repositories: tuple[str, ...], **index: Any
+) -> "EnvironmentOptions":
+    from aorta.bisect.request import EnvironmentOptions
+
+    named = options.pairs_from(repositories, "--repository", "NAME=DIR")
+    return EnvironmentOptions(good=good_env, bad=bad_env, repositories=named, **index)
+
+
+def _containers(**said: Any) -> "ContainerOptions":
+    from aorta.bisect.request import ContainerOptions
+
+    return ContainerOptions(**said)
+
+
+def _versions(option: str) -> Callable[[str | None], Mapping[str, str]]:
+    def read(listed: str | None) -> Mapping[str, str]:
+        from aorta.bisect.spec import versions_from
+
+        return versions_from(listed, option)
+
+    return read
+
+
+_environment_options = options.grouped(
+    "environments",
+    _environments,
+    click.option(
+        "--good-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv."
+    ),
+    click.option("--bad-env", metavar="FILE|VENV", help="One with it.  [default: the active one]"),
+    click.option("--index-url", metavar="URL", help="The package index.  [default: as pip has it]"),
+    click.option(
+        "--extra-index-url", multiple=True, metavar="URL", help="Another one; repeatable."
+    ),
+    click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable."),
+    click.option("--no-index", is_flag=True, help="No index, only --find-links."),
+    click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too."),
+    click.option("--yanked", is_flag=True, help="Yanked releases are candidates too."),
+    click.option(
+        "--repository",
+        "repositories",
+        multiple=True,
+        metavar="NAME=DIR",
+        help="Whose commits to name.",
+    ),
+)
+
+_container_options = options.grouped(
+    "containers",
+    _containers,
+    click.option(
+        "--container", "family", metavar="FAMILY", help="Bisect the dated containers of it."
+    ),
+    click.option(
+        "--container-runtime", "runtime", type=click.Choice(["docker", "podman", "pyxis", "host"])
+    ),
+    click.option("--container-url-template", "url_template", help="With {container} and {date}."),
+    click.option(
+        "--start-date", metavar="YYYY-MM-DD", help="The first date tried on the way back."
+    ),
+    click.option(
+        "--end-date", metavar="YYYY-MM-DD", help="A date that fails.  [default: the newest]"
+    ),
+    click.option("--threshold-days", type=click.IntRange(1), help="Stop at containers this close."),
+    click.option("--passing-container", "passing", metavar="URL"),
+    click.option("--failing-container", "failing", metavar="URL"),
+    click.option("--bazel-cache", metavar="DIR|URL", help="For builds inside containers."),
+    click.option("--shm-size", help="Shared memory of a container.  [default: 1g]"),
+    click.option(
+        "--container-mount", "mounts", multiple=True, metavar="SRC:DST", help="Also -v; repeatable."
+    ),
+)
+
+
 @click.command(cls=_MountsOrVerbose, context_settings={"allow_interspersed_args": False})
 @click.option("--good", metavar="REV", help="A revision without the failure.")
 @click.option("--bad", metavar="REV", help="A revision with it.  [default: HEAD]")
-@click.option("--good-env", metavar="FILE|VENV", help="Requirements, a lock, an env.json, a venv.")
-@click.option("--bad-env", metavar="FILE|VENV", help="One with it.  [default: the active one]")
-@click.option("--index-url", metavar="URL", help="The package index.  [default: as pip has it]")
-@click.option("--extra-index-url", multiple=True, metavar="URL", help="Another one; repeatable.")
-@click.option("--find-links", multiple=True, metavar="DIR|URL", help="More files; repeatable.")
-@click.option("--no-index", is_flag=True, help="No index, only --find-links.")
-@click.option("--pre", is_flag=True, help="Pre-releases and nightly builds are candidates too.")
-@click.option("--yanked", is_flag=True, help="Yanked releases are candidates too.")
-@click.option(
-    "--repository", "repositories", multiple=True, metavar="NAME=DIR", help="Whose commits to name."
-)
-@click.option("--spec", "spec_file", type=click.Path(path_type=Path), help="A bisect.yaml.")
+@_environment_options
+@click.option("--spec", type=click.Path(path_type=Path), help="A bisect.yaml.")
 @click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
 @click.option("--first-parent", is_flag=True, help="Name the merge, not the commit it merged.")
 @click.option("--path", "paths", multiple=True, help="Only commits that touch it; repeatable.")
-@click.option("--skip", "skipped", multiple=True, metavar="REV|A..B", help="Never try these.")
+@click.option("--skip", multiple=True, metavar="REV|A..B", help="Never try these.")
 @click.option("--confidence", type=float, help="Stop at this probability.  [default: 0.95]")
-@click.option("--container", "family", metavar="FAMILY", help="Bisect the dated containers of it.")
-@click.option(
-    "--container-runtime", "runtime", type=click.Choice(["docker", "podman", "pyxis", "host"])
-)
-@click.option("--container-url-template", "url_template", help="With {container} and {date}.")
-@click.option("--start-date", metavar="YYYY-MM-DD", help="The first date tried on the way back.")
-@click.option("--end-date", metavar="YYYY-MM-DD", help="A date that fails.  [default: the newest]")
-@click.option("--threshold-days", type=click.IntRange(1), help="Stop at containers this close.")
-@click.option("--passing-container", "passing", metavar="URL")
-@click.option("--failing-container", "failing", metavar="URL")
+@_container_options
 @click.option("--passing-versions", metavar="PKG:VERSION[,...]")
 @click.option("--failing-versions", metavar="PKG:VERSION[,...]")
 @click.option("--skip-precondition-checks", is_flag=True, help="Take both ends as they are said.")
@@ -83,11 +136,6 @@ def _with_long_names(args: list[str]) -> list[str]:
     "--same-failure", is_flag=True, help="A failure unlike the first is neither good nor bad."
 )
 @click.option("--any-failure", is_flag=True, help="Between environments too: any one is bad.")
-@click.option("--bazel-cache", metavar="DIR|URL", help="For builds inside containers.")
-@click.option("--shm-size", help="Shared memory of a container.  [default: 1g]")
-@click.option(
-    "--container-mount", "mounts", multiple=True, metavar="SRC:DST", help="Also -v; repeatable."
-)
 @click.option("--metric-name", help="Judge by this number in the probe's metrics.json.")
 @click.option("--passing-metric", type=float, multiple=True, help="A good sample; repeatable.")
 @click.option("--failing-metric", type=float, multiple=True, help="A bad sample; repeatable.")
@@ -99,69 +147,21 @@ def _with_long_names(args: list[str]) -> list[str]:
 @click.option("--extra-env", multiple=True, metavar="NAME=VALUE", help="For the test; repeatable.")
 @click.option("--output-prefix", type=click.Path(path_type=Path), help="Where everything goes.")
 @click.option("--cache-dir", type=click.Path(path_type=Path), help="Outcomes shared between runs.")
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep outcomes of other runs.")
-@click.option(
-    "--no-checks",
-    is_flag=True,
-    help="No trials to check the answer: its sides, partner, older break.",
+@options.unless("--no-cache", "cache", help="Neither use nor keep outcomes of other runs.")
+@options.unless(
+    "--no-checks", "checks", help="No trials to check the answer: its sides, partner, older break."
 )
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Print the plan, and run nothing.")
 @options.displaying_with("--verbose", help="Also -v. Every event, one line each.")
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND...]")
-def command(
-    good: str | None,
-    bad: str | None,
-    good_env: str | None,
-    bad_env: str | None,
-    index_url: str | None,
-    extra_index_url: tuple[str, ...],
-    find_links: tuple[str, ...],
-    no_index: bool,
-    pre: bool,
-    yanked: bool,
-    repositories: tuple[str, ...],
-    spec_file: Path | None,
-    find_fix: bool,
-    first_parent: bool,
-    paths: tuple[str, ...],
-    skipped: tuple[str, ...],
-    confidence: float | None,
-    family: str | None,
-    runtime: "Runtime | None",
-    url_template: str | None,
-    start_date: str | None,
-    end_date: str | None,
-    threshold_days: int | None,
-    passing: str | None,
-    failing: str | None,
-    passing_versions: str | None,
-    failing_versions: str | None,
-    skip_precondition_checks: bool,
-    same_failure: bool,
-    any_failure: bool,
-    bazel_cache: str | None,
-    shm_size: str | None,
-    mounts: tuple[str, ...],
-    metric_name: str | None,
-    passing_metric: tuple[float, ...],
-    failing_metric: tuple[float, ...],
-    oracle: "Oracle | None",
-    timeout: float | None,
-    executor: "ExecutorChoice",
-    build_timeout: float | None,
-    max_trials: int | None,
-    max_time: float | None,
-    extra_env: tuple[str, ...],
-    output_prefix: Path | None,
-    cache_dir: Path | None,
-    no_cache: bool,
-    no_checks: bool,
-    resume: "Resume | None",
-    dry_run: bool,
-    display: options.Display,
-    command_line: tuple[str, ...],
-) -> None:
+@options.command_words("[--] [COMMAND...]")
+@options.asking(
+    "bisect",
+    passing_versions=_versions("--passing-versions"),
+    failing_versions=_versions("--failing-versions"),
+    extra_env=options.variables_from,
+)
+def command(request: "BisectRequest", dry_run: bool, display: options.Display) -> None:
     """Find the change that brought a failure, however flaky it is, in git history, dated containers or versions.
 
     The command fails as the oracle says (by default: any exit but 0); exit 125 skips a state.
@@ -177,67 +177,6 @@ def command(
     3 no answer: did not reproduce, inconsistent ends, never good; 4 stopped by a budget;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
-    from aorta.bisect.request import BisectRequest, ContainerOptions, EnvironmentOptions
-    from aorta.bisect.spec import versions_from
-
-    environments = EnvironmentOptions(
-        good=good_env,
-        bad=bad_env,
-        index_url=index_url,
-        extra_index_url=extra_index_url,
-        find_links=find_links,
-        no_index=no_index,
-        pre=pre,
-        yanked=yanked,
-        repositories=options.pairs_from(repositories, "--repository", "NAME=DIR"),
-    )
-
-    containers = ContainerOptions(
-        family=family,
-        runtime=runtime,
-        url_template=url_template,
-        start_date=start_date,
-        end_date=end_date,
-        threshold_days=threshold_days,
-        passing=passing,
-        failing=failing,
-        bazel_cache=bazel_cache,
-        shm_size=shm_size,
-        mounts=mounts,
-    )
-    request = BisectRequest(
-        command=command_line,
-        spec=spec_file,
-        good=good,
-        bad=bad,
-        find_fix=find_fix,
-        first_parent=first_parent,
-        paths=paths,
-        skip=skipped,
-        environments=environments,
-        containers=containers,
-        passing_versions=versions_from(passing_versions, "--passing-versions"),
-        failing_versions=versions_from(failing_versions, "--failing-versions"),
-        oracle=oracle,
-        metric_name=metric_name,
-        passing_metric=passing_metric,
-        failing_metric=failing_metric,
-        same_failure=same_failure,
-        any_failure=any_failure,
-        skip_precondition_checks=skip_precondition_checks,
-        confidence=confidence,
-        checks=not no_checks,
-        extra_env=options.variables_from(extra_env),
-        timeout=timeout,
-        build_timeout=build_timeout,
-        max_trials=max_trials,
-        max_time=max_time,
-        executor=executor,
-        output_prefix=output_prefix,
-        cache=not no_cache,
-        cache_dir=cache_dir,
-        resume=resume,
-    )
     if dry_run:
         _say_plan(request, as_json=display.as_json)
     else:
@@ -291,7 +230,7 @@ def _show(findings: "Findings", *, quiet: bool) -> None:
     for line in summary_lines(findings):
         if not quiet:
             say(line)
-    if findings.exit_code == Exit.INFRASTRUCTURE:
-        say(f"aorta: {findings.warnings[-1] if findings.warnings else 'trials were lost'}")
     if findings.status == "partial":
         say(f"aorta: go on with: aorta bisect --resume {shlex.quote(findings.output_dir)}")
+    if findings.exit_code == Exit.INFRASTRUCTURE:
+        say(f"aorta: {findings.warnings[-1] if findings.warnings else 'trials were lost'}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aorta.cli import options
 from aorta.cli.printing import print_json, say
 from aorta.core.errors import Exit
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from aorta.bundle.manifest import Checked
     from aorta.bundle.pack import Prepared
     from aorta.bundle.reading import Verified
-    from aorta.bundle.request import BundleReport
+    from aorta.bundle.request import BundleReport, BundleRequest
 
 _PATH = click.Path(path_type=Path)
 _MIB = 2**20
@@ -69,22 +70,12 @@ def command() -> None:
     metavar="KEY",
     help="Sign with this Ed25519 SSH key (ssh-keygen); writes FILE.sig.",
 )
-@click.option(
-    "--no-check", is_flag=True, help="Do not run the reproducer from where the bundle is unpacked."
+@options.unless(
+    "--no-check", "check", help="Do not run the reproducer from where the bundle is unpacked."
 )
 @_AS_JSON
-def pack(
-    run_dir: Path,
-    output: Path,
-    ticket: str | None,
-    scrub: tuple[str, ...],
-    redaction_from: Path | None,
-    policy: Path | None,
-    review: bool,
-    sign: Path | None,
-    no_check: bool,
-    as_json: bool,
-) -> None:
+@options.asking("bundle")
+def pack(request: "BundleRequest", review: bool, as_json: bool) -> None:
     """Pack RUN_DIR (of reduce, triage, bisect, run or a stopped launch) into TICKET-UTC.tar.gz.
 
     Secrets, private paths, addresses and names are replaced by placeholders; RUN_DIR is not changed, and nothing is
@@ -97,18 +88,8 @@ def pack(
     does not fail the same way; 5 cannot write.
     """
     from aorta.bundle.manifest import RefusedError
-    from aorta.bundle.request import SCHEMA, BundleRequest, bundle
+    from aorta.bundle.request import SCHEMA, bundle
 
-    request = BundleRequest(
-        run_dir=run_dir,
-        output=output,
-        ticket=ticket,
-        scrub=scrub,
-        redaction_from=redaction_from,
-        policy=policy,
-        sign=sign,
-        check=not no_check,
-    )
     try:
         report = bundle(request, _agreed) if review else bundle(request)
     except RefusedError as refused:

@@ -1,7 +1,8 @@
 """`aorta diverge`: at which operation do the numbers part?"""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,8 +10,13 @@ from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
-    from aorta.engine.session import Resume
-    from aorta.executors.choosing import ExecutorChoice
+    from aorta.diverge.request import DivergeRequest
+
+
+def _steps(written: str | None) -> tuple[int, int | None]:
+    from aorta.diverge.sides import parse_steps
+
+    return parse_steps(written)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     "--good-env", multiple=True, metavar="NAME=VALUE", help="A variable of the good side."
 )
 @click.option("--good-mitigations", default="", help="Comma-separated, for the good side.")
-@click.option("--good", "revision", metavar="REV", help="The good side is this revision.")
+@click.option("--good", metavar="REV", help="The good side is this revision.")
 @click.option("--good-device", type=click.Choice(["cpu"]), help="The good side runs there.")
 @click.option(
     "--good-dtype",
@@ -41,28 +47,15 @@ if TYPE_CHECKING:
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
-@click.argument(
-    "command_line", nargs=-1, type=click.UNPROCESSED, metavar="[RUN_DIR] [-- COMMAND...]"
+@options.directory_or_command("run_dir", "[RUN_DIR] [-- COMMAND...]")
+@options.asking(
+    "diverge",
+    bad_env=partial(options.variables_from, option="--bad-env"),
+    good_env=partial(options.variables_from, option="--good-env"),
+    good_mitigations=options.names_from,
+    steps=_steps,
 )
-def command(
-    bad_env: tuple[str, ...],
-    good_env: tuple[str, ...],
-    good_mitigations: str,
-    revision: str | None,
-    good_device: Literal["cpu"] | None,
-    good_dtype: Literal["float32", "float64"] | None,
-    between_ranks: bool,
-    steps: str | None,
-    mitigations_files: tuple[Path, ...],
-    seed: int,
-    output: Path,
-    timeout: float | None,
-    executor: "ExecutorChoice",
-    resume: "Resume | None",
-    dry_run: bool,
-    display: options.Display,
-    command_line: tuple[str, ...],
-) -> None:
+def command(request: "DivergeRequest", dry_run: bool, display: options.Display) -> None:
     """Run both sides of a program with the same seeds and name the first operation whose result differs.
 
     \b
@@ -78,29 +71,9 @@ def command(
     130/143 interrupted (resume with --resume).
     """
     from aorta.diverge.output import SCHEMA
-    from aorta.diverge.request import DivergeRequest, diverge, plan_lines
-    from aorta.diverge.sides import parse_steps
+    from aorta.diverge.request import diverge, plan_lines
     from aorta.engine.events import Reason
 
-    is_run = len(command_line) == 1 and Path(command_line[0]).is_dir()
-    request = DivergeRequest(
-        run_dir=Path(command_line[0]) if is_run else None,
-        command=() if is_run else command_line,
-        bad_env=options.variables_from(bad_env),
-        good_env=options.variables_from(good_env),
-        good_mitigations=options.names_from(good_mitigations),
-        good=revision,
-        good_device=good_device,
-        good_dtype=good_dtype,
-        between_ranks=between_ranks,
-        steps=parse_steps(steps),
-        seed=seed,
-        mitigations_files=mitigations_files,
-        timeout=timeout,
-        executor=executor,
-        output=output,
-        resume=resume,
-    )
     if dry_run:
         say_plan(plan_lines(request))
         return

@@ -34,8 +34,7 @@ def command(
     port: int,
     roots: tuple[Path, ...],
     service_url: str | None,
-    token_file: Path | None,
-    no_token: bool,
+    access: Access,
 ) -> None:
     """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs (start_solve,
     solve_status, get_report, list_runs) over MCP.
@@ -53,19 +52,18 @@ def command(
         from aorta.attribution.mcp_server import ServiceAddress, create_server
         from aorta.attribution.service.guard import Guard, RateLimit
         from aorta.attribution.service.server import leave, listen, serve, url_of
-        from aorta.attribution.tokens import read_token
         from aorta.cli.mcp_tools import add_run_tools
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
         ) from None
-    token = read_token(token_file)
-    server = create_server(roots, ServiceAddress(service_url, token) if service_url else None)
-    add_run_tools(server, PathJail(roots), may_start=transport == "stdio" or token is not None)
+    service = ServiceAddress(service_url, access.shown) if service_url else None
+    server = create_server(roots, service)
+    may_start = transport == "stdio" or access.shown is not None
+    add_run_tools(server, PathJail(roots), may_start=may_start)
     if transport == "stdio":
         server.run("stdio")
         return
-    access = Access(token_file, no_token)
     app = Guard(
         server.streamable_http_app(host=host),
         token=access.token,

@@ -10,10 +10,8 @@ from aorta.cli.printing import print_json, say
 from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from aorta.engine.session import Resume
-    from aorta.executors.choosing import ExecutorChoice
     from aorta.reduce.report import ReduceReport
-    from aorta.registry.environments import EnvironmentLayers
+    from aorta.reduce.request import ReduceRequest
 
 
 @click.group(invoke_without_command=True)
@@ -34,23 +32,8 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Search, and leave nothing on disk.")
 @options.displaying
 @click.pass_context
-def command(
-    context: click.Context,
-    /,
-    spec: Path | None,
-    workload: str | None,
-    output: Path | None,
-    scrub: tuple[str, ...],
-    bare: bool,
-    max_trials: int | None,
-    max_wall_clock: float | None,
-    timeout: float | None,
-    layers: "EnvironmentLayers",
-    executor: "ExecutorChoice",
-    resume: "Resume | None",
-    dry_run: bool,
-    display: options.Display,
-) -> None:
+@options.asking("reduce")
+def command(context: click.Context, /, request: "ReduceRequest", display: options.Display) -> None:
     """Shrink a failing workload along declared axes, as far as it still fails the same way.
 
     \b
@@ -67,28 +50,14 @@ def command(
     if context.invoked_subcommand is not None:
         return
     from aorta.reduce.report import SCHEMA
-    from aorta.reduce.request import ReduceRequest, reduce
+    from aorta.reduce.request import reduce
     from aorta.views.pictures import AxesPicture
 
-    request = ReduceRequest(
-        spec=spec,
-        workload=workload,
-        output=output,
-        layers=layers,
-        bare=bare,
-        scrub=scrub,
-        timeout=timeout,
-        max_trials=max_trials,
-        max_wall_clock=max_wall_clock,
-        executor=executor,
-        resume=resume,
-        dry_run=dry_run,
-    )
     report = reduce(request, lambda: display.listeners(AxesPicture()), say)
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:
-        _show(report, kept=not dry_run)
+        _show(report, kept=not request.dry_run)
     _leave(report)
 
 
@@ -117,13 +86,13 @@ def _leave(report: "ReduceReport") -> None:
 @click.option("--timeout", type=options.Duration(), help="Of the one run: seconds, or 30s, 10m.")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@options.command_words("-- COMMAND...")
 def init(
     output: Path,
     timeout: float | None,
     force: bool,
     as_json: bool,
-    command_line: tuple[str, ...],
+    command: tuple[str, ...],
 ) -> None:
     """Run a command once and write a commented starter spec from how it failed.
 
@@ -138,7 +107,7 @@ def init(
     from aorta.executors.local import LocalExecutor
     from aorta.reduce.draft import draft_spec
 
-    if not command_line:
+    if not command:
         raise UsageError(
             "give the command behind --, such as: aorta reduce init -- python train.py"
         )
@@ -146,7 +115,7 @@ def init(
         raise UsageError(
             "is already there; give another name with -o, or --force", where=str(output)
         )
-    draft = draft_spec(command_line, output, LocalExecutor(), timeout)
+    draft = draft_spec(command, output, LocalExecutor(), timeout)
     write_atomically(output, draft.text)
     if as_json:
         content = {"path": str(output), "failed": draft.failed, "oracle": draft.oracle}

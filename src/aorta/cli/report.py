@@ -26,14 +26,10 @@ def command(run_dir: Path, output: Path | None, open_it: bool, as_json: bool) ->
     \b
     Exit codes: 0 written; 2 this is no run directory; 5 it cannot be written.
     """
-    from aorta.engine.rundir import write_atomically
-    from aorta.report.building import page_of, reader_of
-    from aorta.report.html import document
+    from aorta.report.building import write_page
 
-    page = page_of(reader_of(run_dir).open())
     place = output or run_dir / "report.html"
-    text = document(page)
-    write_atomically(place, text)
+    page, text = write_page(run_dir, place)
     if as_json:
         content = {"path": str(place), "bytes": len(text.encode()), "answer": page.answer.sentence}
         print_json("aorta.report/1", content)

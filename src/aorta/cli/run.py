@@ -9,11 +9,7 @@ from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
-    from aorta.core.oracle import Oracle
-    from aorta.engine.session import Resume
-    from aorta.executors.choosing import ExecutorChoice
-    from aorta.registry.environments import EnvironmentLayers
-    from aorta.run.request import RunReport
+    from aorta.run.request import RunReport, RunRequest
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -29,21 +25,9 @@ if TYPE_CHECKING:
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def command(
-    workload: str | None,
-    trials: int,
-    steps: int | None,
-    layers: "EnvironmentLayers",
-    oracle: "Oracle | None",
-    timeout: float | None,
-    executor: "ExecutorChoice",
-    results_dir: Path,
-    resume: "Resume | None",
-    dry_run: bool,
-    display: options.Display,
-    command_line: tuple[str, ...],
-) -> None:
+@options.command_words("[-- COMMAND...]")
+@options.asking("run")
+def command(request: "RunRequest", dry_run: bool, display: options.Display) -> None:
     """Run a workload or any command a number of times: does it fail, how often, how fast?
 
     \b
@@ -55,21 +39,9 @@ def command(
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
     5 infrastructure; 130/143 interrupted (resume with --resume).
     """
-    from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
+    from aorta.run.request import SCHEMA, plan_lines, run
     from aorta.views.pictures import TrialsPicture
 
-    request = RunRequest(
-        workload=workload,
-        command=command_line,
-        trials=trials,
-        steps=steps,
-        layers=layers,
-        oracle=oracle,
-        timeout=timeout,
-        executor=executor,
-        results_dir=results_dir,
-        resume=resume,
-    )
     if dry_run:
         say_plan(plan_lines(request))
         return

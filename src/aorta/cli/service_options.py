@@ -2,63 +2,45 @@
 opinion.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from aorta.cli.options import grouped
 from aorta.cli.printing import say
 
 if TYPE_CHECKING:
     from aorta.attribution.opinion import Adviser
 
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def adviser_options(command: CommandT) -> CommandT:
-    for option in (
-        click.option(
-            "--llm-timeout", type=click.FloatRange(min=0.1), default=5.0, show_default=True
-        ),
-        click.option("--llm-key-file", type=_FILE, help="File holding the key for --llm-url."),
-        click.option("--llm-model", default="default", help="Model to ask at --llm-url."),
-        click.option("--llm-url", help="OpenAI-compatible URL to ask for a second opinion (off)."),
-    ):
-        command = option(command)
-    return command
-
-
-def adviser(url: str | None, model: str, key_file: Path | None, timeout: float) -> "Adviser | None":
-    """Whom to ask, or None without a URL."""
-    if url is None:
+def _adviser(
+    llm_url: str | None, llm_model: str, llm_key_file: Path | None, llm_timeout: float
+) -> "Adviser | None":
+    if llm_url is None:
         return None
     from aorta.attribution.opinion import Adviser
     from aorta.core.errors import UsageError
 
-    if not url.startswith(("http://", "https://")):
+    if not llm_url.startswith(("http://", "https://")):
         raise UsageError("expected an address such as https://host/v1", where="--llm-url")
-    key = key_file.read_text(encoding="utf-8").strip() if key_file else None
-    return Adviser(url, model, key, timeout)
+    key = llm_key_file.read_text(encoding="utf-8").strip() if llm_key_file else None
+    return Adviser(llm_url, llm_model, key, llm_timeout)
 
 
-def server_token_options(command: CommandT) -> CommandT:
-    for option in (
-        click.option(
-            "--no-token",
-            is_flag=True,
-            help="Let everybody ask who reaches the port: for callers that can send no token.",
-        ),
-        click.option(
-            "--token-file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="File holding the bearer token every request must carry.",
-        ),
-    ):
-        command = option(command)
-    return command
+adviser_options = grouped(
+    "adviser",
+    _adviser,
+    click.option("--llm-url", help="OpenAI-compatible URL to ask for a second opinion (off)."),
+    click.option("--llm-model", default="default", help="Model to ask at --llm-url."),
+    click.option("--llm-key-file", type=_FILE, help="File holding the key for --llm-url."),
+    click.option("--llm-timeout", type=click.FloatRange(min=0.1), default=5.0, show_default=True),
+)
+"""Whom to ask for a second opinion as `adviser`; None without a URL."""
 
 
 class Access:
@@ -70,7 +52,8 @@ class Access:
 
         if no_token and token_file is not None:
             raise UsageError("--no-token and --token-file exclude each other")
-        self.token = None if no_token else read_token(token_file) or new_token()
+        self.shown = read_token(token_file)  # what was given: shown to other services too
+        self.token = None if no_token else self.shown or new_token()
         self.own_user_is_free = self._made = token_file is None and not no_token
 
     @contextmanager
@@ -87,3 +70,18 @@ class Access:
             where = "on this machine" if host in LOOPBACK else "who reaches this port"
             say(f"aorta: no token is asked for: anybody {where} can ask")
         yield
+
+
+server_token_options = grouped(
+    "access",
+    Access,
+    click.option(
+        "--token-file", type=_FILE, help="File holding the bearer token every request must carry."
+    ),
+    click.option(
+        "--no-token",
+        is_flag=True,
+        help="Let everybody ask who reaches the port: for callers that can send no token.",
+    ),
+)
+"""Who may ask as `access`."""

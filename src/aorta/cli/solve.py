@@ -1,7 +1,7 @@
 """`aorta solve`: all of the above, unattended."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -10,9 +10,19 @@ from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
     from aorta.core.oracle import Oracle
-    from aorta.engine.session import Resume
-    from aorta.executors.choosing import ExecutorChoice
     from aorta.solve.request import SolveRequest
+
+
+def _stages(stages: str, skip: str) -> tuple[str, ...]:
+    from aorta.solve.request import stages_from
+
+    return stages_from(options.names_from(stages), options.names_from(skip))
+
+
+def _as_document(oracle: "Oracle | None") -> dict[str, Any] | None:
+    from aorta.core.oracle import oracle_to_json
+
+    return None if oracle is None else oracle_to_json(oracle)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -29,8 +39,12 @@ if TYPE_CHECKING:
 @click.option("--no-index", is_flag=True, help="No index, only --find-links.")
 @click.option("--budget", type=options.Duration(), help="Of everything: 30m, 8h ...")
 @click.option("--max-trials", type=click.IntRange(1), help="Stop after so many trials.")
-@click.option("--stages", default="", metavar="A,B", help="Only these (reproduce is always one).")
-@click.option("--skip", default="", metavar="A,B", help="All but these.")
+@options.grouped(
+    "stages",
+    _stages,
+    click.option("--stages", default="", metavar="A,B", help="Only these, and reproduce."),
+    click.option("--skip", default="", metavar="A,B", help="All but these."),
+)
 @click.option("--output", type=click.Path(path_type=Path), default=Path("solve"), show_default=True)
 @click.option("--ticket", help="Names the bundle.")
 @options.mitigations_files
@@ -39,31 +53,9 @@ if TYPE_CHECKING:
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say the plan and what it should cost; run nothing.")
 @options.displaying
-@click.argument(
-    "command_line", nargs=-1, type=click.UNPROCESSED, metavar="[RUN_DIR|CASE] [-- COMMAND...]"
-)
-def command(
-    spec: Path | None,
-    environment: str | None,
-    good: str | None,
-    index_url: str | None,
-    find_links: tuple[str, ...],
-    no_index: bool,
-    budget: float | None,
-    max_trials: int | None,
-    stages: str,
-    skip: str,
-    output: Path,
-    ticket: str | None,
-    mitigations_files: tuple[Path, ...],
-    oracle: "Oracle | None",
-    timeout: float | None,
-    executor: "ExecutorChoice",
-    resume: "Resume | None",
-    dry_run: bool,
-    display: options.Display,
-    command_line: tuple[str, ...],
-) -> None:
+@options.directory_or_command("source", "[RUN_DIR|CASE] [-- COMMAND...]")
+@options.asking("solve", oracle=_as_document)
+def command(request: "SolveRequest", dry_run: bool, display: options.Display) -> None:
     """From a failing job to its cause and a reproducer that works elsewhere, in one go.
 
     \b
@@ -77,31 +69,6 @@ def command(
     not fail, is a mistake in the command, or nothing was found; 4 stopped by a budget before that;
     5 infrastructure; 130/143 interrupted (go on with --resume).
     """
-    from aorta.core.oracle import oracle_to_json
-    from aorta.solve.request import SolveRequest, stages_from
-
-    is_directory = len(command_line) == 1 and Path(command_line[0]).is_dir()
-    request = SolveRequest(
-        command=() if is_directory else command_line,
-        source=Path(command_line[0]) if is_directory else None,
-        spec=spec,
-        directory=Path.cwd(),
-        output=output,
-        environment=environment,
-        good=good,
-        index_url=index_url,
-        find_links=find_links,
-        no_index=no_index,
-        budget=budget,
-        max_trials=max_trials,
-        stages=stages_from(options.names_from(stages), options.names_from(skip)),
-        ticket=ticket,
-        timeout=timeout,
-        oracle=None if oracle is None else oracle_to_json(oracle),
-        mitigations_files=mitigations_files,
-        executor=executor,
-        resume=resume,
-    )
     if dry_run:
         _show_plan(request, as_json=display.as_json)
     else:
@@ -118,12 +85,13 @@ def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
 
 
 def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
+    from aorta.report.building import write_page
     from aorta.solve.request import solve
     from aorta.solve.solution import SCHEMA, summary_lines
 
     say_stage = (lambda _text: None) if display.quiet else say
     solution = solve(request, lambda _stage: display.listeners(), say_stage)
-    _write_page(solution.state.path)
+    write_page(solution.state.path, solution.state.path / "report.html")
     if display.as_json:
         print_json(SCHEMA, solution.to_json())
     else:
@@ -132,11 +100,3 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     if solution.stopped is not None:
         say(f"aorta: go on with: aorta solve --resume {solution.state.path}")
     raise click.exceptions.Exit(int(solution.exit_code))
-
-
-def _write_page(run_dir: Path) -> None:
-    from aorta.engine.rundir import write_atomically
-    from aorta.report.building import page_of, reader_of
-    from aorta.report.html import document
-
-    write_atomically(run_dir / "report.html", document(page_of(reader_of(run_dir).open())))

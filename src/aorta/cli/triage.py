@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +11,8 @@ from aorta.cli.printing import print_json, say, say_plan
 from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
-    from aorta.core.oracle import Oracle
-    from aorta.engine.session import Resume
-    from aorta.executors.choosing import ExecutorChoice
     from aorta.triage.optimize import StackReport
+    from aorta.triage.request import TriageRequest
     from aorta.triage.running import MatrixReport
     from aorta.views.pictures import Picture
 
@@ -26,6 +24,10 @@ class _RunsByDefault(click.Group):
         if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+
+def _names(listed: str | None) -> tuple[str, ...] | None:
+    return None if listed is None else options.names_from(listed)
 
 
 @click.group(cls=_RunsByDefault, context_settings={"help_option_names": ["-h", "--help"]})
@@ -68,33 +70,9 @@ def command() -> None:
 @click.option("--strict", is_flag=True, help="Exit 1 if a cell did not run.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def run(
-    recipe: Path | None,
-    mode: Literal["matrix", "optimize"],
-    workload: str | None,
-    mitigation_axis: str | None,
-    environment_axis: str | None,
-    trials: int | None,
-    exact_trials: bool,
-    control: bool,
-    steps: int | None,
-    ticket: str | None,
-    baseline_cell: str | None,
-    confound_threshold: float | None,
-    sets: int,
-    max_rate: float,
-    mitigations_files: tuple[Path, ...],
-    oracle: "Oracle | None",
-    timeout: float | None,
-    executor: "ExecutorChoice",
-    output_dir: Path,
-    resume: "Resume | None",
-    strict: bool,
-    dry_run: bool,
-    display: options.Display,
-    command_line: tuple[str, ...],
-) -> None:
+@options.command_words("[-- COMMAND...]")
+@options.asking("triage", mitigation_axis=_names, environment_axis=_names)
+def run(request: "TriageRequest", strict: bool, dry_run: bool, display: options.Display) -> None:
     """Run a workload or any command in every cell of a matrix, or find the smallest stack that works.
 
     \b
@@ -110,41 +88,14 @@ def run(
     3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
     130/143 interrupted (resume with --resume).
     """
-    from aorta.triage.request import TriageRequest, plan_lines, triage
+    from aorta.triage.request import plan_lines, triage
 
-    request = TriageRequest(
-        recipe=recipe,
-        mode=mode,
-        workload=workload,
-        command=command_line,
-        oracle=oracle,
-        mitigation_axis=_names(mitigation_axis),
-        environment_axis=_names(environment_axis),
-        trials=trials,
-        exact_trials=exact_trials,
-        control=control,
-        steps=steps,
-        ticket=ticket,
-        baseline_cell=baseline_cell,
-        confound_threshold=confound_threshold,
-        sets=sets,
-        max_rate=max_rate,
-        mitigations_files=mitigations_files,
-        timeout=timeout,
-        executor=executor,
-        output_dir=output_dir,
-        resume=resume,
-    )
     if dry_run:
         say_plan(plan_lines(request))
         return
-    report = triage(request, lambda: display.listeners(_picture(mode)))
+    report = triage(request, lambda: display.listeners(_picture(request.mode)))
     _show(report, as_json=display.as_json)
     _leave(report, strict=strict)
-
-
-def _names(listed: str | None) -> tuple[str, ...] | None:
-    return None if listed is None else options.names_from(listed)
 
 
 def _picture(mode: str) -> "Picture":
@@ -193,12 +144,12 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
 
 
 def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
-    from aorta.triage import matrix, optimize
+    from aorta.triage import matrix, optimized
     from aorta.triage.running import MatrixReport
 
     is_matrix = isinstance(report, MatrixReport)
     if as_json:
-        print_json(matrix.SCHEMA if is_matrix else optimize.SCHEMA, report.to_json())
+        print_json(matrix.SCHEMA if is_matrix else optimized.SCHEMA, report.to_json())
     else:
         page = report.run_dir / ("matrix.md" if is_matrix else "optimize.md")
         click.echo(page.read_text(encoding="utf-8"))

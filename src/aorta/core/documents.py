@@ -8,7 +8,7 @@ whose keys are not those of its model: unknown keys are refused, nothing is coer
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
@@ -148,12 +148,18 @@ class _DoubledKey(dict[str, object]):
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    seen: dict[str, object] = {}
-    for key, value in pairs:
+    doubled = doubled_key(pairs)
+    return dict(pairs) if doubled is None else _DoubledKey(doubled)
+
+
+def doubled_key(pairs: Sequence[tuple[str, object]]) -> str | None:
+    """The first key of a JSON object that stands twice."""
+    seen: set[str] = set()
+    for key, _ in pairs:
         if key in seen:
-            return _DoubledKey(key)
-        seen[key] = value
-    return seen
+            return key
+        seen.add(key)
+    return None
 
 
 def _no_constant(name: str) -> object:

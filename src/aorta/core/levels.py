@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-_PRIOR_FREEDOM = (
-    2.0  # what is held of the noise before any sample: a sixth of the gap, and not firmly
-)
+# What is held of the noise before any sample: a sixth of the gap, and not firmly.
+_PRIOR_FREEDOM = 2.0
 _PRIOR_SPREAD = 1 / 6
 _LEAST_SPREAD = 0.01  # of the gap: a number that never varies is still taken to vary a little
 _STANDARD_ERRORS = 2.0
-_OUTSIDE = (
-    4.0  # standard errors from both levels: neither of them; more while the noise is hardly known
-)
+# Standard errors from both levels: neither of them; more while the noise is hardly known.
+_OUTSIDE = 4.0
 _OUTSIDE_AT_LEAST = 4  # values, before a state is called neither
 
 

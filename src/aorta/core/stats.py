@@ -3,15 +3,23 @@
 import math
 from collections.abc import Callable, Sequence
 
+_Z = 1.959963984540054  # 95 %
 
-def wilson(hits: int, trials: int, z: float = 1.959963984540054) -> tuple[float, float]:
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
     """The Wilson score interval of a rate; (0, 1) when nothing was tried."""
     if trials == 0:
         return 0.0, 1.0
-    rate, z2 = hits / trials, z * z
+    rate, z2 = hits / trials, _Z * _Z
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = z / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
+    half = _Z / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
     return (0.0 if hits == 0 else centre - half), (1.0 if hits == trials else centre + half)
+
+
+def rate_to_json(hits: int, trials: int) -> dict[str, float]:
+    """How often it failed, as every document writes it, with the Wilson interval."""
+    low, high = wilson(hits, trials)
+    return {"reproduced": hits, "of": trials, "low": round(low, 4), "high": round(high, 4)}
 
 
 def binomial_tail(hits: int, trials: int, rate: float) -> float:

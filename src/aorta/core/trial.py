@@ -62,9 +62,8 @@ class Watch:
     patterns: tuple[WatchedPattern, ...] = ()
     silent_for: float | None = None  # seconds without output that make it a hang
     longer_than: float | None = None  # seconds of running that make it a hang
-    json_file: str | None = (
-        None  # brought back as result["metrics_file"], or why not as "metrics_problem"
-    )
+    # Brought back as result["metrics_file"], or why not as "metrics_problem".
+    json_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -144,9 +143,8 @@ class TrialEnd:
     timed_out: bool = False
     hung: bool = False  # silent too long, or ran longer than the hang oracle allows
     cancelled: bool = False
-    lost: str | None = (
-        None  # why nothing can be said: not started, node gone, container did not start
-    )
+    # Why nothing can be said: not started, node gone, container did not start.
+    lost: str | None = None
     matches: tuple[Match, ...] = ()
     started_at: float = 0.0  # seconds since the epoch
     duration: float = 0.0
@@ -167,6 +165,10 @@ class Outcome(StrEnum):
     CLEAN = "clean"  # it ran, and did not fail
     OTHER = "other"  # it failed, but not with this failure
     ERROR = "error"  # could not tell
+
+
+RETRIES = 2
+"""So many more trials may fail to tell than tell, before no further one is started."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,10 @@ class Tally:
     @property
     def trials(self) -> int:
         return self.evidence + self.error
+
+    def is_hopeless(self, retries: int = RETRIES) -> bool:
+        """So many trials could not tell that no further one is worth its time."""
+        return self.error > retries + self.evidence
 
     def __add__(self, more: "Outcome | Tally") -> "Tally":
         if isinstance(more, Outcome):

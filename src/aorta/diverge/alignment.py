@@ -9,9 +9,8 @@ from itertools import groupby
 
 from aorta.diverge.stream import Operation, Stream
 
-_MOST_EDITS = (
-    1500  # operations without a partner in one step; beyond, operations are matched by module alone
-)
+# Operations without a partner in one step; beyond, operations are matched by module alone.
+_MOST_EDITS = 1500
 
 
 @dataclass(frozen=True)

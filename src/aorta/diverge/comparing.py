@@ -60,12 +60,10 @@ class Comparison:
     compared: int
     unmatched: tuple[Operation, ...]
     is_aligned: bool
-    curve: tuple[
-        tuple[int, int, float], ...
-    ] = ()  # (index, step, difference) of one rank, for the page
-    nth: int = (
-        0  # how many operations with the place and name of `first` came before it in its step
-    )
+    # (index, step, difference) of one rank, for the page.
+    curve: tuple[tuple[int, int, float], ...] = ()
+    # How many operations with the place and name of `first` came before it in its step.
+    nth: int = 0
 
 
 def compare(bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]]) -> Comparison:

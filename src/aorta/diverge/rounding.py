@@ -19,9 +19,8 @@ EPSILON = {
     "complex64": 2.0**-24,
     "complex128": 2.0**-53,
 }
-_SLACK = (
-    8.0  # between what is typical and what is too much: sixteen samples see up to three deviations
-)
+# Between what is typical and what is too much: sixteen samples see up to three deviations.
+_SLACK = 8.0
 _PRODUCTS = frozenset(
     ["mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "vdot", "matmul", "linear"]
 )

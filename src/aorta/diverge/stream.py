@@ -27,9 +27,8 @@ class Digest:
     total: float
     low: float
     high: float
-    hash: int | None = (
-        None  # of all bits, or those of a sum in which every place weighs something else
-    )
+    # Of all bits, or those of a sum in which every place weighs something else.
+    hash: int | None = None
 
     @property
     def size(self) -> int:

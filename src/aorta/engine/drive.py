@@ -185,7 +185,7 @@ class Engine:
             return
         for state in list(self._open.values()):
             self._start_trials(state, state.judge.needs(state.tally))
-        while self._free_slots() > 0 and not self._trials_spent():
+        while self._may_start():
             asked = self._search.ask(self._free_slots(), tuple(self._open))
             if not asked:
                 break
@@ -207,9 +207,8 @@ class Engine:
                 return False
             self._write(Opened(point))
             self._open_point(point)
-        self._start_trials(
-            self._open[point], self._open[point].judge.needs(self._open[point].tally)
-        )
+        state = self._open[point]
+        self._start_trials(state, state.judge.needs(state.tally))
         return True
 
     def _would_be_warm(self) -> bool:
@@ -229,8 +228,9 @@ class Engine:
 
     def _state_of(self, point: Point) -> _OpenPoint:
         state = _OpenPoint(point, self._judges.judge_for(point))
-        for record in self._remembered(point):
-            state.count(record)
+        if self._began_again:  # cold trials from before still count
+            for record in self._records_of(point):
+                state.count(record)
         return state
 
     def _use_spare_trials(self, state: _OpenPoint) -> None:
@@ -241,7 +241,7 @@ class Engine:
 
     def _start_trials(self, state: _OpenPoint, useful: int) -> None:
         """Start trials until `useful` are under way, as far as slots and the trial budget reach."""
-        while len(state.running) < useful and self._free_slots() > 0 and not self._trials_spent():
+        while len(state.running) < useful and self._may_start():
             self._start_trial(state)
 
     def _start_trial(self, state: _OpenPoint) -> None:
@@ -279,7 +279,9 @@ class Engine:
 
     def _use_next_end(self) -> None:
         if not self._ended:
-            self._ended.extend(self._executor.wait(self._until_budget()))
+            most = self._question.budget.max_seconds
+            left = _HEARTBEAT if most is None else most - self._elapsed()
+            self._ended.extend(self._executor.wait(max(0.0, min(_HEARTBEAT, left))))
         if self._ended:
             self._take(self._ended.popleft())
 
@@ -289,7 +291,6 @@ class Engine:
         if end.cancelled or state is None or end.trial_id not in state.running:
             return
         del state.running[end.trial_id]
-        question = self._question
         record = TrialRecord.of(
             trial.point,
             trial.index,
@@ -299,8 +300,8 @@ class Engine:
             elapsed=self._elapsed(),
             path=trial.path,
         )
-        if question.keep is not None:
-            record = replace(record, kept=question.keep(record, end) or {})
+        if self._question.keep is not None:
+            record = replace(record, kept=self._question.keep(record, end) or {})
         self._write(record)
         self._use(record, replayed=False)
         self._settle_if_sure(state)
@@ -316,18 +317,14 @@ class Engine:
         self._emit(events.TrialEnded(record, replayed))
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
-        if state.point == self._warmth.proof and any(
-            r.point == state.point and not r.spared for r in self._records
-        ):
+        is_proof = state.point == self._warmth.proof
+        if is_proof and any(not record.spared for record in self._records_of(state.point)):
             return Verdict(None, state.tally, "no trial can be started warm")
         if self._sought.is_never_the_same(state.point, state.tally):
-            words = SoughtFailure.different_words(
-                r for r in self._records if r.point == state.point
-            )
+            words = SoughtFailure.different_words(self._records_of(state.point))
             return Verdict(None, state.tally, words)
         found = state.judge.verdict(state.tally)
-        hopeless = state.tally.error > self._question.budget.retries + state.tally.evidence
-        if found is None and hopeless:
+        if found is None and state.tally.is_hopeless(self._question.budget.retries):
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
         if found is None:
             return None
@@ -382,9 +379,8 @@ class Engine:
         self._forgotten += len(self._records) - len(kept)
         self._records = kept
 
-    def _remembered(self, point: Point) -> list[TrialRecord]:
-        """Cold trials from before the search began again."""
-        return [r for r in self._records if r.point == point] if self._began_again else []
+    def _records_of(self, point: Point) -> list[TrialRecord]:
+        return [record for record in self._records if record.point == point]
 
     # -- limits ------------------------------------------------------------------------------------
 
@@ -395,23 +391,12 @@ class Engine:
     def _elapsed(self) -> float:
         return self._clock() - self._began
 
-    def _trials_spent(self) -> bool:
-        most = self._question.budget.max_trials
-        return most is not None and self._spent + len(self._trials) >= most
+    def _may_start(self) -> bool:
+        allowed = self._question.budget.allows(self._spent + len(self._trials))
+        return allowed and self._free_slots() > 0
 
     def _budget_spent(self) -> str:
-        most, seconds = self._question.budget.max_trials, self._question.budget.max_seconds
-        if most is not None and self._spent >= most:
-            return f"{most} trials are spent"
-        if seconds is not None and self._elapsed() >= seconds:
-            return f"{seconds:g} s are spent"
-        return ""
-
-    def _until_budget(self) -> float:
-        seconds = self._question.budget.max_seconds
-        if seconds is None:
-            return _HEARTBEAT
-        return max(0.0, min(_HEARTBEAT, seconds - self._elapsed()))
+        return self._question.budget.spent(self._spent, self._elapsed())
 
     def _write(self, entry: Entry) -> None:
         self._journal.append(entry, self._question.name)

@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.sprt import (
-    NOTHING,
-    Calibration,
-    HitCount,
-    PresenceTest,
-    Sprt,
-    misses_that_tell,
-)
+from aorta.core.sprt import NOTHING, Calibration, HitCount, PresenceTest, Sprt, misses_that_tell
 from aorta.core.trial import Tally, Verdict
 
 
@@ -118,9 +111,8 @@ _LEARN_ALPHA = 0.2  # the learned rate is the 80 % lower bound
 _DRIFT = 0.8  # a candidate must be able to fail this often, relative to the original
 _DRIFT_ALPHA = 0.05
 _DRIFTED = 4.0  # a confirmed answer is told apart from what fails this many times less often
-_DRIFTED_CANDIDATE = (
-    2.0  # after a setback candidates must do better than that, or they fail it again
-)
+# After a setback candidates must do better than that, or they fail it again.
+_DRIFTED_CANDIDATE = 2.0
 _DRIFT_TEST_ALPHA = 0.02
 
 

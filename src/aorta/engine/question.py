@@ -8,7 +8,7 @@ from typing import Protocol
 from aorta.core.axis import Point, Purpose
 from aorta.core.oracle import Classified, Deciding, classify
 from aorta.core.signature import Signature
-from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec
+from aorta.core.trial import RETRIES, Outcome, Tally, TrialEnd, TrialSpec
 from aorta.engine.events import Ending, TrialRecord
 from aorta.engine.judge import Judges
 from aorta.engine.warmth import WarmRules
@@ -43,7 +43,19 @@ class Budget:
 
     max_trials: int | None = None
     max_seconds: float | None = None
-    retries: int = 2
+    retries: int = RETRIES
+
+    def allows(self, trials: int) -> bool:
+        """Whether one more may be started beside so many."""
+        return self.max_trials is None or trials < self.max_trials
+
+    def spent(self, trials: int, seconds: float) -> str:
+        """What is used up, in words; empty while nothing is."""
+        if self.max_trials is not None and trials >= self.max_trials:
+            return f"{self.max_trials} trials are spent"
+        if self.max_seconds is not None and seconds >= self.max_seconds:
+            return f"{self.max_seconds:g} s are spent"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -65,9 +77,8 @@ class Question:
     warm: WarmRules | None = None  # None: every trial starts cold
     # The same search and judges as new, for when what they were told must be forgotten.
     restart: Callable[[], tuple[Search, Judges]] | None = None
-    private_trials: bool = (
-        False  # trial directories lie in the private state: nothing of them ships
-    )
+    # Trial directories lie in the private state: nothing of them ships.
+    private_trials: bool = False
 
 
 @dataclass(frozen=True)

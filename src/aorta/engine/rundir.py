@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +17,10 @@ from aorta.engine.atomic import write_whole
 from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
+
+STAMP_FORM = "%Y-%m-%dT%H-%M-%S"
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
+"""The name of a run directory that nobody named."""
 
 PRIVATE = ".aorta"  # journal, lock, metadata: never part of what ships
 _MOST_OF_ONE_NAME = 10_000
@@ -66,7 +71,7 @@ def claim_run_dir(
 
     With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run directory may be sent as it is.
     """
-    stamp = name or datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    stamp = name or datetime.now(UTC).strftime(STAMP_FORM)
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, _MOST_OF_ONE_NAME + 1):

@@ -162,3 +162,17 @@ def _pack(directory: Path, paths: Iterable[Path]) -> bytes:
                     "trial; put it on a file system that the workers share"
                 )
     return buffer.getvalue()
+
+
+def append_log(trial_dir: Path, message: Mapping[str, Any]) -> None:
+    name = "stdout.log" if message["stream"] == "stdout" else "stderr.log"
+    with (trial_dir / name).open("ab") as log:
+        log.write(message.get("payload", b""))
+
+
+def keep_files(trial_dir: Path, message: Mapping[str, Any]) -> None:
+    """What a trial that ended elsewhere left there."""
+    if "payload" in message:
+        unpack(message["payload"], trial_dir)
+    for name in ("stdout.log", "stderr.log"):  # a silent trial has empty logs, not none
+        (trial_dir / name).touch()

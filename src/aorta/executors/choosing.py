@@ -29,13 +29,11 @@ class ExecutorChoice:
     def open(self) -> Executor:
         """A fresh one; whoever opens it closes it."""
         here = self.name == "local"  # elsewhere the scheduler knows and hands out the devices
-        devices = visible_devices(_devices_found()) if self.resources.gpus and here else []
+        devices: list[str] = []
+        if self.resources.gpus and here:
+            devices = visible_devices([str(n) for n, _ in enumerate(collect_env().gpus)])
         options = ExecutorOptions(self.jobs, self.resources, devices, self.ray_address, self.cold)
         return open_executor(self.name, options)
-
-
-def _devices_found() -> list[str]:
-    return [str(index) for index, _ in enumerate(collect_env().gpus)]
 
 
 @dataclass(frozen=True)

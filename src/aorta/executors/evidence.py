@@ -274,9 +274,8 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-_CLOCK_TICK = (
-    0.02  # the kernel stamps files a few milliseconds coarse; two writes within that look like one
-)
+# The kernel stamps files a few milliseconds coarse; two writes within that look like one.
+_CLOCK_TICK = 0.02
 SHARED = (
     "metrics_shared"  # in a result: the place of the metric file, where other trials may write too
 )
@@ -303,7 +302,7 @@ def json_object(path: Path) -> dict[str, Any] | None:
     """An unreadable file counts as none."""
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 

@@ -9,7 +9,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -28,15 +27,14 @@ from aorta.executors.messages import (
     order_for,
     trial_end,
 )
-from aorta.executors.warm import ON_THIS_MACHINE, WarmStarts
+from aorta.executors.process_tree import own_program
+from aorta.executors.warm import WarmStarts
 from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
 from aorta.runtimes.owner import started
 
 _CLOSE_PATIENCE = 20.0
 _BECOMING = 5.0  # seconds that a process may take to become another program, on a busy machine too
-_SOURCE = str(Path(__file__).parents[2])
-_SUPERVISOR = f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.supervisor import main; main()"
 
 
 @dataclass
@@ -107,10 +105,7 @@ class LocalExecutor:
             slot.trial, slot.launch = trial, launch
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
-        if self._warm is None or trial.environment.kind not in ON_THIS_MACHINE:
-            return False
-        launch = launch_for(trial)
-        return self._warm.is_worth_it(launch, launch.environ(os.environ))
+        return self._warm is not None and self._warm.keeps(trial)
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -152,7 +147,7 @@ class LocalExecutor:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-s", "-c", _SUPERVISOR, str(theirs.fileno())],
+                [*own_program("aorta.executors.supervisor"), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C on the terminal is for us alone

@@ -9,14 +9,24 @@ import ctypes
 import errno
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_PATIENCE = 10.0  # seconds for what was killed to be gone
+_SOURCE = str(Path(__file__).parents[2])
 _spared: set[int] = set()
+
+
+def own_program(module: str) -> list[str]:
+    """The command that runs `main()` of a module of ours and sees nothing of what is installed: standard library only."""
+    program = f"import sys; sys.path.insert(0, {_SOURCE!r}); from {module} import main; main()"
+    return [sys.executable, "-S", "-E", "-s", "-c", program]
 
 
 def adopt_orphans() -> None:
@@ -145,7 +155,7 @@ def _never() -> bool:
     return False
 
 
-def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float = 10.0) -> int:
+def end_all(grace: float, hurried: Callable[[], bool] = _never) -> int:
     """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
     reap()
     signalled: set[int] = set()
@@ -154,7 +164,7 @@ def end_all(grace: float, hurried: Callable[[], bool] = _never, patience: float 
     if grace > 0:
         signalled |= _signal(signal.SIGTERM)
         _wait_until_gone(grace, hurried)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + _PATIENCE
     while alive() and time.monotonic() < deadline:
         signalled |= _signal(signal.SIGKILL)
         _wait_until_gone(0.05)

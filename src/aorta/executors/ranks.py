@@ -18,10 +18,6 @@ from aorta.executors import process_tree
 from aorta.runtimes import Launch
 from aorta.runtimes.pyxis import ENDED_BY_SLURM
 
-_SOURCE = str(Path(__file__).parents[2])
-_RANK = (
-    f"import sys; sys.path.insert(0, {_SOURCE!r}); from aorta.executors.ranks import main; main()"
-)
 _GRACE = 3.0
 _CHUNK = 256 * 1024
 
@@ -41,10 +37,9 @@ def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
         own = launch.argv[1 : len(launch.argv) - len(trial.argv)]
         wrapped = ("sh", "-c", _RANK_IN_CONTAINER, "rank") if trial.resources.tasks > 1 else ()
         return replace(launch, argv=(launch.argv[0], *srun, *own, *wrapped, *trial.argv))
-    python = (sys.executable, "-S", "-E", "-s", "-c", _RANK)
     return replace(
         launch,
-        argv=("srun", *srun, *python, *launch.argv),
+        argv=("srun", *srun, *process_tree.own_program(__name__), *launch.argv),
         refusals=(*launch.refusals, *ENDED_BY_SLURM),
     )
 

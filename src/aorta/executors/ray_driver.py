@@ -46,9 +46,8 @@ def hold_place(
     if about.st_uid != os.getuid() or about.st_mode & 0o077:  # somebody else's
         private = Path(tempfile.mkdtemp(prefix="aorta-"))
     source = private / digest
-    if (
-        not source.exists()
-    ):  # unpacked, because Python keeps no compiled files for what it imports from an archive
+    # Unpacked, because Python keeps no compiled files for what it imports from an archive.
+    if not source.exists():
         unfinished = private / f"{digest}.{os.getpid()}"
         zipfile.ZipFile(BytesIO(archive)).extractall(unfinished)
         try:

@@ -4,16 +4,14 @@ It sees tickets, not trials' ends: how a trial runs and ends is between its supe
 """
 
 import socket
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from aorta.core.trial import Resources, TrialSpec
 
-_SOURCE = str(Path(__file__).parents[2])
+WORKER = "aorta.executors.worker"
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,8 @@ class Gone:
     """Why a worker cannot be waited for any longer."""
 
     why: str
-    out_of_memory: bool = (
-        False  # it went over its job's own limit: the program's end, not the scheduler's
-    )
+    # It went over its job's own limit: the program's end, not the scheduler's.
+    out_of_memory: bool = False
 
 
 class Scheduler(Protocol):
@@ -82,12 +79,6 @@ def address_towards(host: str) -> str | None:
         probe.connect((host, 9))  # sends nothing: it only asks for a route
         return str(probe.getsockname()[0])
     return None
-
-
-def worker_argv(source: str = _SOURCE) -> list[str]:
-    """The command that becomes an worker, given the package's parent directory (or an archive of it)."""
-    program = f"import sys; sys.path.insert(0, {source!r}); from aorta.executors.worker import main; main()"
-    return [sys.executable, "-S", "-E", "-s", "-c", program]
 
 
 def fitting(nodes: Sequence[tuple[int, int]], wanted: Resources) -> int:

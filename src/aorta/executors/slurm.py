@@ -19,7 +19,8 @@ from pathlib import Path
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Resources, RuntimeKind, TrialSpec
 from aorta.executors import slurm_commands as slurm
-from aorta.executors.scheduler import Batch, Gone, address_towards, fitting, worker_argv
+from aorta.executors.process_tree import own_program
+from aorta.executors.scheduler import WORKER, Batch, Gone, address_towards, fitting
 from aorta.executors.worker import PARENT_VARIABLE, TICKET_VARIABLE
 
 _LOOK_EVERY = 2.0
@@ -290,7 +291,7 @@ class SlurmSteps(_Slurm):
             fate = {} if outer else {PARENT_VARIABLE: str(os.getpid())}
             with self._logs[ticket].open("wb") as log:
                 self._running[ticket] = subprocess.Popen(
-                    [*outer, *worker_argv()],
+                    [*outer, *own_program(WORKER)],
                     env={**os.environ, **variables, TICKET_VARIABLE: ticket, **fate},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -376,7 +377,9 @@ def _script(key: str, first: int, variables: Mapping[str, str]) -> str:
     """Becomes the worker. The secret stands in the script, which Slurm shows to its owner alone."""
     set_variables = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     ticket = f'export {TICKET_VARIABLE}="{key}.$(({first} + SLURM_ARRAY_TASK_ID))"'
-    return "\n".join(["#!/bin/sh", *set_variables, ticket, f"exec {shlex.join(worker_argv())}", ""])
+    return "\n".join(
+        ["#!/bin/sh", *set_variables, ticket, f"exec {shlex.join(own_program(WORKER))}", ""]
+    )
 
 
 def _without_placeholders(path: Path) -> str:

@@ -140,9 +140,8 @@ def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobStat
     """The state of each of these tasks of array jobs, each as `JOB_INDEX`: one question for all of them."""
     found = dict(_in_queue(_jobs_of(tasks)))
     forgotten = tasks - found.keys()
-    if (
-        forgotten
-    ):  # the controller forgets ended tasks after MinJobAge, and all of them with its state
+    # The controller forgets ended tasks after MinJobAge, and all of them with its state.
+    if forgotten:
         ask_for = _in_accounting if accounting else _in_controller
         found = dict(ask_for(_jobs_of(forgotten))) | found
     return found

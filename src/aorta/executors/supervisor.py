@@ -138,9 +138,8 @@ class SupervisedTrial:
         self.arrivals = Arrivals()
 
     def run(self) -> dict[str, Any]:
-        (Path(self.order["trial_dir"]) / RESULT_FILE).unlink(
-            missing_ok=True
-        )  # of an earlier attempt
+        # Of an earlier attempt.
+        (Path(self.order["trial_dir"]) / RESULT_FILE).unlink(missing_ok=True)
         places = self.order["metric"]
         metric = MetricFile(*(Path(place) for place in places)) if places else None
         oom_kills_before = oom_kills()
@@ -365,7 +364,6 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None)  # the owner's word counts, or its end
     with socket.socket(fileno=int(sys.argv[1])) as control:
-        control.set_inheritable(
-            False
-        )  # a trial that held it would keep us from seeing the owner's end
+        # A trial that held it would keep us from seeing the owner's end.
+        control.set_inheritable(False)
         Supervisor(control).serve()

@@ -16,18 +16,17 @@ from typing import Any
 
 from aorta.core.trial import RuntimeKind, Start, TrialEnd, TrialSpec
 from aorta.executors.warm_hosts import read_rows, worth_seconds
-from aorta.runtimes import Launch
+from aorta.runtimes import Launch, launch_for
 
-ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
+_ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
 _SHELLS = frozenset({"bash", "sh", "dash"})
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _EXPANSION = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _OF_THE_SHELL = frozenset("`;|&<>()\n*?[]{}~!#\\$")
-_WITHOUT_HOOK = frozenset(
-    "EIS"
-)  # options with which Python looks for no start-up file, or not on PYTHONPATH
+# Options with which Python looks for no start-up file, or not on PYTHONPATH.
+_WITHOUT_HOOK = frozenset("EIS")
 
 
 @dataclass(frozen=True)
@@ -114,9 +113,8 @@ def _script_at(words: Sequence[str], cwd: Path) -> tuple[int | None, tuple[str, 
             if letter in _WITHOUT_HOOK:
                 return None, ()
             if letter in "cmXW":
-                behind = (
-                    at if word[place + 1 :] else at + 1
-                )  # its value is the rest, or the next word
+                # Its value is the rest, or the next word.
+                behind = at if word[place + 1 :] else at + 1
                 if letter in "cm":
                     return (behind, (str(cwd),)) if behind < len(words) else (None, ())
                 at = behind
@@ -165,7 +163,7 @@ class WarmStarts:
         self, trial: TrialSpec, launch: Launch, env: Mapping[str, str]
     ) -> dict[str, Any]:
         """What the supervisor is told besides: to start warm, to watch the imports, or nothing."""
-        if trial.start is Start.COLD or trial.environment.kind not in ON_THIS_MACHINE:
+        if trial.start is Start.COLD or trial.environment.kind not in _ON_THIS_MACHINE:
             return {}
         cwd = launch.cwd.absolute()
         command = python_command(launch.argv, env, cwd) if trial.resources.tasks == 1 else None
@@ -189,9 +187,13 @@ class WarmStarts:
             }
         }
 
-    def is_worth_it(self, launch: Launch, env: Mapping[str, str]) -> bool:
+    def keeps(self, trial: TrialSpec) -> bool:
+        """Whether its program is known, and its imports are worth keeping."""
+        if trial.environment.kind not in _ON_THIS_MACHINE:
+            return False
+        launch = launch_for(trial)
         cwd = launch.cwd.absolute()
-        command = python_command(launch.argv, env, cwd)
+        command = python_command(launch.argv, launch.environ(os.environ), cwd)
         seen = self._seen.get(_key(command, cwd)) if command is not None else None
         return seen is not None and seen.is_worth_it
 

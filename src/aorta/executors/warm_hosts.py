@@ -24,9 +24,8 @@ OWN_VARIABLES = ("AORTA_TRIAL_DIR", "AORTA_METRIC_FILE", "AORTA_STEP_TIMES")
 _FEW = 4
 _MOST_HOSTS = 3
 _MOST_MEMORY = 0.25  # of the machine, for all hosts of this supervisor
-_LEAST_FREE = (
-    0.1  # of the machine: with less available no further host is started, in whatever slot
-)
+# Of the machine: with less available no further host is started, in whatever slot.
+_LEAST_FREE = 0.1
 MOST_UNFIT = 8  # modules left out one by one before the whole command is given up
 _LEAST_PATIENCE = 60.0
 _ANSWER_SECONDS = 20.0  # for a fork

@@ -25,11 +25,7 @@ from torch.distributed.elastic.multiprocessing.api import PContext
 
 from aorta.core.errors import Exit
 from aorta.launch.cycle import AgentCycle
-from aorta.launch.cycle_dir import (
-    gather_evidence,
-    sign_as_leader,
-    write_cycle_info,
-)
+from aorta.launch.cycle_dir import gather_evidence, sign_as_leader, write_cycle_info
 from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_dumps
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd

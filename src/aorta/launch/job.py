@@ -31,11 +31,7 @@ from aorta.launch.records import JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.panel import Panel, build_sources
 from aorta.launch.store_calls import StoreLostError
-from aorta.launch.torch_elastic import (
-    hosts_the_store,
-    raise_on_signals,
-    where_known,
-)
+from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals, where_known
 from aorta.launch.warm import WarmWorkers
 from aorta.reduce.opened_files import watch_opened
 

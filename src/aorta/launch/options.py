@@ -71,9 +71,8 @@ class Options:
     log_dir: Path | None
     shown: Shown
     fixed_rank: int | None  # the node rank of a static rendezvous
-    master: (
-        tuple[str, int] | None
-    )  # the address workers must find each other at, where the user chose it
+    # The address workers must find each other at, where the user chose it.
+    master: tuple[str, int] | None
     command: tuple[str, ...]  # the user's own command, as torchrun would run it
     users_logs: LogsSpecs | None = None  # what `--logs-specs` names
     cold: bool = False  # every worker imports for itself

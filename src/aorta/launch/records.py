@@ -121,9 +121,8 @@ class CycleEvidence:
     ranks: tuple[int, ...] = ()
     ends: tuple[WorkerEnd, ...] = ()
     log_paths: tuple[str, ...] = ()
-    tails: Mapping[int, str] = field(
-        default_factory=dict
-    )  # rank -> last output, for other machines
+    # Rank -> last output, for other machines.
+    tails: Mapping[int, str] = field(default_factory=dict)
     hung_rank: int | None = None  # the one whose heartbeat stopped
     dumps: tuple[str, ...] = ()  # stacks and Flight Recorder files, after a hang
     step: int | None = None  # the last step a heartbeat told

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from aorta.executors.process_tree import adopt_orphans, descendants
+from aorta.runtimes.owner import started
 
-_ENOUGH = (
-    5.0  # seconds for killed processes to be gone; what hangs in the kernel longer is left to it
-)
+# Seconds for killed processes to be gone; what hangs in the kernel longer is left to it.
+_ENOUGH = 5.0
 
 
 class WorkerFamilies:
@@ -24,13 +24,13 @@ class WorkerFamilies:
 
     def __init__(self) -> None:
         adopt_orphans()
-        self._seen: set[tuple[int, bytes]] = set()
+        self._seen: set[tuple[int, str]] = set()  # a number may be used again
         self.spared: int | None = None  # a process of the agent's own, which no rank started
 
     def remember(self, ranks: Iterable[int]) -> None:
         """Look who belongs to these ranks, before they are stopped."""
         found = (child for rank in ranks for child in descendants(rank))
-        self._seen |= {(pid, _born(pid)) for pid in found}
+        self._seen |= {(pid, started(pid)) for pid in found}
 
     def kill(self, ranks: Iterable[int], job_id: str) -> None:
         """Kill the ranks' process groups and all that is left of their families. The ranks themselves have ended."""
@@ -53,14 +53,7 @@ class WorkerFamilies:
 
     def _left(self, mark: bytes) -> set[int]:
         here = descendants(os.getpid(), () if self.spared is None else (self.spared,))
-        return {pid for pid in here if (pid, _born(pid)) in self._seen or _is_marked(pid, mark)}
-
-
-def _born(pid: int) -> bytes:
-    """The kernel's clock at the start of a process: its number may be used again."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19]
-    return b""
+        return {pid for pid in here if (pid, started(pid)) in self._seen or _is_marked(pid, mark)}
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:

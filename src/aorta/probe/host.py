@@ -104,9 +104,8 @@ def _simd(flags: str) -> list[str]:
 def _cgroup_limit(machine: Machine) -> int | None:
     for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         text = machine.text(place)
-        if (
-            text and text.isdecimal() and int(text) < 1 << 60
-        ):  # version 1 writes "no limit" as a huge number
+        # Version 1 writes "no limit" as a huge number.
+        if text and text.isdecimal() and int(text) < 1 << 60:
             return int(text) >> 20
     return None
 

@@ -132,9 +132,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.stdout.close()
     if process.returncode is not None:
         return
-    with contextlib.suppress(
-        ProcessLookupError, PermissionError
-    ):  # already over, or another user's
+    # Already over, or another user's.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel, as over a lost GPU
         process.wait(timeout=1)

@@ -87,9 +87,8 @@ class EnvSnapshot:
 
 # -- the snapshot of another environment, from its inside: what to mount there, and what to run ------------------------
 
-_HERE = str(
-    Path(__file__).resolve().parent.parent
-)  # the package `aorta`, and nothing that is installed beside it
+# The package `aorta`, and nothing that is installed beside it.
+_HERE = str(Path(__file__).resolve().parent.parent)
 _MOUNTED_AT = "/opt/aorta-probe/aorta"
 
 # The package is loaded from its directory. Put on the path, that directory's neighbours would look as if they were
@@ -124,7 +123,11 @@ def summary_of(snapshot: EnvSnapshot, *, verbose: bool) -> str:
         *_machine(snapshot),
         *_software(snapshot),
         *(("package", f"{name} {version}") for name, version in packages.items()),
-        *(("variable", f"{name}={value}") for name, value in _set_variables(snapshot)),
+        *(
+            ("variable", f"{name}={value}")
+            for name, value in snapshot.env_vars.items()
+            if value is not None
+        ),
         *(("unknown", reason) for reason in snapshot.partial_reasons),
     ]
     return "\n".join(f"{label:<9} {text}" for label, text in rows if text)
@@ -164,10 +167,6 @@ def _software(snapshot: EnvSnapshot) -> Iterator[_Row]:
     yield "runs on", _listed(context.get("type"))
     yield "python", _listed(snapshot.python_version, context.get("python_env"))
     yield "torch", _listed(snapshot.pytorch_version)
-
-
-def _set_variables(snapshot: EnvSnapshot) -> Iterator[_Row]:
-    yield from ((name, value) for name, value in snapshot.env_vars.items() if value is not None)
 
 
 def _counted(number: object, unit: str) -> str | None:

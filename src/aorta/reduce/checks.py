@@ -29,16 +29,20 @@ _MOST_TRIALS_OF_COPY = 40
 
 
 @dataclass(frozen=True)
-class WatchedExperiment:
-    """The same trials, and which of the files that were laid out for them are opened while they run."""
-
+class _Around:
     inner: ReductionExperiment
-    watches: ExitStack = field(default_factory=ExitStack)
-    _opened: list[Collection[str]] = field(default_factory=list)
 
     @property
     def oracle(self) -> Deciding:
         return self.inner.oracle
+
+
+@dataclass(frozen=True)
+class WatchedExperiment(_Around):
+    """The same trials, and which of the files that were laid out for them are opened while they run."""
+
+    watches: ExitStack = field(default_factory=ExitStack)
+    _opened: list[Collection[str]] = field(default_factory=list)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(point, index, trial_dir)
@@ -65,18 +69,13 @@ def _is_at(opened: str, name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class IgnoredExperiment:
+class IgnoredExperiment(_Around):
     """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
 
     A command that reads the axis cannot go on as before: the file it is told of is not there, and the number is none.
     """
 
-    inner: ReductionExperiment
     at: Point
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(self.at, index, trial_dir)
@@ -86,15 +85,10 @@ class IgnoredExperiment:
 
 
 @dataclass(frozen=True)
-class InPlaceExperiment:
+class InPlaceExperiment(_Around):
     """The original with its files where they always were."""
 
-    inner: ReductionExperiment
     places: Mapping[str, str]
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         trial = self.inner.trial(point, index, trial_dir)
@@ -102,10 +96,9 @@ class InPlaceExperiment:
 
 
 @dataclass(frozen=True)
-class CopyExperiment:
+class CopyExperiment(_Around):
     """What ships, as it ships, in a directory of its own and started from outside it."""
 
-    inner: ReductionExperiment
     reproducer: Reproducer
     output: Output
 

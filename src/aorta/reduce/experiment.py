@@ -11,12 +11,7 @@ from aorta.core.oracle import Classified, Deciding, HangOracle
 from aorta.core.trial import Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch, WatchedPattern
 from aorta.engine.events import TrialRecord
 from aorta.engine.judge import Judge, Judges
-from aorta.reduce.launcher import (
-    is_launched,
-    with_rank_logs,
-    with_world_size,
-    world_size_variables,
-)
+from aorta.reduce.launcher import is_launched, with_rank_logs, with_world_size, world_size_variables
 from aorta.reduce.materials import Material, place_all
 from aorta.reduce.spec import Gate
 from aorta.workloads.ranks import RANK_LOGS

@@ -53,7 +53,8 @@ def spec_document(
     for axis, written in zip(plan.axes, document.get("axes", []), strict=True):
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
-            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, _runs_in(plan, cwd))
+            runs_in = cwd if plan.is_command else "."
+            fixed |= _as_variable(placed.get(axis.name), axis.name, folder, runs_in)
         else:
             axes.append({**written, **final})
     given = secret_variables(dict(document.get("extra_env", {})))
@@ -62,10 +63,6 @@ def spec_document(
     document |= {"workload": workload, "axes": axes}
     document.pop("extra_env", None)
     return {**document, "extra_env": around} if around else document
-
-
-def _runs_in(plan: ReducePlan, cwd: str) -> str:
-    return cwd if plan.is_command else "."
 
 
 def _as_variable(left: str | Path | None, name: str, folder: Path, cwd: str) -> dict[str, str]:

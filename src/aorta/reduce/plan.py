@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
 from aorta.core.axis import Axis, Point, Purpose
@@ -16,6 +17,7 @@ from aorta.reduce.launcher import is_launched
 from aorta.reduce.materials import Material, materials_of
 from aorta.reduce.spec import SpecFile, read_spec
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
+from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.workloads.discovery import COMMAND, check_workload, load_workload
 from aorta.workloads.ranks import ANY_RANK, of_ranks
@@ -24,17 +26,17 @@ from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """What the command line says on top of the spec; None leaves the spec's word."""
+    """What is said on top of the spec; None leaves the spec's word."""
 
-    timeout: float | None = None
+    timeout: float | None = None  # of one trial, in seconds
     max_trials: int | None = None
-    max_wall_clock: float | None = None
+    max_wall_clock: float | None = None  # in seconds
     layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
-    scrub: Sequence[str] = ()
-    bare: bool = False
-    ticket: str | None = None  # where the spec names none
+    scrub: tuple[str, ...] = ()  # text to take out of what ships
+    bare: bool = False  # without the mitigations that the spec names
+    ticket: str | None = None  # None: what the spec says, or the last part of output
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
             max_trials=overrides.max_trials or content.budget.max_trials,
             max_seconds=overrides.max_wall_clock or content.budget.max_wall_clock,
         ),
-        scrub=(*content.scrub, *overrides.scrub),
+        scrub=(*content.scrub, *chain.from_iterable(map(split_patterns, overrides.scrub))),
         bare=overrides.bare,
         ticket=content.ticket or overrides.ticket,
     )
@@ -164,11 +166,9 @@ def _with_declared_axes(spec: SpecFile) -> SpecFile:
 def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:
     content, workload = spec.content, spec.content.workload
     config: dict[str, Any] = dict(workload.config)
-    if workload.command is not None:
-        config = {
-            "command": _listed(workload.command),
-            "cwd": workload.cwd,
-        }
+    if (command := workload.command) is not None:
+        words = command if isinstance(command, str) else list(command)
+        config = {"command": words, "cwd": workload.cwd}
     return WorkloadRequest(
         workload=COMMAND if workload.command is not None else str(workload.name),
         config=config,
@@ -201,7 +201,3 @@ def _resolved(where: str, look_up: Callable[[], Found]) -> Found:
         return look_up()
     except AortaError as wrong:
         raise SpecError(wrong.message, where=where) from None
-
-
-def _listed(command: str | tuple[str, ...]) -> str | list[str]:
-    return command if isinstance(command, str) else list(command)

@@ -13,8 +13,6 @@ from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
 from aorta.reduce.spec import SpecFile, load_spec, workload_spec
-from aorta.registry.environments import EnvironmentLayers
-from aorta.scrub.known import split_patterns
 from aorta.workloads.discovery import COMMAND
 
 _DEFAULT_OUTPUT = Path("reduce")
@@ -22,20 +20,13 @@ _OF_A_WORKLOAD = "workload "  # how a run says that no file but a workload decla
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceRequest:
+class ReduceRequest(Overrides):
     """Either a spec or a workload that declares its axes; a resumed run may leave both to what it was begun with."""
 
     spec: Path | None = None
     workload: str | None = None
     output: Path | None = None  # where the run directory is made; None: ./reduce
     run_dir: Path | None = None  # exactly there, and not in a new one below output
-    ticket: str | None = None  # None: what the spec says, or the last part of output
-    layers: EnvironmentLayers = field(default_factory=EnvironmentLayers)
-    bare: bool = False  # without the mitigations that the spec names
-    scrub: tuple[str, ...] = ()  # text to take out of what ships
-    timeout: float | None = None  # of one trial, in seconds
-    max_trials: int | None = None
-    max_wall_clock: float | None = None  # in seconds
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     resume: Resume | None = None
     dry_run: bool = False  # search, and leave nothing on disk
@@ -49,7 +40,7 @@ def reduce(
     """Shrink it as far as it still fails the same way. `say` is told which run is gone on with where none was named."""
     if request.resume is not None:
         request = _taken_up(request, request.resume, say)
-    plan = make_plan(_spec(request), _overrides(request))
+    plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
     if request.dry_run:
         return rehearse(plan, request.executor.open, listeners())
     output = request.run_dir.parent if request.run_dir else _output(request)
@@ -95,18 +86,6 @@ def _spec(request: ReduceRequest) -> SpecFile:
     if request.workload == COMMAND:
         raise UsageError("a command declares no axes; write a spec: aorta reduce init -- COMMAND")
     return workload_spec(request.workload)
-
-
-def _overrides(request: ReduceRequest) -> Overrides:
-    return Overrides(
-        timeout=request.timeout,
-        max_trials=request.max_trials,
-        max_wall_clock=request.max_wall_clock,
-        layers=request.layers,
-        scrub=[pattern for option in request.scrub for pattern in split_patterns(option)],
-        bare=request.bare,
-        ticket=_ticket(request),
-    )
 
 
 def _ticket(request: ReduceRequest) -> str | None:

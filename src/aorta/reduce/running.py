@@ -2,8 +2,8 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -89,23 +89,18 @@ def rehearse(
         return run.search(Trace(plan.axes, lambda _line: None))
 
 
-@contextmanager
-def _session(plan: ReducePlan, place: Place) -> Iterator[Session]:
-    session = (
-        Session.resuming(place.output, VERB, place.resume)
-        if place.resume is not None
-        else Session.fresh(
-            place.output,
-            VERB,
-            name=place.name,
-            private_beside=True,
-            ticket=plan.ticket,
-            spec=_absolute(plan),
-            jobs=place.jobs,
-        )
+def _session(plan: ReducePlan, place: Place) -> Session:
+    if place.resume is not None:
+        return Session.resuming(place.output, VERB, place.resume)
+    return Session.fresh(
+        place.output,
+        VERB,
+        name=place.name,
+        private_beside=True,
+        ticket=plan.ticket,
+        spec=_absolute(plan),
+        jobs=place.jobs,
     )
-    with session:
-        yield session
 
 
 def _absolute(plan: ReducePlan) -> str:

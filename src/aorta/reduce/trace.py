@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aorta.core.axis import Axis, Point, Purpose, SubsetAxis, Value, Window, as_indexes
-from aorta.core.stats import wilson
+from aorta.core.stats import rate_to_json
 from aorta.core.trial import Verdict
 from aorta.engine.events import Event, PointSettled, TrialEnded, TrialRecord
 from aorta.scrub.secrets import safe_value
@@ -62,7 +62,6 @@ class Trace:
     def _line(self, point: Point, verdict: Verdict, accepted: bool) -> dict[str, Any]:
         trials = self._trials.get(point, [])
         tally = verdict.tally
-        low, high = wilson(tally.reproduced, tally.evidence)
         return {
             "candidate": len(self.lines) + 1,
             "purpose": point.purpose.value,
@@ -71,22 +70,13 @@ class Trace:
             "accepted": accepted,
             "why": verdict.why,
             "outcomes": [record.outcome.value for record in trials],
-            "rate": {
-                "reproduced": tally.reproduced,
-                "of": tally.evidence,
-                "low": round(low, 4),
-                "high": round(high, 4),
-            },
+            "rate": rate_to_json(tally.reproduced, tally.evidence),
             "durations_sec": [record.duration for record in trials],
             "median_sec": verdict.seconds,
-            "env_fingerprint": _fingerprint(trials),
+            "env_fingerprint": next((record.kept[ENV_FINGERPRINT] for record in trials), None),
             "env_difference": self._difference(point),
             "trials": [_trial_row(record) for record in trials],
         }
-
-
-def _fingerprint(trials: Sequence[TrialRecord]) -> str | None:
-    return next((record.kept[ENV_FINGERPRINT] for record in trials), None)
 
 
 def fingerprint_of(snapshot: Mapping[str, Any], settings: Mapping[str, str]) -> str:

@@ -1,37 +1,37 @@
 """The one way from a run directory to its page, for the file, the live view and the list of runs."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from aorta.engine.rundir import write_atomically
+from aorta.report.html import document
 from aorta.report.model import Page
 from aorta.report.pages import attribution, bisect, diverge, launch, reduce, run, solve, triage
-from aorta.report.run_reader import Gather, OpenedRun, RunReader
+from aorta.report.run_reader import OpenedRun, RunReader
 
-_GATHERERS: Mapping[str, Gather] = {
-    "run": run.gather,
-    "reduce": reduce.gather,
-    "triage": triage.gather,
-    "bisect": bisect.gather,
-    "diverge": diverge.gather,
-    "solve": solve.gather,
-    "launch": launch.gather,
-    "attribution": attribution.gather,
-}
-_PAGES: Mapping[str, Callable[[OpenedRun], Page]] = {
-    "run": run.page,
-    "reduce": reduce.page,
-    "triage": triage.page,
-    "bisect": bisect.page,
-    "diverge": diverge.page,
-    "solve": solve.page,
-    "launch": launch.page,
-    "attribution": attribution.page,
+_PAGES = {
+    "run": (run.gather, run.page),
+    "reduce": (reduce.gather, reduce.page),
+    "triage": (triage.gather, triage.page),
+    "bisect": (bisect.gather, bisect.page),
+    "diverge": (diverge.gather, diverge.page),
+    "solve": (solve.gather, solve.page),
+    "launch": (launch.gather, launch.page),
+    "attribution": (attribution.gather, attribution.page),
 }
 
 
 def reader_of(path: Path) -> RunReader:
-    return RunReader(path, _GATHERERS)
+    return RunReader(path, {verb: gather for verb, (gather, _) in _PAGES.items()})
 
 
 def page_of(opened: OpenedRun) -> Page:
-    return _PAGES[opened.verb](opened)
+    _, page = _PAGES[opened.verb]
+    return page(opened)
+
+
+def write_page(run_dir: Path, place: Path) -> tuple[Page, str]:
+    """The page, and its document as it is written there."""
+    page = page_of(reader_of(run_dir).open())
+    text = document(page)
+    write_atomically(place, text)
+    return page, text

@@ -5,28 +5,27 @@ a page that has not been through the scrubber.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.bundle.layouts import LAYOUTS
+from aorta.bundle.layouts import layout_of
 from aorta.bundle.source import this_site
 from aorta.core.axis import Window
 from aorta.core.errors import UsageError
+from aorta.core.signature import COLOUR
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.events import TrialRecord
 from aorta.engine.journal import read_records
-from aorta.engine.rundir import RunDir
-from aorta.executors.evidence import read_end
+from aorta.engine.rundir import STAMP, RunDir
+from aorta.executors.evidence import json_object, read_end
 from aorta.report.documents import Document, words
 from aorta.runtimes.owner import Owner
 from aorta.scrub.scrubber import Rules, Scrubber
 from aorta.scrub.structure import learn_document, scrub_document
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?\Z")
 _LARGEST_DOCUMENT = 64 << 20
 _TAIL = 64 << 10
 _LONGEST_TEXT = 600
@@ -120,17 +119,13 @@ class RunReader:
 
 def _name_of(path: Path) -> str:
     """A directory that is named by the second says nothing without the one it lies in."""
-    return f"{path.parent.name}/{path.name}" if _STAMP.match(path.name) else path.name
+    return f"{path.parent.name}/{path.name}" if STAMP.match(path.name) else path.name
 
 
 def verb_of(path: Path) -> str:
-    """By what the run says of itself, else by the schema of a document that only this verb writes."""
-    said = words(RunDir(path).about(), "verb").split()[:1]
-    for layout in LAYOUTS:
-        found = (file for name in layout.documents for file in sorted(path.glob(name)))
-        schemas = (words(read_json(file), "schema") for file in found)
-        if said == [layout.verb] or any(s.startswith(layout.schemas) for s in schemas):
-            return layout.verb
+    """Which verb wrote this directory; or `attribution`."""
+    if known := layout_of(path):
+        return known[0].verb
     if attribution_in(path):
         return "attribution"
     raise UsageError(
@@ -170,13 +165,10 @@ def _state_without_owner(run: RunDir, verb: str) -> str:
 
 
 def read_json(path: Path) -> Document:
-    try:
-        if path.stat().st_size > _LARGEST_DOCUMENT:
-            return {}
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    with suppress(OSError):
+        if path.stat().st_size <= _LARGEST_DOCUMENT:
+            return json_object(path) or {}
+    return {}
 
 
 def read_json_lines(path: Path) -> list[Document]:
@@ -196,18 +188,18 @@ def read_json_lines(path: Path) -> list[Document]:
     return found
 
 
-def read_tail(path: Path, most: int = _TAIL) -> list[str]:
+def read_tail(path: Path) -> list[str]:
     """The last lines of a log, without colours."""
     try:
-        data = read_end(path, most + 1)
+        data = read_end(path, _TAIL + 1)
     except OSError:
         return []
     lines = clean_lines(data.decode("utf-8", "replace").rstrip())
-    return lines[1:] if len(data) > most else lines  # the first of a longer log is cut
+    return lines[1:] if len(data) > _TAIL else lines  # the first of a longer log is cut
 
 
 def clean_lines(content: str) -> list[str]:
-    return _ANSI.sub("", content).replace("\r\n", "\n").split("\n")
+    return COLOUR.sub("", content).replace("\r\n", "\n").split("\n")
 
 
 def shortened(value: Any) -> Any:

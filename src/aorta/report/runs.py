@@ -120,7 +120,7 @@ def _trials(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:
         yield Changed("failure rate", _rate(a.tally), _rate(b.tally), _luck(a.tally, b.tally))
     times = [_median(run) for run in (a, b)]
     yield Changed("median trial time", *times)
-    failures = [sorted(_signatures(run)) for run in (a, b)]
+    failures = [sorted({t.signature for t in run.trials if t.signature}) for run in (a, b)]
     yield Changed("failures seen", *("; ".join(seen) or "none" for seen in failures))
 
 
@@ -138,10 +138,6 @@ def _luck(a: Tally, b: Tally) -> str:
 def _median(run: OpenedRun) -> str:
     times = [trial.duration for trial in run.trials if trial.outcome is not Outcome.ERROR]
     return seconds(statistics.median(times)) if times else ""
-
-
-def _signatures(run: OpenedRun) -> set[str]:
-    return {trial.signature for trial in run.trials if trial.signature}
 
 
 def _results(a: OpenedRun, b: OpenedRun) -> Iterator[Changed]:

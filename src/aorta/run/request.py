@@ -19,7 +19,7 @@ from aorta.core.names import slug
 from aorta.core.oracle import Classified, Oracle
 from aorta.core.signature import Signature
 from aorta.core.sprt import Calibration
-from aorta.core.stats import percentile, wilson
+from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import CalibrationJudge, EveryTrial, Judge, KOfN, SameJudge
@@ -102,19 +102,13 @@ class RunReport:
 
     def to_json(self) -> dict[str, Any]:
         tally = self.tally
-        low, high = wilson(tally.reproduced, tally.evidence)
         return {
             "workload": self.workload,
             "run_dir": str(self.run_dir),
             "status": self.ending.reason.value,
             "trials": [_trial_row(index, self.run_dir, r) for index, r in enumerate(self.records)],
             "counts": vars(tally),
-            "rate": {
-                "reproduced": tally.reproduced,
-                "of": tally.evidence,
-                "low": round(low, 4),
-                "high": round(high, 4),
-            },
+            "rate": rate_to_json(tally.reproduced, tally.evidence),
             "signature": self.signature.text if self.signature else None,
             "step_time_ms": _step_times(self.step_times_ms),
             "resumed_trials": self.ending.resumed_trials,

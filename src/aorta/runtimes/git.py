@@ -154,6 +154,9 @@ class Repository:
     def has_file(self, revision: str, path: str) -> bool:
         return self._run(("cat-file", "-e", f"{revision}:{path}")).code == 0
 
+    def ignores(self, path: str) -> bool:
+        return self._run(("check-ignore", "--quiet", path)).code == 0
+
     def fetch(self, remote: str, revisions: Sequence[str]) -> None:
         answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))
         if answer.code:
@@ -236,8 +239,8 @@ class Repository:
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
 
-    def remote_address(self, remote: str = "origin") -> str | None:
-        answer = self._run(("remote", "get-url", remote))
+    def remote_address(self) -> str | None:
+        answer = self._run(("remote", "get-url", "origin"))
         return answer.out.strip() or None if answer.code == 0 else None
 
     def _asked(self, *arguments: str) -> str:

@@ -1,6 +1,7 @@
-"""Reading from a server: one answer as a whole, and credentials that go to the host they are for and to no other.
+"""Asking a server: one answer as a whole, and credentials that go to the host they are for and to no other.
 
-What an answer means, and how a refusal is told, is the business of those who ask: a registry of images, an index of packages.
+What an answer means, and how a refusal is told, is the business of those who ask: a registry of images, an index of packages,
+a service that attributes.
 """
 
 import base64
@@ -32,22 +33,44 @@ class HttpRefusedError(Exception):
 class HttpUnansweredError(Exception):
     """No server answered, or it broke off; the words say why."""
 
+    def __init__(self, reason: object) -> None:
+        super().__init__(str(reason))
+        self.timed_out = isinstance(reason, TimeoutError)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
 
 def read(
-    url: str, *, accept: str, authorization: str | None = None, method: str = "GET"
+    url: str,
+    *,
+    accept: str,
+    authorization: str | None = None,
+    method: str = "GET",
+    body: bytes | None = None,
+    timeout: float = _PATIENCE,
+    redirected: bool = True,
+    most: int | None = None,
 ) -> Answered:
-    """A redirection is followed without the credentials."""
-    request = urllib.request.Request(url, headers={"Accept": accept}, method=method)  # noqa: S310 - the caller's own address
+    """A redirection is followed without the credentials, or not at all. Of a longer answer the first `most` bytes; `body` is of
+    the type that is accepted.
+    """
+    request = urllib.request.Request(url, body, {"Accept": accept}, method=method)  # noqa: S310 - the caller's own address
+    if body is not None:
+        request.add_header("Content-Type", accept)
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
+    opener = urllib.request.build_opener(*(() if redirected else (_NoRedirect,)))
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
-            return Answered(answer.read(), answer.headers)
+        with opener.open(request, timeout=timeout) as answer:
+            return Answered(answer.read(most), answer.headers)
     except urllib.error.HTTPError as refused:
         refused.close()
         raise HttpRefusedError(refused.code, str(refused.reason), refused.headers) from None
     except (OSError, HTTPException) as wrong:
-        raise HttpUnansweredError(str(getattr(wrong, "reason", wrong))) from None
+        raise HttpUnansweredError(getattr(wrong, "reason", wrong)) from None
 
 
 def basic(user: str, password: str) -> str:

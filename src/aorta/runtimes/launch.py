@@ -36,9 +36,8 @@ class Launch:
     cwd: Path
     env: Mapping[str, str] = field(default_factory=dict)  # set on top of what is inherited
     unset: frozenset[str] = frozenset()  # inherited variables that must not get through
-    cleanup: tuple[
-        tuple[str, ...], ...
-    ] = ()  # run them however it ends; their exit code is no news
+    # Run them however it ends; their exit code is no news.
+    cleanup: tuple[tuple[str, ...], ...] = ()
     container: str | None = None
     image_digest: str | None = None
     refusals: tuple[Refusal, ...] = ()

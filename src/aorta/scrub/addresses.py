@@ -196,9 +196,8 @@ def _ip_addresses(text: str) -> Iterator[SecretSpan]:
     for match in _possible_ipv6(text):
         value = match.group()
         groups = [group for group in value.split(":") if group]
-        is_scope = len(groups) < 3 and not re.match(
-            r"[23fF][0-9A-Fa-f]{3}:", value
-        )  # `c10::d` is C++
+        # `c10::d` is C++.
+        is_scope = len(groups) < 3 and not re.match(r"[23fF][0-9A-Fa-f]{3}:", value)
         if not is_scope and _says_something(value):
             yield SecretSpan(match.start(), match.end(), Kind.IPV6, value)
 

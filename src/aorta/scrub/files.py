@@ -11,10 +11,11 @@ from typing import Any
 
 import yaml
 
-from aorta.core.documents import Dumper, Loader
+from aorta.core.documents import Dumper, Loader, doubled_key
+from aorta.scrub.encodings import NotTextError, encoding_of, looks_like_text
 from aorta.scrub.findings import with_quoted_placeholders
 from aorta.scrub.scrubber import Replacement, Scrubber, count_groups
-from aorta.scrub.stream import Account, NotTextError, TextStream, encoding_of, looks_like_text
+from aorta.scrub.stream import Account, TextStream
 from aorta.scrub.structure import learn_document, scrub_document
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
@@ -149,10 +150,9 @@ def _documents(low: str, data: bytes) -> list[Any] | None:
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    if doubled_key(pairs) is not None:
         raise ValueError
-    return found
+    return dict(pairs)
 
 
 def _comments(low: str, data: bytes) -> bytes:

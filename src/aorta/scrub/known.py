@@ -92,12 +92,10 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
 _NAMES = frozenset({Kind.HOST, Kind.USER})
 _WORTH_AN_INDEX = 1 << 20  # characters times values: below it the index costs more than it saves
 _PART_OF_A_NAME = re.compile(r"[A-Za-z0-9]")
-_KEY_LENGTH = (
-    16  # so many characters of a value are looked for; the rest is compared where they stand
-)
-_ALSO_THE_SAME = str.maketrans(
-    {0x131: "i", 0x17F: "s"}
-)  # dotless i and long s, where case is ignored
+# So many characters of a value are looked for; the rest is compared where they stand.
+_KEY_LENGTH = 16
+# Dotless i and long s, where case is ignored.
+_ALSO_THE_SAME = str.maketrans({0x131: "i", 0x17F: "s"})
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
 
 

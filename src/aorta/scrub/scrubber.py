@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+from aorta.core.signature import COLOUR
 from aorta.scrub.addresses import (
     addresses_in,
     hosts_in,
@@ -32,7 +33,6 @@ from aorta.scrub.known import KnownValues, compiled, patterns_in
 from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.secrets import providers_in, secrets_in
 
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
 _CONTEXT = 40
 _MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
@@ -196,7 +196,7 @@ class Scrubber:
     def _findings(
         self, text: str, detectors: Detectors, layers: int = _LAYERS
     ) -> Iterator[SecretSpan]:
-        plain = _ANSI.sub(lambda match: " " * len(match.group()), text) if "\x1b" in text else text
+        plain = COLOUR.sub(lambda match: " " * len(match.group()), text) if "\x1b" in text else text
         detected = self._detected(plain, detectors)
         yield from filter(self._may_go, detected) if self._keep or self._names else detected
         if layers == 0 or Detectors.REST not in detectors:

@@ -14,12 +14,7 @@ from typing import Any, Protocol
 from aorta.scrub.encodings import decoded_run
 from aorta.scrub.findings import Detectors, Kind
 from aorta.scrub.secrets import PROVIDERS
-from aorta.scrub.vocabulary import (
-    DOMAINS_AND_CODE,
-    DOMAINS_WITH_A_DASH,
-    MONTHS,
-    ONLY_DOMAINS,
-)
+from aorta.scrub.vocabulary import DOMAINS_AND_CODE, DOMAINS_WITH_A_DASH, MONTHS, ONLY_DOMAINS
 
 _ANNOUNCING = (
     "pass|secret|token|key|cred|auth|dsn|cookie|bearer|session|pwd|netrc|string|url|salt|pin|nonce"

@@ -4,7 +4,6 @@ Bytes in, bytes out. Whole lines go through together; what may go over several l
 is held back until it is whole.
 """
 
-import codecs
 import re
 from array import array
 from bisect import bisect_right
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+from aorta.scrub.encodings import UTF8, NotTextError, as_bytes, as_text, as_utf8
 from aorta.scrub.findings import GROUPS, Detectors, Kind, with_quoted_placeholders
 from aorta.scrub.scrubber import Replacement, Scrubber, Taken
 from aorta.scrub.signs import KnownLines, Literal, Region, Signs, goes_on, merged
@@ -25,37 +25,14 @@ _MOST_SPANS = 500  # kept of one file for people; all are counted
 _MOST_REMEMBERED = 50_000  # lines
 _MOST_PLACES = 2_000_000
 _BETWEEN = "\n\0\n"  # no text holds a NUL, so nothing matches across it
-_NOTHING_TO_LEARN = int(
-    Detectors.ADDRESSES | Detectors.NAMES
-)  # what has a shape of its own, what is known
+# What has a shape of its own, what is known.
+_NOTHING_TO_LEARN = int(Detectors.ADDRESSES | Detectors.NAMES)
 _NONE_LEFT = (1 << 62, Kind.TEXT)
 _WRAPPED = re.compile(rb"[A-Za-z0-9+/=]{40,76}\r?")
-_UTF8 = "utf-8"
-_BOMS = (  # the mark itself goes through as a character
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_PACKED = (
-    b"BZh",
-    b"\xfd7zXZ",
-    b"\x28\xb5\x2f\xfd",
-    b"PK\x03\x04",
-    b"7z\xbc\xaf",
-    b"\x04\x22\x4d\x18",
-    b"\x80\x04\x95",
-)
-_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
-_WIDE = (("utf-32-le", 4, 0), ("utf-32-be", 4, 3), ("utf-16-le", 2, 0), ("utf-16-be", 2, 1))
 
 
 _Clean = tuple[bytes, tuple[Kind, ...], tuple[Replacement, ...]]
 """What a stretch becomes, what was taken out of it, and, where somebody will look at them, the places."""
-
-
-class NotTextError(ValueError):
-    """These bytes are no text that can be read, so nothing can be promised about them."""
 
 
 @dataclass
@@ -123,7 +100,7 @@ class TextStream:
         self._lines: dict[bytes, _Clean] = {}
 
     def learn(self, pieces: Iterable[bytes]) -> None:
-        _, texts = _as_utf8(pieces)
+        _, texts = as_utf8(pieces)
         for chunk in self._chunks(texts):
             for detectors, parts in self._to_learn(chunk).items():
                 self.scrubber.learn(_together(parts), Detectors(detectors))
@@ -131,13 +108,13 @@ class TextStream:
     def scrub(
         self, pieces: Iterable[bytes], account: Account, *, shell: bool = False
     ) -> Iterator[bytes]:
-        encoding, texts = _as_utf8(pieces)
+        encoding, texts = as_utf8(pieces)
         self._fix_known()
         line = 1
         for chunk in self._chunks(texts):
             clean = self._scrubbed(chunk, line, account, shell)
             line += chunk.count(b"\n") if account.room else 0
-            yield clean if encoding == _UTF8 else _text(clean).encode(encoding)
+            yield clean if encoding == UTF8 else as_text(clean).encode(encoding)
 
     def _fix_known(self) -> None:
         literals = self.scrubber.literals()
@@ -178,7 +155,7 @@ class TextStream:
         """The user's own expressions are Python's, so Python looks for them."""
         if not self.scrubber.patterns:
             return
-        text = _text(chunk)
+        text = as_text(chunk)
         for pattern in self.scrubber.patterns:
             for match in pattern.finditer(text):
                 start = text.rfind("\n", 0, match.start()) + 1
@@ -187,8 +164,8 @@ class TextStream:
                 if len(text) == len(chunk):
                     yield start, end, int(Detectors.ALL)
                 else:
-                    before = len(_bytes(text[:start]))
-                    after = before + len(_bytes(text[start:end]))
+                    before = len(as_bytes(text[:start]))
+                    after = before + len(as_bytes(text[start:end]))
                     yield before, after, int(Detectors.ALL)
 
     def _scrubbed(self, chunk: bytes, line: int, account: Account, shell: bool) -> bytes:
@@ -209,11 +186,11 @@ class TextStream:
                     line += chunk.count(b"\n", counted_to, start)
                     counted_to = start
                     if len(spans) < min(len(kinds), account.room):
-                        spans = self.scrubber.text(_text(part)).first_spans(account.room)
+                        spans = self.scrubber.text(as_text(part)).first_spans(account.room)
                     account.add(_moved(spans, line))
                     counted += kinds[len(spans) :]
                 if shell:
-                    text = _bytes(with_quoted_placeholders(_text(text)))
+                    text = as_bytes(with_quoted_placeholders(as_text(text)))
                 parts += (chunk[at:start], text)
                 at = end
         parts.append(chunk[at:])
@@ -244,15 +221,15 @@ class TextStream:
             return [(part, (), ()) for part in parts]
         after = together.text.split(_BETWEEN)
         if len(after) != len(parts):
-            each = [self.scrubber.text(_text(part)) for part in parts]
+            each = [self.scrubber.text(as_text(part)) for part in parts]
             return [
-                (_bytes(one.text), tuple(span.kind for span in one.spans), one.spans)
+                (as_bytes(one.text), tuple(span.kind for span in one.spans), one.spans)
                 for one in each
             ]
         texts = together.before.split(_BETWEEN)
         kinds = _kinds_apart(together.taken, texts)
         spans = _apart(together.first_spans(room), texts) if room else [()] * len(texts)
-        return zip(map(_bytes, after), kinds, spans, strict=True)
+        return zip(map(as_bytes, after), kinds, spans, strict=True)
 
     def _chunks(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         waiting = b""
@@ -310,7 +287,7 @@ def _cut_in_line(waiting: bytes, size: int) -> int:
 
 
 def _together(parts: list[bytes]) -> str:
-    return _text(_bytes(_BETWEEN).join(parts))
+    return as_text(as_bytes(_BETWEEN).join(parts))
 
 
 def _kinds_apart(taken: Iterable[Taken], texts: list[str]) -> Iterator[tuple[Kind, ...]]:
@@ -348,54 +325,3 @@ def _at_line(span: Replacement, line: int) -> Replacement:
     return Replacement(
         f"line {line}", span.before, span.value, span.after, span.placeholder, span.kind
     )
-
-
-def _as_utf8(pieces: Iterable[bytes]) -> tuple[str, Iterator[bytes]]:
-    """The encoding, and the same text in UTF-8; bytes that are none go through as they are."""
-    source = iter(pieces)
-    first = next(source, b"")
-    encoding = encoding_of(first)
-    whole = chain((first,), source)
-    return encoding, whole if encoding == _UTF8 else _decoded(whole, encoding)
-
-
-def _decoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("strict")
-    try:
-        for piece in pieces:
-            yield decoder.decode(piece).encode("utf-8")
-        yield decoder.decode(b"", final=True).encode("utf-8")
-    except UnicodeError:
-        raise NotTextError from None
-
-
-def encoding_of(first: bytes) -> str:
-    """By its mark, or by where its NUL bytes are; everything else is read as UTF-8."""
-    for mark, encoding in _BOMS:
-        if first.startswith(mark):
-            return encoding
-    head = first[: 4096 - len(first) % 4]
-    if b"\0" in head and len(head) >= 8:
-        for encoding, width, place in _WIDE:
-            others = (head[at::width] for at in range(width) if at != place)
-            if not any(part.strip(b"\0") for part in others) and b"\0" not in head[place::width]:
-                return encoding
-    return _UTF8
-
-
-def looks_like_text(first: bytes) -> bool:
-    """No archive, no picture, no program: those hold control characters that no log does."""
-    if first.startswith(_PACKED):
-        return False
-    if encoding_of(first) != _UTF8:
-        return True
-    head = first[: 1 << 16]
-    return b"\0" not in first and len(_CONTROL.findall(head)) * 50 <= len(head)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -8,8 +8,9 @@ It knows points and verdicts; how strict a verdict is, and how many trials it ta
 """
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import get_args
 
 from aorta.core.axis import Axis, Point, Purpose, Value
@@ -53,12 +54,6 @@ class _SinceSeen:
     rejections: int = 0
 
 
-@dataclass
-class _Spent:
-    trials: Counter[str] = field(default_factory=Counter)
-    candidates: Counter[str] = field(default_factory=Counter)
-
-
 _Stages = Generator[_Stage, None, None]
 _CHEAP_FIRST = get_args(Axis)
 _FEW_AXES = 5  # so many are tried one by one, side by side where there is room
@@ -79,7 +74,8 @@ class Descent:
         self._order = self._axes
         self._dirty = {axis.name for axis in axes}
         self._since = _SinceSeen()
-        self._spent = _Spent()
+        self._trials: Counter[str] = Counter()  # by axis
+        self._candidates: Counter[str] = Counter()
         self._flaky = False
         self._setbacks = 0
         self._status, self._why = Status.RUNNING, ""
@@ -94,10 +90,8 @@ class Descent:
         points = [replay for replay in self._due_replay() if replay not in pending][:n]
         if self._stage is None:
             return points
-        search, waiting = (
-            self._stage.search,
-            [p for p in map(self._plain, pending) if self._is_current(p)],
-        )
+        search = self._stage.search
+        waiting = [p for p in map(self._plain, pending) if self._is_current(p)]
         fresh = [p for p in search.ask(n - len(points), waiting) if p not in self._known]
         if not fresh and not points and not pending:
             fresh = list(search.ask(1))  # what one slot would ask next is never known already
@@ -140,8 +134,8 @@ class Descent:
             axes=tuple(self._facts(axis) for axis in self._axes),
             calibration=self._calibration,
             confirmation=self._confirmation,
-            trials=self._spent.trials.total(),
-            candidates=self._spent.candidates.total(),
+            trials=self._trials.total(),
+            candidates=self._candidates.total(),
             setbacks=self._setbacks,
         )
 
@@ -226,21 +220,13 @@ class Descent:
 
     def _recheck(self) -> _Stages:
         """Fresh trials for every rejection that the answer rests on and that may have been bad luck."""
-        proofs = (p for axis in self._order for p in self._last[axis.name].proofs())
-        thin = [p for p in proofs if self._is_thin(p)]
-        for point in thin:
-            self._forget(point)
-        self._rechecked.update(thin)
-        if thin:
+        proofs = [p for axis in self._order for p in self._last[axis.name].proofs()]
+        if thin := self._thin_again(proofs):
             yield _Stage(FirstThatReproduces(thin), self._incumbent)
 
     def _check_doubts(self) -> _Stages:
         """A point that was rejected by bad luck must not pass for an axis that is not monotone."""
-        thin = [p for p in self._doubts.values() if self._is_thin(p)]
-        for point in thin:
-            self._forget(point)
-        self._rechecked.update(thin)
-        if thin:
+        if thin := self._thin_again(self._doubts.values()):
             yield _Stage(EveryPoint(thin), self._incumbent, moves=False)
 
     def _confirm(self) -> _Stages:
@@ -252,18 +238,15 @@ class Descent:
         yield _Stage(confirm, self._incumbent, moves=False)
         self._confirmation = confirm.verdicts[question]
         if self._confirmation.reproduces and self._confirmation.tally.against and not self._flaky:
-            self._reopen()
+            # The first miss is seen here: what rested on certainty is asked again, then confirmed again.
+            self._flaky = True
+            self._rechecked.clear()
         elif self._confirmation.reproduces:
             self._end(Status.REDUCED, self._confirmation.why)
         elif self._confirmation.reproduces is None:
             self._end(Status.UNCONFIRMED, self._confirmation.why)
         else:
             yield from self._walk_back()
-
-    def _reopen(self) -> None:
-        """The first miss is seen at the confirmation: what rested on certainty is asked again, then confirmed again."""
-        self._flaky = True
-        self._rechecked.clear()
 
     def _walk_back(self) -> _Stages:
         """To the latest accepted point that still holds, one step back, then two more, then four."""
@@ -278,7 +261,7 @@ class Descent:
             if replay.verdicts[question].reproduces:
                 break
             if index == 0:
-                self._end(*_end_of_the_way(replay.verdicts[question]))
+                self._end_at_the_original(replay.verdicts[question])
                 return
         for point in self._history[index + 1 :]:
             self._forget(point)
@@ -289,9 +272,13 @@ class Descent:
         if self._setbacks > self._rules.setbacks_allowed:
             self._end(Status.UNCONFIRMED, f"accepted points failed again {self._setbacks} times")
 
-    def _recover(self) -> _Stages:
-        yield from self._walk_back()
-        yield from self._settle()
+    def _end_at_the_original(self, verdict: Verdict) -> None:
+        """No accepted point held: it is gone, or nothing can be told any more."""
+        if verdict.reproduces is None:
+            why = f"the original could not be tried again: {verdict.why}"
+            self._end(Status.UNCONFIRMED, why)
+        else:
+            self._end(Status.LOST, "the original no longer reproduces")
 
     def _end(self, status: Status, why: str) -> None:
         self._status, self._why = status, why
@@ -329,7 +316,7 @@ class Descent:
         self._since = _SinceSeen()
         self._flaky |= verdict.tally.against > 0
         if verdict.reproduces is False:
-            self._program = self._recover()
+            self._program = chain(self._walk_back(), self._settle())
             self._stage = next(self._program, None)
 
     def _count(self, point: Point, verdict: Verdict) -> None:
@@ -338,8 +325,8 @@ class Descent:
             self._replicas[question] = max(self._replicas[question], point.replica + 1)
         name = self._stage.axis.name if self._stage and self._stage.axis else ""
         trials = max(1, verdict.tally.trials)
-        self._spent.trials[name] += trials
-        self._spent.candidates[name] += point.purpose is Purpose.PROBE
+        self._trials[name] += trials
+        self._candidates[name] += point.purpose is Purpose.PROBE
         self._since.trials += trials
         self._since.rejections += not verdict.reproduces
 
@@ -370,6 +357,14 @@ class Descent:
         """The next verdict of this point will rest on fresh trials too."""
         if self._known.pop(point, None) is not None:
             self._replicas[point] += 1
+
+    def _thin_again(self, points: Iterable[Point]) -> list[Point]:
+        """Those whose rejection may have been bad luck, each of them once, to be asked anew."""
+        thin = [p for p in points if self._is_thin(p)]
+        for point in thin:
+            self._forget(point)
+        self._rechecked.update(thin)
+        return thin
 
     def _issued(self, point: Point) -> Point:
         if point.purpose is not Purpose.PROBE:
@@ -413,14 +408,7 @@ class Descent:
             axis=axis,
             final=self._incumbent[axis.name],
             monotone=monotone,
-            trials=self._spent.trials[axis.name],
-            candidates=self._spent.candidates[axis.name],
+            trials=self._trials[axis.name],
+            candidates=self._candidates[axis.name],
             unresolved=last.unresolved if last is not None else 0,
         )
-
-
-def _end_of_the_way(original: Verdict) -> tuple[Status, str]:
-    """No accepted point held, not even the original: it is gone, or nothing can be told any more."""
-    if original.reproduces is None:
-        return Status.UNCONFIRMED, f"the original could not be tried again: {original.why}"
-    return Status.LOST, "the original no longer reproduces"

@@ -30,9 +30,8 @@ class SolveRequest:
     spec: Path | None = None
     directory: Path = Path()
     output: Path = Path("solve")
-    environment: str | None = (
-        None  # of every trial; None: what a spec or recipe says, else this machine
-    )
+    # Of every trial; None: what a spec or recipe says, else this machine.
+    environment: str | None = None
     good: str | None = None
     index_url: str | None = None  # where releases between two environments come from
     find_links: tuple[str, ...] = ()
@@ -42,9 +41,8 @@ class SolveRequest:
     stages: tuple[str, ...] = STAGES
     ticket: str | None = None
     timeout: float | None = None  # of one trial
-    oracle: dict[str, Any] | None = (
-        None  # what counts as the failure; None: what the first one shows
-    )
+    # What counts as the failure; None: what the first one shows.
+    oracle: dict[str, Any] | None = None
     mitigations_files: tuple[Path, ...] = ()
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     resume: Resume | None = None  # nothing else is asked then but where trials run

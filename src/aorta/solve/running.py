@@ -126,14 +126,10 @@ _ASKED_BY = {
 """Under which names a stage's trials are counted, over every resume."""
 
 
-def all_stages() -> Sequence[Stage]:
-    return (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
-
-
 def begin(request: SolveRequest, views: Views) -> Solution:
     """In a new directory below the output."""
     request = request.checked()
-    _check(request)
+    check_good(request)
     run = claim_run_dir(request.output, VERB, ticket=request.ticket)
     return _solve(run, request, views)
 
@@ -141,15 +137,10 @@ def begin(request: SolveRequest, views: Views) -> Solution:
 def dry_run(request: SolveRequest) -> SolvePlan:
     """What would be done, and what it should cost as far as that can be told before anything has run."""
     request = request.checked()
-    _check(request)
+    check_good(request)
     with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
         (Path(scratch) / ".aorta").mkdir()
         return plan_of(State(RunDir(Path(scratch)), request, Views()))
-
-
-def _check(request: SolveRequest) -> None:
-    """Whatever is wrong with what is to be solved is said before anything is written."""
-    check_good(request)
 
 
 def go_on(request: SolveRequest, views: Views) -> Solution:
@@ -176,7 +167,8 @@ def _solve(run: RunDir, request: SolveRequest, views: Views) -> Solution:
 
 def _stages(state: State) -> Exit | None:
     """Every stage that is not written down yet. The exit code of whoever stopped it; None where it came to its end."""
-    stages = {stage.name: stage for stage in all_stages()}
+    every: Sequence[Stage] = (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
+    stages = {stage.name: stage for stage in every}
     try:
         for name in STAGES:
             if _is_over(state):

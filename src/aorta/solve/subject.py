@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from aorta.bisect.containers.image import is_at_hand
-from aorta.bisect.containers.registry import digest_of
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Oracle, oracle_from_json
@@ -21,6 +20,7 @@ from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, get_environment
 from aorta.runtimes.containers import ENGINES
 from aorta.runtimes.git import Repository
+from aorta.runtimes.image_registry import digest_of
 from aorta.solve.request import SolveRequest
 
 Command = str | list[str]

@@ -16,7 +16,6 @@ from aorta.triage.statistics import (
     CellComparison,
     beats,
     compare_all,
-    is_hopeless,
     is_rarer,
     is_settled,
     trials_needed,
@@ -54,7 +53,7 @@ class Controls:
 
     def is_open(self, control: str, tallies: Mapping[str, Tally]) -> bool:
         planned, tally = self.cells[control], tallies[control]
-        if is_hopeless(tally) or tally.evidence >= planned.trials:
+        if tally.is_hopeless() or tally.evidence >= planned.trials:
             return False
         cell = self.controlled[control]
         caps = Caps(planned.trials, self.plan.by_name[cell].trials)

@@ -27,13 +27,7 @@ from aorta.triage.cells import CellStats, aggregate_cell
 from aorta.triage.controls import Controls
 from aorta.triage.files import RunFiles
 from aorta.triage.matrix import Matrix, SearchResult, build_matrix
-from aorta.triage.plan import (
-    Plan,
-    PlannedCell,
-    Schedule,
-    build_plan,
-    check_ticket_directory,
-)
+from aorta.triage.plan import Plan, PlannedCell, Schedule, build_plan, check_ticket_directory
 from aorta.triage.recipe import Recipe, with_timeout
 from aorta.triage.statistics import Call, Stopping
 from aorta.workloads.results import TrialDocument, read_trial, trial_document
@@ -102,9 +96,8 @@ def run_recipe(
             judges=SameJudge(EveryTrial(1)),
             experiment=run,
             fingerprint=plan.fingerprint,
-            budget=replace(
-                settings.budget, retries=0
-            ),  # a trial that could not be told is another trial of its cell
+            # A trial that could not be told is another trial of its cell.
+            budget=replace(settings.budget, retries=0),
             keep=_keeper(run, snapshots),
             shows_it=lambda point: cell_of(point) == plan.baseline.name,
             warm=WarmRules(),

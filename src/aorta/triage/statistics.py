@@ -28,7 +28,6 @@ SIDE_ALPHA = ANY_WRONG_CALL / 2
 INTERIM_ALPHA = 0.001
 EARLY_NO_EFFECT = 0.5  # of the level, while trials are left: looks are many and the error is one
 USEFUL_RATIO = 0.5
-RETRIES = 2
 """A cell is given up once its errors outnumber its evidence by more than this."""
 _MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
 
@@ -200,7 +199,7 @@ class Stopping:
         """Whether this cell of the plan wants another trial."""
         tally = tallies[cell]
         content = self.plan.recipe.content
-        if is_hopeless(tally) or tally.evidence >= self.plan.by_name[cell].trials:
+        if tally.is_hopeless() or tally.evidence >= self.plan.by_name[cell].trials:
             return False
         if content.exact_trials:
             return True
@@ -213,7 +212,7 @@ class Stopping:
     def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:
         """A cell that has all its trials is still open while the baseline's could tip the scales."""
         baseline = tallies[self.plan.baseline.name]
-        compared = [name for name in self._compared if not is_hopeless(tallies[name])]
+        compared = [name for name in self._compared if not tallies[name].is_hopeless()]
         return not compared or any(
             not is_decided(tallies[name], baseline, self._caps(name)) for name in compared
         )
@@ -238,7 +237,7 @@ class Stopping:
             seen = events(tally, rule)
             reached = "stopped early" if seen >= rule.events else "cap reached"
             return f"{reached}: {seen} {rule.event_verdict} event(s) in {tally.evidence + tally.error} trial(s)"
-        if is_hopeless(tally):
+        if tally.is_hopeless():
             return f"given up after {tally.error} errors"
         return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
 
@@ -252,10 +251,6 @@ def interval(tally: Tally, rule: StopAfter | None) -> tuple[float, float]:
             low, high = inverse_interval(tally.clean, tally.evidence)
             return 1 - high, 1 - low
     return wilson(tally.reproduced, tally.evidence)
-
-
-def is_hopeless(tally: Tally) -> bool:
-    return tally.error > RETRIES + tally.evidence
 
 
 def events(tally: Tally, rule: StopAfter) -> int:

@@ -87,14 +87,13 @@ class AxesPicture:
 class CellsPicture:
     """A matrix as it fills: a row a cell, a mark a trial, the rate so far."""
 
-    def __init__(self, cell: str = "cell") -> None:
-        self._cell = cell
+    def __init__(self) -> None:
         self._rows: dict[str, list[Outcome]] = {}
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, events.TrialEnded):
             values = dict(event.record.point.values)
-            name = _plain(str(values.get(self._cell, "")))
+            name = _plain(str(values.get("cell", "")))
             self._rows.setdefault(name, []).append(event.record.outcome)
 
     def lines(self, width: int, *, ascii_only: bool) -> list[str]:

@@ -23,12 +23,10 @@ _RECENT = 6
 class TerminalProgress:
     """Redraws in place and leaves one summary line behind; never writes to stdout."""
 
-    def __init__(
-        self, describe: Describe, console: Console | None = None, picture: Picture | None = None
-    ) -> None:
+    def __init__(self, describe: Describe, picture: Picture | None = None) -> None:
         self._describe = describe
         self._picture = picture
-        self._console = console or Console(stderr=True)
+        self._console = Console(stderr=True)
         self._began = time.monotonic()
         self._running: dict[tuple[Point, int], float] = {}
         self._outcomes: Counter[str] = Counter()

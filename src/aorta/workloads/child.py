@@ -50,9 +50,8 @@ class ChildExit(IntEnum):
     PASSED = 0
     FAILED = 1  # run() returned passed=False
     RAISED = 3  # run() raised
-    NO_EVIDENCE = (
-        126  # the main work never began, or its result could not be kept: to every oracle an error
-    )
+    # The main work never began, or its result could not be kept: to every oracle an error.
+    NO_EVIDENCE = 126
 
 
 class Phase:

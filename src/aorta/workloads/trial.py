@@ -130,9 +130,8 @@ class WorkloadRequest:
     oracle: Oracle | None = None  # None: the workload's own
     timeout: float | None = None
     resources: Resources = field(default_factory=Resources)
-    base: Path | None = (
-        None  # the directory that relative paths in `config` lie in; None: the current one
-    )
+    # The directory that relative paths in `config` lie in; None: the current one.
+    base: Path | None = None
     file: str = "command line"  # where `config` was written, for errors
     at: str = "workload_config"
     known_elsewhere: bool = False  # the workload may be one that only its environment has

@@ -15,17 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, digest_in
-from aorta.bisect.containers.image_job import SAVING, ImageJob, ImageStep, is_made
-from aorta.bisect.host import set_key
-from aorta.bisect.package import Package, Versions, version_variables, version_words
+from aorta.bisect.package import Package, Versions, set_key, version_variables, version_words
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import PackageSpec
-from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand
+from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand, VersionSets, build_trial
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
+from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.containers import ENGINES
 from aorta.runtimes.engine import ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
+from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.runtimes.pyxis import ONCE, image_options
 
 _TAG = "aorta-bisect"
@@ -41,8 +40,8 @@ class BaseImage:
     versions: Versions
 
 
-class Images:
-    """The workshop of containers. `root` holds job files, build logs and pyxis' images."""
+class Images(VersionSets):
+    """Version sets in containers. `root` holds job files, build logs and pyxis' images."""
 
     def __init__(
         self,
@@ -55,16 +54,12 @@ class Images:
         bazel_cache: str | None = None,
         build_timeout: float | None = None,
     ) -> None:
-        self._root, self._base, self._packages = root, base, packages
+        super().__init__(root, packages, build_timeout)
+        self._base = base
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
         self._mounts, self._build_env = tuple(mounts), {**self._cache_option, **(env or {})}
-        self._build_timeout = build_timeout
-        self._versions: dict[str, Versions] = {}
         self._made: set[str] = set()
-
-    def assign(self, trial_dir: Path, versions: Versions) -> None:
-        self._versions[str(trial_dir)] = versions
 
     def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
@@ -82,9 +77,6 @@ class Images:
 
     def built(self, key: str) -> None:
         self._made.add(key)
-
-    def finished(self, trial_id: str) -> None:
-        """Containers are the runtime's business; an image is shared, so nothing is freed."""
 
     def _target(self, key: str) -> str:
         if self._base.environment.kind is RuntimeKind.PYXIS:
@@ -178,9 +170,8 @@ class Images:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def _build_trial(self, versions: Versions, key: str) -> TrialSpec:
-        directory = self._root / "builds" / key
-        directory.mkdir(parents=True, exist_ok=True)
         steps = self._steps(versions)
+        self._root.mkdir(parents=True, exist_ok=True)
         with (self._root / "made.txt").open("a", encoding="utf-8") as made:
             made.writelines(f"{step.target}\n" for step in steps)
         job = ImageJob(
@@ -192,13 +183,7 @@ class Images:
             self._base.environment.options,
             self._build_env,
         )
-        return TrialSpec(
-            argv=job.ordered(directory / "job.json"),
-            trial_dir=directory,
-            cwd=directory,
-            environment=LOCAL,
-            timeout=self._build_timeout,
-        )
+        return self._build(job, key)
 
 
 def _checkout(package: Package, version: str) -> list[str]:
@@ -273,18 +258,16 @@ def _made(
         environment.options,
         remotes,
     )
-    root.mkdir(parents=True, exist_ok=True)
-    path = root / f"{key}.json"
-    argv = job.ordered(path)
+    fetch = build_trial(job, root / "fetch", name="fetch")
     with (root / "made.txt").open("a", encoding="utf-8") as made:
         made.write(f"{target}\n")
     executor = run.request.executor()
     try:
-        executor.start(TrialSpec(argv, root / "fetch", root, "fetch", environment=LOCAL))
+        executor.start(fetch)
         ended = executor.wait(None)
     finally:
         executor.close()
-        path.unlink(missing_ok=True)
+        (root / "fetch" / "job.json").unlink(missing_ok=True)
     if not ended or ended[0].exit_code != 0:
         words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []
         mend = "; give the package a remote" if remotes else ""

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from aorta.bisect.cache import OutcomeCache
 from aorta.bisect.containers.image import command_inside, digest_in, is_at_hand
-from aorta.bisect.containers.registry import ImageRepository, is_gone, list_tags, split_reference
-from aorta.bisect.findings import Findings, counted_records, exit_code
+from aorta.bisect.findings import Findings, counted, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
+from aorta.bisect.stages import OutcomeCache
 from aorta.bisect.trials import BuildAndTest, ContainersExperiment
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
@@ -25,6 +24,7 @@ from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
+from aorta.runtimes.image_registry import ImageRepository, is_gone, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.interval import Interval
@@ -130,7 +130,7 @@ def _unfinished(
     findings = Findings(
         status=status,
         warnings=[words],
-        counted=counted_records([answer], cached),
+        counted=counted([answer], cached=cached),
         exit_code=code,
     )
     if interval is None:
@@ -168,7 +168,7 @@ def _names(interval: Interval) -> tuple[str, str]:
 
 
 class DayImages:
-    """The workshop of dated images: there is nothing to build. A day whose image is gone since the tags were listed is
+    """The builder of dated images: there is nothing to build. A day whose image is gone since the tags were listed is
     untestable; a registry that does not answer is no fault of the day, and ends the run.
     """
 

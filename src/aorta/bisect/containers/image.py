@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Self, cast
 
-from aorta.bisect.containers.registry import digest_of
 from aorta.bisect.spec import RUNTIME_KINDS, ContainersSpec, PackageSpec
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.errors import InfrastructureError, UsageError
@@ -24,6 +23,7 @@ from aorta.runtimes.containers import ENGINES, IMAGES_USER, user_name
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
 from aorta.runtimes.engine import Image, client_of, present_image
 from aorta.runtimes.git import GitAnswer, RunGit
+from aorta.runtimes.image_registry import digest_of
 from aorta.runtimes.pyxis import ONCE
 
 _OF_PYXIS = (

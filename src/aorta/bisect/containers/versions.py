@@ -25,10 +25,11 @@ from aorta.bisect.containers.image import (
     command_inside,
     environment_of,
 )
-from aorta.bisect.findings import Findings, counted, counted_records, findings_of
+from aorta.bisect.findings import Findings, counted, findings_of
 from aorta.bisect.investigation import Investigation, investigate
 from aorta.bisect.package import Package, git_package, library
-from aorta.bisect.run import BisectRun, Request, ShownStates, shown_of
+from aorta.bisect.report import ShownStates, shown_of
+from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
@@ -41,7 +42,7 @@ from aorta.runtimes.git import Repository
 from aorta.scrub.secrets import safe_value
 
 
-def bisect_in_containers(request: Request) -> Findings:
+def bisect_in_containers(request: ResolvedRequest) -> Findings:
     containers = request.spec.containers
     assert containers is not None
     family = family_in(containers) if containers.family else None
@@ -71,7 +72,7 @@ def _known_so_far(run: BisectRun, sides: ContainerSides) -> Findings:
     return Findings(
         status="partial",
         containers={"last_good": sides.passing, "first_bad": sides.failing},
-        counted=counted_records(list(run.stages.answers.values()), sides.cached),
+        counted=counted(list(run.stages.answers.values()), cached=sides.cached),
         warnings=["stopped before the versions inside the two containers were searched"],
     )
 
@@ -193,7 +194,7 @@ class ContainerBisection:
             findings,
             warnings=(*self.warnings, *findings.warnings),
             containers={"last_good": self.sides.passing, "first_bad": self.sides.failing},
-            counted=counted(outcome, answers, self.sides.cached),
+            counted=counted(answers, outcome, self.sides.cached),
         )
         if findings.status in {"inconsistent", "did_not_reproduce"}:
             return with_hidden_variable(self.run, findings, base.environment, self.sides, self.root)
@@ -275,7 +276,7 @@ def _only_containers(between: ContainerBisection) -> tuple[Findings, ShownStates
         bad={AXIS: bad},
         containers={"last_good": sides.passing, "first_bad": sides.failing},
         warnings=[*between.warnings, "no listed package differs between the two containers"],
-        counted=counted_records(list(run.stages.answers.values()), sides.cached),
+        counted=counted(list(run.stages.answers.values()), cached=sides.cached),
         differences=differences_of(run, between.environment, sides, between.root),
         reproduce={
             side: reproduce_inside(BaseImage(between.environment, image, "", {}), command, "")

@@ -16,24 +16,25 @@ from packaging.utils import canonicalize_name
 
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked
-from aorta.bisect.environments.files import interpreter_of, this_python
-from aorta.bisect.environments.job import (
-    EnvironmentJob,
-    find_uv,
-    index_options,
-    installer,
-    resolved,
-)
+from aorta.bisect.environments.files import interpreter_of
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
-from aorta.bisect.environments.package_index import PackageIndex, Sources
 from aorta.bisect.findings import Findings, findings_of, skipped_states
 from aorta.bisect.investigation import Investigation
-from aorta.bisect.package import Package, Versions
-from aorta.bisect.run import BisectRun, shown_of
+from aorta.bisect.package import Package, Versions, clone_lines
+from aorta.bisect.report import shown_of
+from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import EnvironmentsSpec
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import write_atomically
 from aorta.runtimes.git import without_secrets
+from aorta.runtimes.package_index import PackageIndex, Sources
+from aorta.runtimes.pythons import find_uv, this_python
+from aorta.runtimes.venv_job import (
+    EnvironmentJob,
+    index_options,
+    installer,
+    resolved,
+)
 
 COMMITS = "commits"  # the stage between two releases
 _SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))
@@ -51,11 +52,11 @@ class EnvironmentAnswer:
     command: Sequence[str]
     warnings: Sequence[str]
 
-    def write(self, outcome: Investigation, workshop: Environments) -> Findings:
+    def write(self, outcome: Investigation, version_sets: Environments) -> Findings:
         found = findings_of(outcome, list(self.run.stages.answers.values()))
         culprits = self._culprits(outcome, found)
         together = len(outcome.needed) > 1 and found.status in {"found", "pair"}
-        had = {side: workshop.installed(getattr(found, side)) for side in ("good", "bad")}
+        had = {side: version_sets.installed(getattr(found, side)) for side in ("good", "bad")}
         found = replace(
             found,
             culprits=culprits,
@@ -135,10 +136,8 @@ class EnvironmentAnswer:
         for package in packages:
             if package.spec.is_git:
                 tree = f'"$place"/{shlex.quote(package.name)}'
-                repository = shlex.quote(str(package.spec.path))
                 build = package.spec.build or f"{install} --no-deps . {options}".rstrip()
-                lines.append(f"git clone --quiet --shared --no-checkout {repository} {tree}")
-                lines.append(f"git -C {tree} checkout --quiet --detach {versions[package.name]}")
+                lines += clone_lines(package.spec, versions[package.name], tree)
                 lines.append(f"(cd {tree} && {build})")
         lines += [
             f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"

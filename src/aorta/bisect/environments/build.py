@@ -1,4 +1,4 @@
-"""The workshop of environments: one virtual environment for each set of packages, made once and shared by its trials.
+"""Version sets as environments: one virtual environment for each set of packages, made once and shared by its trials.
 
 Environments are named by what is in them, so states that differ in a variable share one, and a killed run finds what it
 made. They lie in the run's own directory and go with it; the cache they are linked from stays.
@@ -13,15 +13,15 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from aorta.bisect.checkout import TreeJob
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked, EnvironmentEnds, unmet
-from aorta.bisect.environments.files import find_python
-from aorta.bisect.environments.job import EnvironmentJob
-from aorta.bisect.environments.package_index import Sources
 from aorta.bisect.package import Package, Versions
-from aorta.bisect.run import Request
-from aorta.bisect.trials import BuildAndTest
+from aorta.bisect.run import ResolvedRequest
+from aorta.bisect.trials import BuildAndTest, VersionSets
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
+from aorta.runtimes.package_index import Sources
+from aorta.runtimes.pythons import find_python
+from aorta.runtimes.venv_job import EnvironmentJob
+from aorta.runtimes.worktree_job import TreeJob
 
 _NOWHERE = "sys_platform == 'nowhere'"
 
@@ -98,8 +98,8 @@ class EnvironmentRecipe:
         return found
 
 
-class Environments:
-    """`root` is this run's own directory; `packages` are those of one search."""
+class Environments(VersionSets):
+    """Version sets as virtual environments. The command runs in `directory`."""
 
     def __init__(
         self,
@@ -110,35 +110,22 @@ class Environments:
         *,
         build_timeout: float | None = None,
     ) -> None:
-        self._root, self._recipe, self._packages = root, recipe, packages
-        self._directory, self._build_timeout = directory, build_timeout
-        self._versions: dict[str, Versions] = {}
-
-    def assign(self, trial_dir: Path, versions: Versions) -> None:
-        self._versions[str(trial_dir)] = versions
+        super().__init__(root, packages, build_timeout)
+        self._recipe, self._directory = recipe, directory
 
     def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
         mark = self._root / f"{key}.made"
         place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
-        build = None if mark.exists() else self._building(versions, key, mark)
+        build = None if mark.exists() else self._build(self._job(versions, key, mark), key)
         return BuildAndTest(key, build, self._at(trial, place, versions))
-
-    def built(self, key: str) -> None:
-        """The mark says so."""
-
-    def finished(self, trial_id: str) -> None:
-        """Environments are shared, so nothing is freed."""
 
     def adopt(self, versions: Versions, place: Path) -> None:
         """An environment that was made before the search began."""
         if place.is_dir():
             mark = self._root / f"{self._key(versions)}.made"
             mark.write_text(place.name, encoding="utf-8")
-
-    def _git(self) -> list[Package]:
-        return [package for package in self._packages if package.spec.is_git]
 
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
         recipe = self._recipe
@@ -184,10 +171,6 @@ class Environments:
         content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
-    def _building(self, versions: Versions, key: str, mark: Path) -> TrialSpec:
-        job = self._job(versions, key, mark)
-        return job.trial(self._root / "builds" / key, self._build_timeout)
-
     def _at(self, trial: TrialSpec, place: Path, versions: Versions) -> TrialSpec:
         variables = self._recipe.variables(versions)
         unset = [name for name, value in variables.items() if value is None and name in os.environ]
@@ -205,7 +188,7 @@ class Environments:
         )
 
 
-def command_in_states(request: Request, asked: Asked) -> tuple[str, ...]:
+def command_in_states(request: ResolvedRequest, asked: Asked) -> tuple[str, ...]:
     """Programs of one of the two virtual environments are those of every state."""
     command = list(request.spec.command)
     for side in (asked.good, asked.bad):

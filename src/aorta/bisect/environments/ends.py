@@ -15,16 +15,18 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.files import interpreter_of, marker_environment, read_side
-from aorta.bisect.environments.job import EnvironmentJob, distributions, find_uv
+from aorta.bisect.environments.files import interpreter_of, read_side
 from aorta.bisect.environments.locks import EnvironmentSide, version_in
-from aorta.bisect.environments.package_index import Sources, sources_of
 from aorta.bisect.spec import EnvironmentsSpec
+from aorta.bisect.trials import build_trial
 from aorta.bisect.watching import Say
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
 from aorta.runtimes.git import without_secrets
+from aorta.runtimes.package_index import Sources, sources_of
+from aorta.runtimes.pythons import find_uv, marker_environment
+from aorta.runtimes.venv_job import EnvironmentJob, distributions
 
 ABSENT = (
     "absent"  # the version of a package that is not installed, and of a variable that is not set
@@ -222,7 +224,7 @@ def _build_trial(
 ) -> TrialSpec:
     requirements = list(side.requirements.values())
     job = EnvironmentJob(str(place), interpreter, requirements, no_deps=side.is_pinned).of(sources)
-    return job.trial(place.parent / f"{place.name}.d", timeout, name=place.name)
+    return build_trial(job, place.parent / f"{place.name}.d", timeout, place.name)
 
 
 def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:

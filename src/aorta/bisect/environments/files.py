@@ -13,23 +13,19 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
-from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.environments.job import find_uv
 from aorta.bisect.environments.locks import EnvironmentSide, read_lock
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import is_variable
+from aorta.runtimes.pythons import find_python, version_of
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
-_FINAL_PART = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
 _PER_REQUIREMENT = ("--hash", "--config-settings", "--global-option", "--config-setting")
 _VALUE_OPTIONS = {
     "-i": "index_url",
@@ -258,41 +254,6 @@ def _installed(name: str, version: str, direct: str | None) -> str:
     return f"{name} @ {url}"
 
 
-def active_environment() -> str:
-    """The environment that `python` on the path belongs to."""
-    if active := os.environ.get("VIRTUAL_ENV"):
-        return active
-    program = shutil.which("python") or shutil.which("python3") or sys.executable
-    done = subprocess.run(
-        (program, "-c", "import sys; print(sys.prefix)"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or sys.prefix
-
-
-def same_minor(one: str, other: str) -> bool:
-    a, b = _FINAL_PART.match(one), _FINAL_PART.match(other)
-    return bool(a and b and a.groups()[:2] == b.groups()[:2])
-
-
-def this_python() -> str:
-    return ".".join(str(part) for part in sys.version_info[:3])
-
-
-def marker_environment(python: str) -> dict[str, str]:
-    """What markers are judged by, for another Python on this machine."""
-    around = {name: str(value) for name, value in default_environment().items()}
-    parts = python.split(".")
-    around["python_version"] = ".".join(parts[:2])
-    around["python_full_version"] = python if len(parts) > 2 else f"{python}.0"
-    return around
-
-
-# -- interpreters -----------------------------------------------------------------------------------------------------
-
-
 def interpreter_of(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str]:
     """The version and the program of the Python a side was made with, or of the one that is at hand."""
     if side.interpreter and (version := version_of(side.interpreter)):
@@ -310,45 +271,3 @@ def interpreter_of(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str
         if program and (version := version_of(program)):
             return version, program
     raise InfrastructureError("there is no Python to make environments with")
-
-
-def version_of(program: str) -> str | None:
-    with suppress(OSError, subprocess.TimeoutExpired):
-        ask = "import platform; print(platform.python_version())"
-        done = subprocess.run(
-            (program, "-I", "-c", ask), capture_output=True, text=True, timeout=60, check=False
-        )
-        if done.returncode == 0:
-            return done.stdout.strip()
-    return None
-
-
-def pythons_between(good: str, bad: str) -> list[str]:
-    """Both, and one of each minor version between that is on this machine."""
-    ends = [tuple(int(part) for part in re.findall(r"\d+", one)[:2]) for one in (good, bad)]
-    low, high = sorted(ends)
-    minors = range(low[1] + 1, high[1]) if low[0] == high[0] else range(0)
-    found = [one[0] for minor in minors if (one := find_python(f"{low[0]}.{minor}"))]
-    return [good, *(found if ends[0] == low else reversed(found)), bad]
-
-
-@cache
-def find_python(version: str) -> tuple[str, str] | None:
-    """That very release, or another of the same minor version."""
-    found = [(v, p) for p in _programs(version) if (v := version_of(p)) and same_minor(v, version)]
-    return next((one for one in found if one[0] == version), found[0] if found else None)
-
-
-def _programs(version: str) -> Iterator[str]:
-    minor = ".".join(re.findall(r"\d+", version)[:2])
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{version}/bin/python")))
-    if uv := find_uv():
-        for wanted in (version, minor):
-            asking = (uv, "python", "find", "--no-project", "--no-python-downloads", wanted)
-            done = subprocess.run(asking, capture_output=True, text=True, check=False)
-            if done.returncode == 0 and done.stdout.strip():
-                yield done.stdout.strip()
-    if program := shutil.which(f"python{minor}"):
-        yield program
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True))

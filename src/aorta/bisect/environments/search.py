@@ -15,7 +15,6 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.checkout import forget_trees
 from aorta.bisect.environments.answer import COMMITS, EnvironmentAnswer
 from aorta.bisect.environments.build import EnvironmentRecipe, Environments, command_in_states
 from aorta.bisect.environments.ends import (
@@ -31,8 +30,6 @@ from aorta.bisect.environments.ends import (
     must_move_with,
     write_private,
 )
-from aorta.bisect.environments.files import pythons_between
-from aorta.bisect.environments.package_index import PackageIndex
 from aorta.bisect.findings import Findings
 from aorta.bisect.investigation import (
     FinishedSearch,
@@ -43,12 +40,15 @@ from aorta.bisect.investigation import (
     with_merges,
 )
 from aorta.bisect.package import Package, Versions, git_package, revision_of
-from aorta.bisect.run import BisectRun, Request
-from aorta.bisect.spec import EnvironmentsSpec, PackageSpec
+from aorta.bisect.run import BisectRun, ResolvedRequest
+from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Repository
+from aorta.runtimes.package_index import PackageIndex
+from aorta.runtimes.pythons import pythons_between
+from aorta.runtimes.worktree_job import forget_trees
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
@@ -57,8 +57,9 @@ _RELEASES = "releases"
 _INSTALLED = "installed"
 
 
-def bisect_environments(request: Request) -> Findings:
-    asked = Asked.of(_spec_of(request), request.directory)
+def bisect_environments(request: ResolvedRequest) -> Findings:
+    assert request.spec.environments is not None
+    asked = Asked.of(request.spec.environments, request.directory)
     run, nothing_ran = None, request.resume is None
     try:
         with BisectRun(request) as run:
@@ -96,13 +97,7 @@ def _between(
     answer = EnvironmentAnswer(
         run, recipe, search.steps, search.companions, command, search.warnings
     )
-    return answer.write(outcome, search.workshop(outcome.last.packages))
-
-
-def _spec_of(request: Request) -> EnvironmentsSpec:
-    spec = request.spec.environments
-    assert spec is not None
-    return spec
+    return answer.write(outcome, search.version_sets(outcome.last.packages))
 
 
 @dataclass
@@ -131,7 +126,7 @@ class _EnvironmentSearch:
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
         self.repositories: set[str] = set()  # that have checkouts of this run
 
-    def workshop(self, packages: Sequence[Package]) -> Environments:
+    def version_sets(self, packages: Sequence[Package]) -> Environments:
         request = self.run.request
         return Environments(
             self.root,
@@ -149,7 +144,7 @@ class _EnvironmentSearch:
 
     def setting(self) -> SearchSetup:
         command = replace(self.run.command(), command=self.command)
-        return self.run.setting(self.workshop, command=command, image=self.recipe.digest)
+        return self.run.setting(self.version_sets, command=command, image=self.recipe.digest)
 
     # -- which packages, which releases, which commit ----------------------------------------------------------------
 
@@ -177,9 +172,9 @@ class _EnvironmentSearch:
 
     def _adopt_ends(self) -> None:
         """The two that were made to see what is in them are the two ends of the search."""
-        workshop, ends = self.workshop(self.steps), self.recipe.ends
+        version_sets, ends = self.version_sets(self.steps), self.recipe.ends
         for end, place in ((ends.good, GOOD_END), (ends.bad, BAD_END)):
-            workshop.adopt({p.name: end.version(p.name) for p in self.steps}, self.root / place)
+            version_sets.adopt({p.name: end.version(p.name) for p in self.steps}, self.root / place)
 
     def _why_impossible(self, versions: Versions) -> str | None:
         new = [p.name for p in self.steps if versions[p.name] == p.versions[-1]]
@@ -264,7 +259,7 @@ class _EnvironmentSearch:
             packages,
             assume=self._known(packages),
             before=main.mass,
-            more_follows=self._repository(needed) is not None,
+            more_follows=_repository_of(self.run.request, needed) is not None,
         )
         if found.search.ends is EndsVerdict.DIFFER or self._is_cut_short:
             return found
@@ -324,16 +319,13 @@ class _EnvironmentSearch:
 
     # -- commits ------------------------------------------------------------------------------------------------------
 
-    def _repository(self, names: Collection[str]) -> PackageSpec | None:
-        return _repository_of(self.run.request, names) if len(names) == 1 else None
-
     def _commits(self, setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
         """Between two releases, where their package's repository is at hand and has both."""
         interval, single = found.interval, found.single
         if interval is None or single is None or self._is_cut_short:
             return None
         step, rank = single
-        spec = self._repository([step.name])
+        spec = _repository_of(self.run.request, [step.name])
         if spec is None:
             return None
         repository = Repository.on_host(self.run.request.directory / str(spec.path))
@@ -389,8 +381,10 @@ def _listed(names: Collection[str]) -> str:
 # -- repositories -----------------------------------------------------------------------------------------------------
 
 
-def _repository_of(request: Request, names: Collection[str]) -> PackageSpec | None:
-    """The one that the spec names; else the one we are in, if it is the package's own."""
+def _repository_of(request: ResolvedRequest, names: Collection[str]) -> PackageSpec | None:
+    """The one that the spec names; else the one we are in, if it is the package's own. None for several packages."""
+    if len(names) != 1:
+        return None
     for spec in request.spec.packages:
         if canonicalize_name(spec.name) in names and spec.is_git:
             return spec.model_copy(update={"name": canonicalize_name(spec.name)})

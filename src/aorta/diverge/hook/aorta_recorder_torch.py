@@ -127,9 +127,8 @@ class _Places:
         if not self.stack and recorder is not None and not self._torch.is_grad_enabled():
             self._calls += 1
             if not recorder.optimizer_steps:
-                recorder.step = (
-                    self._calls
-                )  # without training a call of the outermost module is a step
+                # Without training a call of the outermost module is a step.
+                recorder.step = self._calls
 
     def _names_of(self, root: Any) -> dict[int, str]:
         known = self._roots.get(id(root))

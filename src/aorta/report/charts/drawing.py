@@ -144,13 +144,13 @@ def marks(kind: str, places: Iterable[tuple[float, float]]) -> Markup | None:
     )
 
 
-def step_line(places: Sequence[tuple[float, float]], class_: str = "step") -> Markup | None:
+def step_line(places: Sequence[tuple[float, float]]) -> Markup | None:
     """A value that holds until the next one."""
     if not places:
         return None
     (x, y), *rest = places
     path = f"M{x:.1f} {y:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in rest)
-    return el("path", d=path, class_=class_)
+    return el("path", d=path, class_="step")
 
 
 def y_axis(scale: PixelScale, left: float, right: float, unit: str = "") -> list[Markup]:

@@ -150,13 +150,10 @@ def draw_kept(numbers: Sequence[int], total: int, width: int, says: str) -> Mark
 _ROW = 34
 
 
-def draw_bars(
-    bars: Sequence[tuple[str, float, str]], width: int, says: str, emphasis: int = -1
-) -> Markup:
-    """`(name, value, how the value is written)`, one row each; the emphasised one in the accent colour."""
+def draw_bars(bars: Sequence[tuple[str, float, str]], width: int, says: str) -> Markup:
+    """`(name, value, how the value is written)`, one row each; the last one in the accent colour."""
     across = linear_scale([value for _, value, _ in bars], 0, width - 110)
     parts: list[Markup] = []
-    chosen = emphasis % len(bars) if bars else 0
     for number, (name, value, said) in enumerate(bars):
         y = number * _ROW
         parts += [
@@ -166,7 +163,7 @@ def draw_bars(
                 y + 16,
                 max(2.0, across(value)),
                 9,
-                class_="bar on" if number == chosen else "bar",
+                class_="bar on" if number == len(bars) - 1 else "bar",
                 rx=2,
             ),
             label(max(2.0, across(value)) + 8, y + 25, said, "value"),

@@ -1,19 +1,165 @@
-"""A saved `aorta attribute --json`: what killed this cycle."""
+"""What an attribution says: the finding, the decision, and the lines of the logs they rest on; and the page of a saved
+`aorta attribute --json`.
+"""
 
+import gzip
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from aorta.report.charts.gantt import LEGEND, Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
-from aorta.report.model import FactRows, Figure, Page
-from aorta.report.pages import finding as findings
-from aorta.report.run_reader import OpenedRun, attribution_in
+from aorta.report.model import (
+    Block,
+    FactRows,
+    Figure,
+    Headline,
+    Listing,
+    Page,
+    Section,
+    TextLine,
+    Tone,
+    Words,
+)
+from aorta.report.pages.common import listed, percent, table_section
+from aorta.report.run_reader import OpenedRun, attribution_in, clean_lines
+
+_AROUND = 4
+_MOST_EXCERPTS = 12
+_MOST_LINES = 2_000_000
+_ACTIONS = {"STOP": "stop", "RESTART": "restart", "UNKNOWN": "not known; acts as restart"}
+
+
+def with_context(finding: Document, folders: Sequence[Path]) -> dict[str, Any]:
+    """The finding with the lines around each line of evidence, where the log can still be read."""
+    evidence = [_with_its_log(line, folders) for line in rows(finding, "evidence")[:_MOST_EXCERPTS]]
+    return {**finding, "evidence": evidence} if finding else {}
+
+
+def _with_its_log(line: Document, folders: Sequence[Path]) -> dict[str, Any]:
+    """A log that lies in the run is called by its name alone."""
+    name = Path(words(line, "file")).name
+    path = next((f / name for f in folders if name and (f / name).is_file()), None)
+    if path is None:
+        return dict(line)
+    return {**line, "file": name, "context": _context(path, count(line, "line"))}
+
+
+def _context(path: Path, at: int) -> list[dict[str, Any]]:
+    if not 0 < at < _MOST_LINES:
+        return []
+    first = max(1, at - _AROUND)
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rb") as file:
+            found = [
+                bytes(raw).decode("utf-8", "replace")
+                for raw in islice(file, first - 1, at + _AROUND)
+            ]
+    except (OSError, EOFError):
+        return []
+    return [
+        {"line": first + offset, "text": clean_lines(said.rstrip("\n"))[0]}
+        for offset, said in enumerate(found)
+    ]
+
+
+def answer(finding: Document, decision: Document, action_taken: str = "") -> Headline:
+    """`Rank 3 on node-7 died of hardware_fault (94 % sure): restart without the node`."""
+    kind = words(finding, "class", "unknown")
+    confidence = number(finding, "confidence")
+    sure = f" (probability {percent(confidence)})" if confidence is not None else ""
+    root = section(finding, "root")
+    who = _who(root)
+    action = words(decision, "action")
+    said = _ACTIONS.get(action, action.lower())
+    sentence = f"{who} {kind.replace('_', ' ')}{sure}" + (f": {said}" if said else "")
+    tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if action == "STOP" else Tone.FOUND
+    told = [words(finding, "summary"), words(decision, "reason"), action_taken]
+    unique = [t for i, t in enumerate(told) if t and not any(t in other for other in told[i + 1 :])]
+    more = " ".join(f"{each.strip().rstrip('.')}." for each in unique)
+    return Headline(sentence, tone, more)
+
+
+def _who(root: Document) -> str:
+    rank, node = words(root, "rank"), words(root, "node")
+    where = f" on {node}" if node else ""
+    return f"Rank {rank}{where} began it:" if rank else f"It began{where}:"
+
+
+def facts(finding: Document) -> list[tuple[str, object]]:
+    root = section(finding, "root")
+    candidates = [
+        ("Class", words(finding, "class")),
+        ("First failure", f"rank {words(root, 'rank')}" if words(root, "rank") else ""),
+        ("Node", words(root, "node")),
+        ("Device", words(root, "device")),
+        ("Last step", words(finding, "last_step")),
+        ("Fingerprint", words(finding, "fingerprint")),
+    ]
+    return [(name, value) for name, value in candidates if value]
+
+
+def sections(finding: Document, decision: Document) -> list[Section]:
+    return [*_decision(decision), *_evidence(finding), *_cascade(finding)]
+
+
+def _decision(decision: Document) -> list[Section]:
+    if not decision:
+        return []
+    action = words(decision, "action")
+    blocks: list[Block] = [FactRows([("Decision", action), ("Rule", words(decision, "rule"))])]
+    if reason := words(decision, "reason"):
+        blocks.append(Words([reason]))
+    advice = [words(row, "text") or words(row, "kind") for row in rows(decision, "advice")]
+    if advice:
+        blocks.append(Words(advice, is_list=True))
+    return [Section("The decision", blocks)]
+
+
+def _evidence(finding: Document) -> list[Section]:
+    listings = list(_listings(rows(finding, "evidence")))
+    return [Section("The lines it rests on", listings)] if listings else []
+
+
+def _listings(evidence: Sequence[Document]) -> Iterator[Listing]:
+    for line in evidence:
+        at = count(line, "line")
+        context = rows(line, "context")
+        title = f"{words(line, 'file')}, line {at}" if at else words(line, "file")
+        if not context:
+            yield Listing(title, [TextLine(words(line, "text"), at or None, "evidence")])
+            continue
+        yield Listing(
+            title,
+            [
+                TextLine(
+                    words(near, "text"),
+                    count(near, "line"),
+                    "evidence" if count(near, "line") == at else "",
+                )
+                for near in context
+            ],
+        )
+
+
+def _cascade(finding: Document) -> list[Section]:
+    followers = rows(finding, "cascade")
+    return table_section(
+        "What only followed",
+        ["what followed", "ranks"],
+        [
+            [words(row, "class"), listed([str(r) for r in items(row, "ranks")], 24)]
+            for row in followers
+        ],
+    )
 
 
 def gather(root: Path) -> dict[str, Any]:
     document = attribution_in(root) or {}
     return {
-        "finding": findings.with_context(section(document, "finding"), [root, root / "logs"]),
+        "finding": with_context(section(document, "finding"), [root, root / "logs"]),
         "decision": section(document, "decision"),
         "elapsed_ms": number(document, "elapsed_ms"),
     }
@@ -24,10 +170,10 @@ def page(run: OpenedRun) -> Page:
     return Page(
         verb="attribute",
         title=run.name,
-        answer=findings.answer(finding, decision),
-        facts=FactRows(findings.facts(finding)),
+        answer=answer(finding, decision),
+        facts=FactRows(facts(finding)),
         picture=_picture(finding),
-        sections=findings.sections(finding, decision),
+        sections=sections(finding, decision),
         missing=[] if finding else ["finding: the document holds none"],
     )
 

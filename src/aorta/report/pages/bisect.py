@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.report import HEADLINES, compared_logs, release_words, sides_words
+from aorta.bisect.report import HEADLINES, compared_logs, headline, sides_words
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome
 from aorta.report.charts.timeline import Atoms, Probe, Strip, draw_posterior, draw_timeline
@@ -28,7 +28,6 @@ from aorta.report.model import (
     Words,
 )
 from aorta.report.pages.common import (
-    listed,
     missing_result,
     moment,
     percent,
@@ -135,7 +134,6 @@ def _likeliest(beliefs: Sequence[Atoms]) -> tuple[int, int] | None:
 
 _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 _MOST_LOG_LINES = 300
-_SHORT = 12
 _NO_ANSWERS = {"inconsistent", "did_not_reproduce", "never_good"}
 
 
@@ -194,23 +192,13 @@ def page(run: OpenedRun) -> Page:
 
 def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Headline:
     status, culprits = words(result, "status"), rows(result, "culprits")
-    confidence = number(result, "confidence")
-    sure = f" (probability {percent(confidence)})" if confidence is not None else ""
     if status in _NO_ANSWERS:
-        return Headline(
-            HEADLINES[status], Tone.UNSURE, " ".join(map(str, items(result, "warnings")))
-        )
-    if status == "found" and culprits:
-        return Headline(
-            f"{_culprit(culprits[0])} brings the failure{sure}", Tone.FOUND, _rates(result)
-        )
-    if status == "pair" and culprits:
-        names = listed([_culprit(culprit) for culprit in culprits])
-        return Headline(f"Together, {names} bring the failure{sure}", Tone.FOUND, _rates(result))
-    if culprits:
-        packages = listed(list(dict.fromkeys(words(culprit, "package") for culprit in culprits)))
-        sentence = f"The change is one of {len(culprits)} in {packages}{sure}"
-        return Headline(sentence, Tone.UNSURE, _rates(result))
+        warnings = " ".join(map(str, items(result, "warnings")))
+        return Headline(headline(status, (), None), Tone.UNSURE, warnings)
+    if culprits and status in HEADLINES:
+        tone = Tone.FOUND if status in {"found", "pair"} else Tone.UNSURE
+        said = headline(status, culprits, number(result, "confidence"))
+        return Headline(said, tone, _rates(result))
     more = f"The run is {standing(run)}."
     tone = Tone.RUNNING if run.running else Tone.UNSURE
     if sharp and sharp.strip.culprit and sharp.beliefs:
@@ -223,17 +211,6 @@ def _answer(run: OpenedRun, result: Document, sharp: BeliefReplay | None) -> Hea
             more,
         )
     return Headline("The culprit is not known yet", tone, more)
-
-
-def _culprit(culprit: Document) -> str:
-    if words(culprit, "kind") and not words(culprit, "commit"):
-        return release_words(culprit)
-    commit = words(culprit, "commit") or words(culprit, "bad")
-    title = words(culprit, "title")
-    verb = "without" if culprit.get("removed") is True else "at"
-    return f"{words(culprit, 'package')} {verb} {commit[:_SHORT]}" + (
-        f" “{title}”" if title else ""
-    )
 
 
 def _rates(result: Document) -> str:

@@ -10,7 +10,7 @@ from aorta.core.stats import counted
 from aorta.report.charts.gantt import LEGEND, Cycle, Fate, draw_gantt
 from aorta.report.documents import Document, count, items, number, rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Tone
-from aorta.report.pages import finding as findings
+from aorta.report.pages import attribution as findings
 from aorta.report.pages.common import seconds, standing, table_section
 from aorta.report.run_reader import OpenedRun, read_json
 

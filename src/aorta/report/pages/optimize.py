@@ -1,7 +1,5 @@
 """`aorta triage run --mode optimize`: the smallest stack that works, and that every part of it is needed."""
 
-from collections.abc import Sequence
-
 from aorta.core.stats import wilson
 from aorta.report.charts.matrix import HeatCell, Standing, draw_heat
 from aorta.report.documents import Document, count, items, number, rows, section, words
@@ -127,8 +125,4 @@ def _ms(value: float | None) -> str:
 def _left_out(found: Document) -> list[Section]:
     said = [f"{name}: {why}" for name, why in section(found, "left_out").items()]
     said += [str(warning) for warning in items(found, "warnings")]
-    return [Section("Left out, and warnings", [Words(_cut(said), is_list=True)])] if said else []
-
-
-def _cut(said: Sequence[str]) -> Sequence[str]:
-    return said[:100]
+    return [Section("Left out, and warnings", [Words(said[:100], is_list=True)])] if said else []

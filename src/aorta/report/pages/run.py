@@ -12,13 +12,7 @@ from aorta.report.charts.trials import Ended, draw_rate, draw_trials
 from aorta.report.documents import number as number_of
 from aorta.report.documents import rows, section, words
 from aorta.report.model import FactRows, Figure, Headline, Page, Section, Table, Tone
-from aorta.report.pages.common import (
-    rate,
-    seen_outcomes,
-    standing,
-    trials_section,
-    usual_facts,
-)
+from aorta.report.pages.common import rate, seen_outcomes, standing, trials_section, usual_facts
 from aorta.report.run_reader import OpenedRun, Trial, read_json
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.request import run_bisection
-from aorta.bisect.run import Request
+from aorta.bisect.run import ResolvedRequest
 from aorta.bisect.spec import BisectSpec, EnvironmentsSpec, PackageSpec
 from aorta.core.documents import validated
 from aorta.core.errors import Exit, UsageError
@@ -130,9 +130,8 @@ class Bisect:
         first = original(state)
         inside = first.cwd.resolve().relative_to(between.directory.resolve())
         where = first.cwd if between.kind == "containers" else inside
-        if (
-            between.kind == "environments"
-        ):  # an interpreter by its path would be the one that fails, in each of them
+        # An interpreter by its path would be the one that fails, in each of them.
+        if between.kind == "environments":
             command = command.replace(f"{_interpreter(state).parent}/", "")
         text = command if where == Path() else f"cd {shlex.quote(str(where))} && {command}"
         spec = validated(
@@ -150,7 +149,7 @@ class Bisect:
         )
         counted = CHECK if check else self.name
         findings = run_bisection(
-            Request(
+            ResolvedRequest(
                 spec=spec,
                 directory=between.directory,
                 prefix=place,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from aorta.bisect.containers.registry import ImageRepository, list_tags
 from aorta.core.errors import InfrastructureError
+from aorta.runtimes.image_registry import ImageRepository, list_tags
 from support.services.registry import Registry
 from support.waiting import patience
 
@@ -122,7 +122,7 @@ def test_every_page_of_tags_is_read(
 ) -> None:
     tags = [f"jax-2024-01-{day:02d}" for day in range(1, 24)]
     push_tags(oci_registry, "team/many", tags)
-    monkeypatch.setattr("aorta.bisect.containers.registry._PAGE", 5)
+    monkeypatch.setattr("aorta.runtimes.image_registry._PAGE", 5)
     assert sorted(list_tags(ImageRepository.of(f"{oci_registry.address}/team/many"))) == tags
 
 

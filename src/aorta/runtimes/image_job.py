@@ -3,7 +3,7 @@
 What one step makes, the next one starts from; a step that is made already, or by somebody else at this moment, is not
 made again.
 
-Runs as a process of its own (`python -m aorta.bisect.containers.image_job JOB.json`), so that it goes through the executor like a
+Runs as a process of its own (`python -m aorta.runtimes.image_job JOB.json`), so that it goes through the executor like a
 trial. The container carries its owner, so that one whose maker was killed is swept away later.
 """
 
@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta.core.trial import Environment, RuntimeKind
@@ -51,12 +51,6 @@ class ImageJob:
     mounts: Sequence[str] = ()
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-
-    def ordered(self, path: Path) -> tuple[str, ...]:
-        """The command that does it, told by a file that others may not read: its variables may be secrets."""
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        return (sys.executable, "-m", __name__, str(path))
 
 
 def main() -> None:

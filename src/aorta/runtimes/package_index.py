@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -259,19 +260,13 @@ def _allows(requires: str | None, python: str) -> bool:
         return True
 
 
+@cache
 def _tags_of(python: str) -> frozenset[tags.Tag]:
     parts = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
-    found = _TAGS.get(parts)
-    if found is None:
-        interpreter = f"cp{parts[0]}{parts[1]}"
-        found = frozenset(
-            (*tags.cpython_tags(parts), *tags.compatible_tags(parts, interpreter=interpreter))
-        )
-        _TAGS[parts] = found
-    return found
-
-
-_TAGS: dict[tuple[int, ...], frozenset[tags.Tag]] = {}
+    interpreter = f"cp{parts[0]}{parts[1]}"
+    return frozenset(
+        (*tags.cpython_tags(parts), *tags.compatible_tags(parts, interpreter=interpreter))
+    )
 
 
 # -- reading it ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Makes one version set on this host: checks commits out into worktrees of their own, and builds them.
 
-Runs as a process of its own (`python -m aorta.bisect.checkout JOB.json`), so that it goes through the executor like a
+Runs as a process of its own (`python -m aorta.runtimes.worktree_job JOB.json`), so that it goes through the executor like a
 trial and can be killed like one. A tree counts as made only once its mark is written, after everything else.
 """
 
@@ -12,8 +12,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from aorta.core.errors import InfrastructureError
 
 GIT_FAULT = 75  # the exit code that says: git could not, whatever the commit
 _ATTEMPTS = 3
@@ -28,6 +30,7 @@ class TreeJob:
     repository: str | None = None
     sha: str | None = None
     cherry_pick: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # put into it, by their place there
     build: str | None = None
 
 
@@ -36,9 +39,6 @@ class Job:
     trees: Sequence[TreeJob]
     env: Mapping[str, str] = field(default_factory=dict)
     mark: str | None = None  # written when everything is made
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
@@ -60,28 +60,38 @@ def main() -> None:
 
 
 def check_out(job: TreeJob) -> None:
-    """The commit, and nothing that an earlier one left; then the build fixes that apply to it. A tree that git cannot
-    use, as one is whose checkout was killed, is made anew.
-    """
+    """The commit, and nothing that an earlier one left; then the build fixes that apply to it."""
     tree = Path(str(job.tree))
-    for patience in reversed(range(_ATTEMPTS)):
-        try:
-            with _one_at_a_time(str(job.repository)):
-                _at_commit(tree, str(job.repository), str(job.sha))
-            break
-        except subprocess.CalledProcessError as fault:
-            if not patience:
-                print(f"git {fault.cmd[3]} failed in {job.repository}", file=sys.stderr)
-                raise SystemExit(GIT_FAULT) from None
-            shutil.rmtree(tree, ignore_errors=True)
+    try:
+        _at_commit(tree, str(job.repository), str(job.sha))
+    except InfrastructureError as fault:
+        print(fault.message, file=sys.stderr)
+        raise SystemExit(GIT_FAULT) from None
     if (tree / ".gitmodules").exists():
         _submodules(tree)
     for commit in job.cherry_pick:
         if _try_git(tree, *_AS_US, "cherry-pick", "--no-gpg-sign", commit):
             _try_git(tree, "cherry-pick", "--abort")
+    for place, source in job.files.items():
+        (tree / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, tree / place)
 
 
 def _at_commit(tree: Path, repository: str, sha: str) -> None:
+    """A tree that git cannot use, as one is whose checkout was killed, is made anew."""
+    for patience in reversed(range(_ATTEMPTS)):
+        try:
+            with _one_at_a_time(repository):
+                _move_to_commit(tree, repository, sha)
+        except subprocess.CalledProcessError as fault:
+            if not patience:
+                raise InfrastructureError(f"git {fault.cmd[3]} failed in {repository}") from None
+            shutil.rmtree(tree, ignore_errors=True)
+        else:
+            return
+
+
+def _move_to_commit(tree: Path, repository: str, sha: str) -> None:
     if not (tree / ".git").exists():
         tree.parent.mkdir(parents=True, exist_ok=True)
         source = _writable(repository, tree)
@@ -116,8 +126,7 @@ def with_commit(
     """A commit that has the state and, on top of it, another commit (of a merge, what it brings to one of its parents);
     None where that does not apply, or is there already. The same again whenever it is asked for.
     """
-    with _one_at_a_time(repository):
-        _at_commit(tree, repository, state)
+    _at_commit(tree, repository, state)
     when = _asked(tree, "show", "--no-patch", "--format=%cI", commit)
     pick = _command(tree, *_AS_US, "-c", "core.hooksPath=/dev/null", "cherry-pick")
     environ = {**os.environ, "GIT_COMMITTER_DATE": when}

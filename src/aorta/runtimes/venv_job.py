@@ -1,6 +1,6 @@
 """Makes one virtual environment with one set of packages.
 
-Runs as a process of its own (`python -m aorta.bisect.environments.job JOB.json`), so that it goes through the executor like a
+Runs as a process of its own (`python -m aorta.runtimes.venv_job JOB.json`), so that it goes through the executor like a
 trial and can be killed like one. An environment counts as made only once its mark is written, after everything else; the
 mark says where it is. `uv` makes them where it can be had, by hard links from its cache; else `venv` and pip do.
 """
@@ -12,15 +12,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from aorta.bisect.checkout import GIT_FAULT, TreeJob, check_out
-from aorta.bisect.environments.package_index import Sources
-from aorta.core.trial import LOCAL, TrialSpec
+from aorta.runtimes.package_index import Sources
+from aorta.runtimes.pythons import find_uv
+from aorta.runtimes.worktree_job import GIT_FAULT, TreeJob, check_out
 
 UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
@@ -60,25 +60,6 @@ class EnvironmentJob:
         """The same, with packages from these places."""
         return replace(
             self, indexes=sources.indexes, find_links=sources.find_links, pre=sources.pre
-        )
-
-    def written(self, path: Path) -> Path:
-        """Addresses may hold credentials: nobody else reads it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        return path
-
-    def trial(self, directory: Path, timeout: float | None, name: str = "") -> TrialSpec:
-        """The process that makes it."""
-        path = self.written(directory / "job.json")
-        return TrialSpec(
-            argv=(sys.executable, "-m", "aorta.bisect.environments.job", str(path)),
-            trial_dir=directory,
-            cwd=directory,
-            id=name,
-            environment=LOCAL,
-            timeout=timeout,
         )
 
     @classmethod
@@ -249,16 +230,6 @@ def index_options(indexes: Sequence[str], find_links: Sequence[str], *, uv: bool
     words += [first, indexes[0]]
     words += [word for index in indexes[1:] for word in (extra, index)]
     return [*words, "--index-strategy", "unsafe-best-match"] if uv else words
-
-
-def find_uv() -> str | None:
-    """The one that AORTA_UV names (empty: none, pip instead), else beside this Python, where its wheel puts it, else on
-    the path.
-    """
-    if (named := os.environ.get("AORTA_UV")) is not None:
-        return named or None
-    beside = Path(sys.executable).parent / "uv"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
 
 
 def _file(path: Path, lines: Sequence[str]) -> str:

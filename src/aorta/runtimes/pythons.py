@@ -1,0 +1,99 @@
+"""The Pythons of this machine: which one is meant, which releases there are, and what markers say of another."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from packaging.markers import default_environment
+
+_FINAL_PART = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+def active_environment() -> str:
+    """The environment that `python` on the path belongs to."""
+    if active := os.environ.get("VIRTUAL_ENV"):
+        return active
+    program = shutil.which("python") or shutil.which("python3") or sys.executable
+    done = subprocess.run(
+        (program, "-c", "import sys; print(sys.prefix)"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or sys.prefix
+
+
+def same_minor(one: str, other: str) -> bool:
+    a, b = _FINAL_PART.match(one), _FINAL_PART.match(other)
+    return bool(a and b and a.groups()[:2] == b.groups()[:2])
+
+
+def this_python() -> str:
+    return ".".join(str(part) for part in sys.version_info[:3])
+
+
+def marker_environment(python: str) -> dict[str, str]:
+    """What markers are judged by, for another Python on this machine."""
+    around = {name: str(value) for name, value in default_environment().items()}
+    parts = python.split(".")
+    around["python_version"] = ".".join(parts[:2])
+    around["python_full_version"] = python if len(parts) > 2 else f"{python}.0"
+    return around
+
+
+def version_of(program: str) -> str | None:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        ask = "import platform; print(platform.python_version())"
+        done = subprocess.run(
+            (program, "-I", "-c", ask), capture_output=True, text=True, timeout=60, check=False
+        )
+        if done.returncode == 0:
+            return done.stdout.strip()
+    return None
+
+
+def pythons_between(good: str, bad: str) -> list[str]:
+    """Both, and one of each minor version between that is on this machine."""
+    ends = [tuple(int(part) for part in re.findall(r"\d+", one)[:2]) for one in (good, bad)]
+    low, high = sorted(ends)
+    minors = range(low[1] + 1, high[1]) if low[0] == high[0] else range(0)
+    found = [one[0] for minor in minors if (one := find_python(f"{low[0]}.{minor}"))]
+    return [good, *(found if ends[0] == low else reversed(found)), bad]
+
+
+@cache
+def find_python(version: str) -> tuple[str, str] | None:
+    """That very release, or another of the same minor version."""
+    found = [(v, p) for p in _programs(version) if (v := version_of(p)) and same_minor(v, version)]
+    return next((one for one in found if one[0] == version), found[0] if found else None)
+
+
+def _programs(version: str) -> Iterator[str]:
+    minor = ".".join(re.findall(r"\d+", version)[:2])
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{version}/bin/python")))
+    if uv := find_uv():
+        for wanted in (version, minor):
+            asking = (uv, "python", "find", "--no-project", "--no-python-downloads", wanted)
+            done = subprocess.run(asking, capture_output=True, text=True, check=False)
+            if done.returncode == 0 and done.stdout.strip():
+                yield done.stdout.strip()
+    if program := shutil.which(f"python{minor}"):
+        yield program
+    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True))
+
+
+def find_uv() -> str | None:
+    """The one that AORTA_UV names (empty: none, pip instead), else beside this Python, where its wheel puts it, else on
+    the path.
+    """
+    if (named := os.environ.get("AORTA_UV")) is not None:
+        return named or None
+    beside = Path(sys.executable).parent / "uv"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")

@@ -1,0 +1,245 @@
+"""optimize.json and optimize.md: the sets that were found, why none of one can be left out, and how sure that is."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aorta.core.durations import show_duration
+from aorta.core.stats import rate_to_json
+from aorta.core.trial import Tally, Verdict
+from aorta.engine.events import Ending, Reason
+from aorta.search.cure import Cure, CureSearch
+from aorta.triage.cells import CellStats
+from aorta.triage.markdown import aligned, different_lines
+from aorta.triage.recipe import SCHEMA_VERSION
+from aorta.triage.stacks import GoneJudges, StackPlan, failures
+
+SCHEMA = "aorta.optimize/1"
+_SURE = 0.05  # bounds are 95 %
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One set that makes the failure go away, and why none of it can be left out."""
+
+    mitigations: tuple[str, ...]
+    tally: Tally
+    luck: float
+    step_time_ms: float | None
+    seconds: float
+    needed: Mapping[str, Verdict | None]  # by mitigation: the verdict without it
+
+    @property
+    def rate_below(self) -> float:
+        return failures(self.tally).high(_SURE)
+
+    @property
+    def is_minimal(self) -> bool:
+        return all(v is not None and v.reproduces is False for v in self.needed.values())
+
+    @property
+    def cost(self) -> tuple[int, float]:
+        return len(self.mitigations), self.step_time_ms or self.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "mitigations": list(self.mitigations),
+            "failed": failures(self.tally).hits,
+            "of": self.tally.evidence,
+            "rate_below": round(self.rate_below, 4),
+            "confidence": 1 - _SURE,
+            "chance_of_luck": float(f"{self.luck:.3g}"),
+            "one_minimal": self.is_minimal,
+            "step_time_ms": self.step_time_ms,
+            "mean_wall_clock_sec": round(self.seconds, 6),
+            "without": {
+                name: None if verdict is None else _counts(verdict)
+                for name, verdict in self.needed.items()
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Optimized:
+    plan: StackPlan
+    ending: Ending
+    created: str
+    original: Tally
+    original_fails: bool | None
+    stacks: Sequence[Stack]
+    unconfirmed: Sequence[tuple[str, ...]] = ()
+    stacks_judged: int = 0
+    warnings: Sequence[str] = ()
+    failed_differently: Sequence[str] = ()
+
+    @property
+    def candidates(self) -> list[str]:
+        return [entry.name for entry in self.plan.candidates]
+
+    @property
+    def status(self) -> str:
+        if self.ending.reason is not Reason.DONE:
+            return "partial"
+        if not self.original_fails:
+            return "did_not_reproduce"
+        return "found" if self.stacks else "not_found"
+
+    @property
+    def recommended(self) -> Stack | None:
+        return self.stacks[0] if self.stacks else None
+
+    @property
+    def lines(self) -> list[str]:
+        """The recommended variables, ready for a shell."""
+        if self.recommended is None:
+            return []
+        chosen: dict[str, str] = {}
+        for entry in self.plan.candidates:
+            if entry.name in self.recommended.mitigations:
+                chosen |= entry.env
+        return [f"export {name}={shlex.quote(chosen[name])}" for name in sorted(chosen)]
+
+    def to_json(self) -> dict[str, Any]:
+        content = self.plan.plan.recipe.content
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.status,
+            "workload": content.workload,
+            "ticket": content.ticket,
+            "environment": self.plan.original.environment.name,
+            "run_timestamp": self.created,
+            "original": rate_to_json(self.original.reproduced, self.original.evidence),
+            "candidates": self.candidates,
+            "left_out": dict(self.plan.left_out),
+            "recommended": self.recommended.to_json() if self.recommended else None,
+            "environment_lines": self.lines,
+            "sets": [stack.to_json() for stack in self.stacks],
+            "unconfirmed": [list(names) for names in self.unconfirmed],
+            "trials": self.ending.trials,
+            "resumed_trials": self.ending.resumed_trials,
+            "warm": self.ending.warm_to_json(),
+            "stacks_judged": self.stacks_judged,
+            "warnings": list(self.warnings),
+            "failed_differently": list(self.failed_differently),
+        }
+
+
+def build_optimized(
+    plan: StackPlan,
+    search: CureSearch,
+    judges: GoneJudges,
+    stats: Callable[[Sequence[int]], CellStats],
+    ending: Ending,
+    created: str,
+) -> Optimized:
+    """The sets that were found, smallest first, and the cheapest in step time among equals."""
+    original = search.verdicts.get(search.without_any, Verdict(None))
+    stacks = [_stack(cure, search, judges, stats(cure.items)) for cure in search.cures]
+    return Optimized(
+        plan=plan,
+        ending=ending,
+        created=created,
+        original=original.tally,
+        original_fails=search.fails_at_all,
+        stacks=sorted(stacks, key=lambda stack: stack.cost),
+        unconfirmed=[tuple(search.names[i] for i in items) for items in search.unconfirmed],
+        stacks_judged=len(search.verdicts),
+    )
+
+
+def _stack(cure: Cure, search: CureSearch, judges: GoneJudges, measured: CellStats) -> Stack:
+    times = measured.step_times
+    return Stack(
+        mitigations=tuple(search.names[item] for item in cure.items),
+        tally=cure.confirmed.tally,
+        luck=judges.chance_of_luck(cure.confirmed.tally),
+        step_time_ms=round(times.mean, 6) if times.source == "per_step" else None,
+        seconds=measured.mean_wall_clock_sec,
+        needed={search.names[item]: _without(search, cure.items, item) for item in cure.items},
+    )
+
+
+def _without(search: CureSearch, items: Sequence[int], item: int) -> Verdict | None:
+    rest = [other for other in items if other != item]
+    if not rest:
+        original = search.verdicts[search.without_any]
+        return Verdict(False, original.tally, original.why)
+    return search.verdict_of(rest)
+
+
+def _counts(verdict: Verdict) -> dict[str, int]:
+    seen = failures(verdict.tally)
+    return {"failed": seen.hits, "of": seen.trials}
+
+
+def optimize_markdown(found: Optimized) -> str:
+    content = found.plan.plan.recipe.content
+    rate = f"{found.original.reproduced} of {found.original.evidence}"
+    sections = [
+        [f"# The smallest stack that works - {content.workload}"],
+        *(["> [!WARNING]", f"> {' '.join(warning.split())}"] for warning in found.warnings),
+        [
+            *([f"- Ticket: {content.ticket}"] if content.ticket else []),
+            f"- Environment: {found.plan.original.environment.name}",
+            f"- Without mitigations: {rate} trials failed",
+            f"- Candidates: {len(found.candidates)} ({', '.join(found.candidates)})",
+            f"- Trials: {found.ending.trials} for {found.stacks_judged} stacks, "
+            + show_duration(found.ending.seconds),
+            *([f"- **Not finished**: {found.ending.detail}"] if found.ending.detail else []),
+        ],
+        _answer(found),
+        _sets(found),
+        different_lines(found.failed_differently),
+        [f"- left out `{name}`: {reason}" for name, reason in found.plan.left_out.items()],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _answer(found: Optimized) -> list[str]:
+    best = found.recommended
+    if best is None:
+        words = {
+            "did_not_reproduce": "The failure did not show without mitigations: there is nothing to mend.",
+            "not_found": "No stack of these candidates makes the failure go away.",
+            "partial": "Stopped before an answer.",
+        }
+        return ["## Answer", "", words.get(found.status, "")]
+    return [
+        "## Recommended",
+        "",
+        "```sh",
+        *found.lines,
+        "```",
+        "",
+        (
+            f"With {' + '.join(best.mitigations)}, {failures(best.tally).hits} of {best.tally.evidence} fresh trials "
+            f"failed: the rate is below {100 * best.rate_below:.0f} % (95 % sure), and luck alone would do this "
+            f"with a chance of {best.luck:.1g}."
+        ),
+    ]
+
+
+def _sets(found: Optimized) -> list[str]:
+    if not found.stacks:
+        return []
+    head = ["Mitigations", "Failed", "Rate below", "Step (ms)", "Without each of them"]
+    rows = [_set_row(stack) for stack in found.stacks]
+    return ["## Minimal sets", "", *aligned([head, *rows])]
+
+
+def _set_row(stack: Stack) -> list[str]:
+    return [
+        " + ".join(stack.mitigations),
+        f"{failures(stack.tally).hits} / {stack.tally.evidence}",
+        f"{100 * stack.rate_below:.0f}%",
+        f"{stack.step_time_ms:.4g}" if stack.step_time_ms else "n/a",
+        "; ".join(_proof(name, verdict) for name, verdict in stack.needed.items()),
+    ]
+
+
+def _proof(name: str, verdict: Verdict | None) -> str:
+    if verdict is None:
+        return f"{name}: not tried"
+    seen = failures(verdict.tally)
+    return f"{name}: {seen.hits} of {seen.trials} failed"
