@@ -91,7 +91,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[int, str, Callable[[], None]]]:
     elif isinstance(node, ast.If | ast.While | ast.IfExp):
         negated = ast.UnaryOp(ast.Not(), node.test)
         yield node.lineno, "condition negated", _setter(node, "test", negated)
-    elif isinstance(node, ast.Return) and not _is_none(node.value):
+    elif isinstance(node, ast.Return) and not _is_plain(node.value):
         yield node.lineno, "returns None", _setter(node, "value", ast.Constant(None))
 
 
@@ -114,8 +114,11 @@ def _named(operator: ast.AST) -> str:
     return f"{type(operator).__name__} -> {_TURNED[type(operator)].__name__}"
 
 
-def _is_none(value: ast.expr | None) -> bool:
-    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+def _is_plain(value: ast.expr | None) -> bool:
+    """Nothing, or a boolean or a number, which is changed as such."""
+    return value is None or (
+        isinstance(value, ast.Constant) and isinstance(value.value, int | float | None)
+    )
 
 
 def faults_of(room: str, only: str = "") -> list[Fault]:

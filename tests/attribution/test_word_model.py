@@ -153,11 +153,26 @@ def test_what_no_row_reads_is_named_by_its_last_lines_however_they_are_indented_
     assert (named, action, basis.split(".")[1]) == (failure_class, "RESTART", "last_lines")
 
 
+def test_words_stop_a_job_for_what_ended_it_and_never_for_what_it_only_logged() -> None:
+    refused = f"{FRAMES}ValueError: Target modules {{'q'}} not found in the base model. Please check the target modules and try again.\n"
+    logged = f"2026-11-15 05:35:21,123 ERROR trainer.py:9 - not adapted\n{refused}"
+    assert told(refused)[:2] == ("bad_config", "STOP")
+    assert told(logged)[:2] == ("bad_config", "RESTART")
+
+
 def test_words_never_stop_a_job_for_what_another_node_may_not_show() -> None:
     refused = (
         "acme.StartError: no visible GPU device, set the number of devices in the configuration"
     )
     assert told(f"{FRAMES}{refused}\n")[:2] == ("bad_config", "RESTART")
+
+
+def test_a_model_without_words_leaves_what_rows_say() -> None:
+    log = (
+        f"{FRAMES}acme.PlannerError: tensor parallel degree 6 does not go with 32 attention heads\n"
+    )
+    evidence = Evidence(tails=(LogTail(log),))
+    assert attribute(evidence, words=attribution_words.ROWS_ALONE).finding.basis == "python.weak"
 
 
 def test_a_job_that_says_nothing_of_a_failure_stays_unknown() -> None:

@@ -254,7 +254,8 @@ def test_a_package_that_is_installed_in_place_is_said_to_hide_every_other_state(
         "test $(cat number) -lt 2",
     )
     done = bisect(repository, tmp_path / "out", *words)
-    assert "thing is installed in place" in done.stderr
+    assert "!!! thing is installed in place" in done.stderr
+    assert "thing is installed in place" in done.json()["warnings"][0]
 
 
 def test_what_reproduces_an_answer_leaves_no_worktree_in_the_repository(tmp_path: Path) -> None:

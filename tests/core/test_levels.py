@@ -1,5 +1,6 @@
 """Two levels of a noisy number: what values say, and how many trials a search by them takes."""
 
+import math
 import statistics
 from collections import Counter
 
@@ -80,6 +81,60 @@ def test_levels_that_are_the_same_are_said_to_be_so() -> None:
     found = simulated(1.0, 60, gap=0.0)
     assert sum(one.status == "cannot tell" for one in found) >= 58
     assert max(one.trials for one in found) <= 400
+
+
+def _density(value: float, centre: float, square: float, freedom: float) -> float:
+    """Student's, with this scale and place."""
+    shape = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    shape -= math.log(freedom * math.pi * square) / 2
+    return shape - (freedom + 1) / 2 * math.log1p((value - centre) ** 2 / (freedom * square))
+
+
+@pytest.mark.parametrize("value", [-3.0, 2.0, 6.5, 12.5, 40.0])
+@pytest.mark.parametrize("noise", [(0.0, 0), (3.0, 2)])
+def test_one_value_weighs_as_much_as_students_distribution_says(
+    value: float, noise: tuple[float, int]
+) -> None:
+    """Before any sample the noise is held to be a sixth of the gap, as firmly as two samples would tell."""
+    good, bad = (1.0, 3.0), (11.0, 12.0, 13.0)
+    freedom = 3 + noise[1] + 2
+    square = (2.0 + 2.0 + noise[0] + 2 * (10 / 6) ** 2) / freedom
+    expected = _density(value, 12.0, square * (1 + 1 / 3), freedom)
+    expected -= _density(value, 2.0, square * (1 + 1 / 2), freedom)
+    assert Levels(good, bad, noise).log_odds([value]) == pytest.approx(expected)
+
+
+def test_levels_are_apart_once_twice_the_standard_error_is() -> None:
+    levels = Levels((1.0, 3.0), (11.0, 13.0))
+    separation = 10 / math.sqrt(2)
+    error = math.sqrt(1 / 2 + 1 / 2 + separation**2 / 4)
+    assert levels.separation == pytest.approx(separation)
+    assert levels.sure_separation == pytest.approx(separation - 2 * error)
+    assert levels.are_apart(separation - 2 * error - 0.01) is True
+    assert levels.are_apart(separation - 2 * error + 0.01) is None
+    assert levels.are_apart(separation + 2 * error - 0.01) is None
+    assert levels.are_apart(separation + 2 * error + 0.01) is False
+    assert (levels.gap, levels.centres) == (10.0, (2.0, 12.0))
+
+
+def test_a_noise_of_nothing_is_a_hundredth_of_the_gap_and_no_gap_is_no_separation() -> None:
+    assert Levels((1.0,), (3.0,)).spread == pytest.approx(0.02)
+    assert Levels((1.0,), (3.0,)).separation == pytest.approx(100)
+    assert Levels((1.0,), (3.0,), noise=(8.0, 2)).spread == pytest.approx(2.0)
+    assert Levels((5.0, 7.0), (6.0,)).separation == 0.0
+
+
+def test_values_just_inside_a_level_belong_to_it() -> None:
+    """Four standard errors and more while the noise is hardly known: 5.2 of them after twenty samples."""
+    levels = Levels((10.0, 10.1, 9.9, 10.0) * 5, (14.0, 14.1, 13.9, 14.0) * 5)
+    freedom, square = 40, (40 * 0.005 + 2 * (4 / 6) ** 2) / 40
+    outside = 4 * (1 + 6 / freedom) * math.sqrt(square * (1 / 4 + 1 / 20))
+    assert not levels.are_missed_by([10 + 0.99 * outside] * 4)
+    assert levels.are_missed_by([10 + 1.01 * outside] * 4)
+    assert not levels.are_missed_by([14 - 0.99 * outside] * 4)
+    assert levels.are_missed_by([14 - 1.01 * outside] * 4)
+    assert not levels.are_missed_by([10 + 1.01 * outside] * 3)
+    assert not Levels((5.0,), (5.0,)).are_missed_by([5.0] * 4)
 
 
 def test_one_value_says_nothing_of_the_noise_and_two_say_all_they_differ_by() -> None:

@@ -12,6 +12,7 @@ from aorta.core.stats import (
     binomial_tail,
     clopper_pearson_high,
     clopper_pearson_low,
+    counted,
     fisher_exact,
     fisher_fewer,
     holm,
@@ -85,6 +86,7 @@ def test_the_binomial_tail_agrees_with_enumeration() -> None:
 
 def test_holm_adjusts_stepwise_and_keeps_the_order_given() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.6, 0.2, 0.7]) == pytest.approx([1.0, 0.6, 1.0])
     assert holm([]) == []
 
 
@@ -216,6 +218,13 @@ def test_student_has_the_published_quantiles(freedom: int, two_sided: float) -> 
         (0.12, 0.34, "12-34 %"),
         (0.0, 1.0, "0-100 %"),
         (0.0, 0.0, "0-0 %"),
+        (1.0, 1.0, "100-100 %"),
+        (0.0, 0.00496, "0-0.5 %"),
+        (0.0, 0.00504, "0-1 %"),
+        (0.99504, 1.0, "99.5-100 %"),
+        (0.99496, 1.0, "99-100 %"),
+        (0.0, 4e-9, "0-0.000000 %"),
+        (0.0, 6e-9, "0-0.000001 %"),
     ],
 )
 def test_what_is_possible_does_not_read_as_impossible(low: float, high: float, said: str) -> None:
@@ -240,3 +249,28 @@ def test_of_one_value_every_percentile_is_that_value() -> None:
 )
 def test_the_tail_at_its_edges(hits: int, trials: int, rate: float, chance: float) -> None:
     assert binomial_tail(hits, trials, rate) == chance
+
+
+def test_no_chance_is_above_one_however_the_sum_is_rounded() -> None:
+    assert binomial_tail(1, 11, 0.96) == pytest.approx(1.0)
+    assert all(binomial_tail(1, n, p / 100) <= 1.0 for n in range(2, 13) for p in range(90, 100))
+
+
+def test_where_nothing_hit_the_rate_may_be_any() -> None:
+    assert inverse_interval(0, 12) == (0.0, 1.0)
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(n, "trial") for n in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
+
+
+@pytest.mark.parametrize(("hits", "base_hits"), [(70, 110), (61, 100), (90, 121)])
+@pytest.mark.parametrize("ratio", [0.5, 0.4])
+def test_of_many_trials_the_chance_of_a_ratio_is_that_of_the_score(
+    hits: int, base_hits: int, ratio: float
+) -> None:
+    trials = (121, 121)
+    score = _likeliest_score((hits, base_hits), trials, ratio)
+    expected = math.erfc(score / math.sqrt(2)) / 2
+    found = ratio_above(hits, trials[0], base_hits, trials[1], ratio)
+    assert found == pytest.approx(expected, rel=0.01, abs=0)

@@ -171,6 +171,18 @@ def test_the_trial_budget_is_never_exceeded(tmp_path: Path) -> None:
     assert executor.closed == 1
 
 
+class Speechless(EveryPoint):
+    """It is not done, and has no question."""
+
+    done = False
+
+
+def test_a_search_without_a_question_is_over(tmp_path: Path) -> None:
+    ending, _ = drive(Speechless([Point.of({"N": 1})]), SimulatedExecutor(fails_from(1)), tmp_path)
+    assert (ending.reason, ending.detail) == (Reason.DONE, "the search has no further question")
+    assert ending.trials == 1
+
+
 @dataclass
 class Ticking:
     """A clock that goes on by a second whenever somebody looks."""

@@ -49,3 +49,21 @@ def test_two_of_three_stops_after_two_equal_answers() -> None:
 def test_errors_are_no_evidence() -> None:
     assert KOfN(1, 2).verdict(Tally(error=10)) is None
     assert EveryTrial(3).needs(Tally(error=10, clean=1)) == 2
+
+
+def test_k_of_n_can_use_what_is_left_of_n_and_needs_what_could_settle_it() -> None:
+    judge = KOfN(2, 5)
+    assert (judge.needs(Tally()), judge.at_most(Tally())) == (2, 5)
+    assert (judge.needs(Tally(1, 1)), judge.at_most(Tally(1, 1))) == (1, 3)
+    assert (judge.needs(Tally(0, 2)), judge.at_most(Tally(0, 2))) == (2, 3)
+    assert (judge.needs(Tally(2)), judge.at_most(Tally(2))) == (0, 0)
+    said = [judge.verdict(Tally(*counts)) for counts in ((0, 3), (1, 3), (0, 4), (1, 4), (2, 3))]
+    assert [one and one.reproduces for one in said] == [None, None, False, False, True]
+
+
+def test_every_trial_is_run_and_one_hit_is_enough_to_say_that_it_reproduces() -> None:
+    judge = EveryTrial(3)
+    assert judge.verdict(Tally(2)) is None
+    said = [judge.verdict(Tally(*counts)) for counts in ((0, 3), (1, 2), (3, 0))]
+    assert [one and one.reproduces for one in said] == [False, True, True]
+    assert [judge.needs(Tally(n)) for n in (0, 2, 3, 4)] == [3, 1, 0, 0]

@@ -170,6 +170,37 @@ def test_every_acceptance_stands_for_misses_of_candidates_that_were_rejected_by_
     assert judges.rate == HitCount(7, 15).low(0.2)
 
 
+def test_what_stays_open_up_to_the_cap_is_not_accepted_and_said_to_be_undecided() -> None:
+    judge = SequentialJudge((Sprt(0.5, 0.45, 0.002, 0.002),), cap=6)
+    assert judge.verdict(tally(3, 2)) is None
+    verdict = judge.verdict(tally(3, 3))
+    assert verdict is not None
+    assert (verdict.reproduces, verdict.why) == (False, "3 of 6 reproduced: undecided")
+    assert judge.at_most(tally(3, 2)) == 1
+    before = SequentialJudge((Sprt(0.5, 0.0, 0.002, 0.02),), cap=6, prior=HitCount(1, 4))
+    assert before.verdict(Tally()) is None
+    said = before.verdict(tally(0, 1))
+    assert said is not None
+    assert said.why == "0 of 1 reproduced, after 1 of 4 before"
+
+
+def test_candidates_are_judged_more_strictly_after_each_setback_and_only_then() -> None:
+    judges, point = calibrated(4, 4), Point.of({"n": 50})
+    plain = judges.judge_for(point)
+    assert isinstance(plain, SequentialJudge)
+    assert (len(plain.tests), plain.tests[0].alpha, plain.cap) == (1, 0.002, 80)
+    for harmless in (Verdict(False, Tally()), Verdict(None, Tally())):
+        judges.learn(Point.of({"n": 60}), harmless)
+    judges.learn(Point.of({"n": 60}).asked_for(Purpose.REPLAY), Verdict(None, Tally()))
+    assert judges.judge_for(point) == plain
+    for setbacks, purpose in enumerate((Purpose.REPLAY, Purpose.CONFIRM), 1):
+        judges.learn(Point.of({"n": 60}).asked_for(purpose), Verdict(False, Tally()))
+        strict = judges.judge_for(point)
+        assert isinstance(strict, SequentialJudge)
+        assert len(strict.tests) == 2
+        assert strict.tests[0].alpha == pytest.approx(0.002 / 10**setbacks)
+
+
 def test_the_rate_is_never_held_to_be_certain_nor_too_rare_to_be_found() -> None:
     assert calibrated(4000, 0).rate == 0.99
     assert calibrated(1, 399).rate == 0.03

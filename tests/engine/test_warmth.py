@@ -98,6 +98,13 @@ def test_the_original_and_every_confirmation_start_cold_and_the_search_goes_by_w
     assert not answer.ending.warm_dropped
 
 
+def test_while_the_original_is_tried_warm_everything_else_waits(tmp_path: Path) -> None:
+    place = executor(lambda value, _warm: value >= 37, slots=4)
+    drive(reduction(), place, tmp_path)
+    proofs = [n for n, trial in enumerate(place.started) if f".{PROOF_REPLICA}." in trial]
+    assert proofs == list(range(proofs[0], proofs[0] + 3))
+
+
 def test_where_nothing_can_start_warm_not_one_trial_more_is_run(tmp_path: Path) -> None:
     cold = executor(lambda value, _warm: value >= 37, warms=False)
     answer = drive(reduction(), cold, tmp_path / "cold")

@@ -1,5 +1,6 @@
 """Whether a culprit fails alone is decided by as many trials as its rate asks for."""
 
+import math
 import random
 
 import pytest
@@ -81,3 +82,91 @@ def test_told_the_same_it_asks_the_same_side_by_side_or_not(hits: list[bool], sl
             break
         for search in (one, other):
             told(search, asked[0], hit)
+
+
+def succession(hits: int, misses: int, seen: Counts, prior: tuple[float, float]) -> float:
+    """How likely such trials are after those that were seen, one after the other."""
+    a, b, chance = seen[0] + prior[0], seen[1] + prior[1], 1.0
+    for hit in [True] * hits + [False] * misses:
+        chance *= (a if hit else b) / (a + b)
+        a, b = a + hit, b + (not hit)
+    return chance
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=25),
+    st.tuples(st.integers(0, 3), st.integers(0, 12)),
+    st.tuples(st.integers(1, 8), st.integers(0, 4)),
+)
+@settings(deadline=None, max_examples=60)
+def test_it_is_settled_at_odds_of_twenty_for_failing_and_a_hundred_for_passing(
+    hits: list[bool], good: Counts, bad: Counts
+) -> None:
+    search, seen = alone(good, bad), [0, 0]
+    for hit in hits:
+        odds = succession(seen[0], seen[1], bad, (1.0, 1.0)) / succession(
+            seen[0], seen[1], good, (0.05, 1.0)
+        )
+        if not any(math.isclose(odds, line, rel_tol=1e-6) for line in (20, 1 / 100)):
+            assert search.fails is (True if odds > 20 else False if odds < 1 / 100 else None)
+        if search.fails is not None:
+            return
+        told(search, search.ask(1)[0], hit)
+        seen[not hit] += 1
+
+
+def test_as_many_are_asked_for_side_by_side_as_settle_it_if_all_are_quiet() -> None:
+    search = alone((0, 12), (6, 6))
+    asked = search.ask(100)
+    assert len(set(asked)) == len(asked) > 2
+    assert len(search.ask(100, asked[:2])) == len(asked) - 2
+    assert search.ask(2, asked[:1]) == asked[1:3]
+    assert search.ask(5, asked) == []
+    for point in asked[:-1]:
+        assert search.wants(point)
+        told(search, point, False)
+        assert search.fails is None
+    told(search, asked[-1], False)
+    assert search.fails is False
+
+
+def test_rates_that_cannot_be_told_apart_are_given_sixty_trials() -> None:
+    search = alone((10, 10), (10, 10))
+    assert tried(search, 0.0, random.Random(1)) == 60
+    assert search.fails is False
+    hitting = alone((10, 10), (10, 10))
+    tried(hitting, 1.0, random.Random(1))
+    assert hitting.fails is True
+
+
+def test_what_cannot_be_tried_alone_is_left_to_the_search() -> None:
+    search = alone((0, 12), (6, 6))
+    [point] = search.ask(1)
+    search.tell(point, Verdict(None))
+    assert search.fails is None
+    assert not search.done
+    assert search.ask(1) == search.search.ask(1)
+    once = alone((0, 12), (6, 6))
+    told(once, once.ask(1)[0], False)
+    once.tell(once.ask(1)[0], Verdict(None))
+    assert once.ask(1)[0].replica == 2
+
+
+def test_once_it_fails_alone_nothing_more_is_wanted() -> None:
+    search = alone((0, 6), (4, 0))
+    [point, *_] = search.ask(4)
+    assert search.wants(point)
+    told(search, point, True)
+    assert (search.done, search.wants(point)) == (True, False)
+    assert search.best == search.search.best
+
+
+def test_once_it_passes_alone_the_search_says_what_is_wanted() -> None:
+    search = alone((0, 12), (6, 6))
+    tried(search, 0.0, random.Random(1))
+    for point in search.ask(3):
+        assert search.wants(point) is search.search.wants(point) is True
+    while asked := search.ask(1):
+        search.tell(asked[0], Verdict(False))
+    assert search.done
+    assert not search.wants(point)

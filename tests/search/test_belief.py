@@ -53,6 +53,12 @@ def test_each_change_weighs_its_prior_times_what_the_trials_say(
     assert belief.entropy() == pytest.approx(written.entropy(), abs=1e-9)
 
 
+def test_hundreds_of_trials_leave_a_distribution() -> None:
+    belief, _ = both({3: (30, 370), 10: (300, 100), 13: (700, 20)}, ((0, 1.0),))
+    assert belief.mass(0, STATES - 1) == pytest.approx(1.0)
+    assert belief.mass(3, 13) > 0.99
+
+
 @settings(max_examples=40, deadline=None)
 @given(told_of, priors(), places)
 def test_what_a_trial_is_expected_to_tell_is_what_it_leaves_less_open(

@@ -126,3 +126,19 @@ def test_days_that_are_known_are_not_tried() -> None:
     assert gallop.verdict is GallopVerdict.BRACKETED
     [point] = gallop.ask(1)
     assert 4 < int(str(point["container"])) < 19
+
+
+def test_each_doubling_of_the_age_is_as_likely_as_the_next_and_so_is_older_than_all() -> None:
+    """Of seventeen days: older than all, 8 to 15 days back, 4 to 7, 2 and 3, yesterday, today."""
+    search = GallopBack("day", [str(day) for day in range(17)], [float(day) for day in range(17)])
+    prior = search._search.settings.prior
+    weights = [[w for start, w in prior if start <= change][-1] for change in range(17)]
+    assert weights == [1.0] + [1 / 8] * 8 + [1 / 4] * 4 + [1 / 2] * 2 + [1.0, 1.0]
+
+
+def test_a_first_step_of_a_week_makes_a_week_the_unit() -> None:
+    days = [str(day) for day in range(29)]
+    search = GallopBack("day", days, [float(day) for day in range(29)], first=21.0)
+    prior = search._search.settings.prior
+    weights = [[w for start, w in prior if start <= change][-1] for change in range(29)]
+    assert weights == [1.0] + [1 / 14] * 14 + [1 / 7] * 14

@@ -91,6 +91,17 @@ def test_neighbours_that_only_go_together_do_go() -> None:
     assert kept(search.best) == {7}
 
 
+def test_neighbours_that_only_go_together_go_where_no_part_fails_by_itself() -> None:
+    search = searching(30)
+
+    def reproduces(p: Point) -> float:
+        chosen = kept(p)
+        return float({3, 27} <= chosen and (20 in chosen) == (21 in chosen))
+
+    drive(search, reproduces)
+    assert kept(search.best) == {3, 27}
+
+
 def test_an_accepted_set_inside_a_rejected_one_is_reported_as_not_monotone() -> None:
     search = searching(8)
     first = search.ask(1)[0]

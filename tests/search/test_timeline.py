@@ -1,6 +1,7 @@
 """The merged timeline: every change once, in its package's order, neighbours one change apart."""
 
 from itertools import pairwise
+from operator import ge, le
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +60,57 @@ def test_a_state_is_found_again_by_its_point_and_its_place(
     assert timeline.position(vector) == position
     assert timeline.vector(timeline.point(vector, Purpose.PROBE, 3)) == vector
     assert timeline.first_with(vector) <= position <= timeline.last_within(vector)
+
+
+vectors = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 4))
+
+
+@given(st.permutations([0] * 3 + [1] * 2 + [2] * 4), vectors)
+def test_a_state_of_another_order_stands_between_what_holds_it_and_what_it_holds(
+    order: list[int], vector: tuple[int, int, int]
+) -> None:
+    sizes = {"a": 3, "b": 2, "c": 4}
+    found = [History(name, tuple(map(str, range(size + 1)))) for name, size in sizes.items()]
+    timeline = Timeline(found, order)
+    states = timeline.every_state()
+    holding = [i for i, s in enumerate(states) if all(map(ge, s, vector))]
+    held = [i for i, s in enumerate(states) if all(map(le, s, vector))]
+    assert timeline.first_with(vector) == min(holding)
+    assert timeline.last_within(vector) == max(held)
+    assert timeline.position(vector) == (states.index(vector) if vector in states else None)
+    for position, change in enumerate(timeline.path):
+        assert not timeline.contains(states[position], change)
+        assert timeline.contains(states[position + 1], change)
+
+
+def test_a_change_is_as_likely_as_the_commits_it_brings() -> None:
+    a = History("a", tuple("0123"), weights=(1, 5, 5))
+    b = History("b", tuple("01"))
+    timeline = Timeline([a, b], (0, 0, 1, 0))
+    assert timeline.weight_before == (0, 1, 6, 7, 12)
+    assert timeline.prior == ((0, 1.0), (1, 5.0), (2, 1.0), (3, 5.0))
+    assert Timeline([History("a", tuple("0123"), weights=(4, 4, 2))]).prior == ((0, 4.0), (2, 2.0))
+    assert Timeline([b]).prior == Timeline([History("c", ("0",))]).prior == ((0, 1.0),)
+
+
+def test_a_timeline_names_the_versions_of_a_state_and_draws_itself_again() -> None:
+    timeline = Timeline([History("a", ("x", "y")), History("b", ("u", "v", "w"))], (1, 0, 1))
+    assert timeline.versions((1, 2)) == {"a": "y", "b": "w"}
+    assert (timeline.good_end, timeline.bad_end, timeline.changes) == ((0, 0), (1, 2), 3)
+    assert timeline.to_json() == {
+        "histories": [
+            {"package": "a", "versions": ["x", "y"]},
+            {"package": "b", "versions": ["u", "v", "w"]},
+        ],
+        "order": [1, 0, 1],
+    }
+
+
+def test_changes_without_a_date_are_spread_over_the_time_of_the_others() -> None:
+    dated = History("a", tuple("0123"), (0.0, 2.0, 5.0, 10.0))
+    assert Timeline([dated, History("b", tuple("012"))]).order == (0, 1, 0, 1, 0)
+    late = History("a", tuple("0123"), (20.0, 22.0, 25.0, 30.0))
+    assert Timeline([late, History("b", tuple("012"))]).order == (0, 1, 0, 1, 0)
 
 
 def test_dates_that_go_back_never_break_the_order_of_a_package() -> None:

@@ -62,8 +62,8 @@ def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
     spoken = _said(cause, facts) if is_read else None
     if spoken is not None and speaks_of_a_failure(spoken):
         guess = (words or fitted_model()).guess(spoken)
-        again = may_stop(spoken, cause.failure_class)
-        mistake = met_again(guess) if again else 0.0
+        stops = surer >= 0 and may_stop(spoken, cause.failure_class)
+        mistake = met_again(guess) if stops else 0.0
         row = (cause.failure_class, ".".join(_basis(cause)), _share(cause))
         closer = read_closer(*row, guess, bool(spoken.kind), is_mistake=mistake >= SURE)
         cause = replace(cause, failure_class=closer.failure_class, closer=closer)

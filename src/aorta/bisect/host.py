@@ -69,7 +69,9 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
             side: reproduce_on_host(outcome.last.packages, own, versions)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
-        return run.write(replace(findings, reproduce=reproduce), shown_of(outcome))
+        warnings = (*own.warnings, *findings.warnings)
+        findings = replace(findings, reproduce=reproduce, warnings=warnings)
+        return run.write(findings, shown_of(outcome))
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class OwnCommand:
     words: tuple[str, ...]
     package: str = ""  # whose checkouts get the files
     files: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
@@ -100,12 +103,14 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
             run.say(f"{word} is not in every commit: every state is tested with {found}")
         elif found != word:
             run.say(f"the command runs at the top of each checkout: {word} is {found} there")
+    warnings: list[str] = []
     if name := imported_from_the_checkout(words, package.repository):
-        run.say(
-            f"!!! {name} is installed in place from {package.repository.where}: every state may import "
+        warnings.append(
+            f"{name} is installed in place from {package.repository.where}: every state may import "
             "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
         )
-    return OwnCommand(tuple(words), package.name, files)
+        run.say(f"!!! {warnings[-1]}")
+    return OwnCommand(tuple(words), package.name, files, tuple(warnings))
 
 
 def _as_every_state_finds_it(

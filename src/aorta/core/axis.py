@@ -150,8 +150,8 @@ class NumberAxis(_Axis):
 
     initial: Number
     floor: Number
-    step: Number | None = None
-    tolerance: float = 0.0
+    step: Number | None
+    tolerance: float
 
     @property
     def smallest(self) -> Number:
@@ -171,8 +171,8 @@ class StepsAxis(_Axis):
 
     initial: Window
     floor: int
+    tolerance: float
     step: int = 1
-    tolerance: float = 0.0
 
     @property
     def smallest(self) -> Window:

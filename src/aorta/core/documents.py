@@ -88,7 +88,7 @@ def _as_spec_error(wrong: ValidationError, file: str, at: str) -> SpecError:
     problems = wrong.errors(include_url=False)
     first = problems[0]
     message = _message(first, problems)
-    location = tuple(part for part in first["loc"] if not _is_union_tag(part, first))
+    location = tuple(part for part in first["loc"] if not _is_union_tag(part))
     inside = path_of(location)
     place = f"{at}.{inside}" if at and inside and not inside.startswith("[") else at + inside
     return SpecError(message, where=_where(file, place))
@@ -111,7 +111,7 @@ def _message(problem: Any, problems: list[Any]) -> str:
 
 
 def _found(problem: Any) -> str:
-    inside = ".".join(str(p).lower() for p in problem["loc"] if not _is_union_tag(p, problem))
+    inside = ".".join(str(p).lower() for p in problem["loc"] if not _is_union_tag(p))
     value = problem["input"]
     if any(word in inside for word in _SECRET_WORDS):
         return f"a {type(value).__name__}"  # the value may be a secret
@@ -127,9 +127,9 @@ def _kind(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_union_tag(part: int | str, problem: Any) -> bool:
+def _is_union_tag(part: int | str) -> bool:
     """Pydantic puts the tag of a discriminated union into the path; the file has no such key."""
-    return isinstance(part, str) and part.startswith("tag:") and problem is not None
+    return isinstance(part, str) and part.startswith("tag:")
 
 
 def _where(file: str, place: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 _Z = 1.959963984540054  # 95 %
 
@@ -79,10 +80,7 @@ def counted(count: int, noun: str) -> str:
 def percent_range(low: float, high: float, to: str = "-") -> str:
     """`12-34 %`, with as many digits as it takes that what is possible does not read as impossible: `0-0.4 %`."""
     digits = 0
-    while digits < 6 and (
-        (high > 0 and round(100 * high, digits) == 0)
-        or (low < 1 and round(100 * low, digits) == 100)
-    ):
+    while digits < 6 and (round(100 * high, digits) == 0 or round(100 * low, digits) == 100):
         digits += 1
     return f"{_percent(low, digits)}{to}{_percent(high, digits)} %"
 
@@ -109,7 +107,7 @@ def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
 
 
 def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
-    """How likely so many hits beside the base's are if the rate is at most `ratio` of the base's rate.
+    """How likely so many hits beside the base's are if the rate is at most `ratio`, below 1, of the base's rate.
 
     Exact and unconditional: outcomes are ordered by the score statistic, and the base's own rate is the one that makes
     them likeliest. Fisher's conditional test says nothing about a base that always fails, which is the usual one.
@@ -137,12 +135,12 @@ def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio
     rate = ratio * base_rate
     variance = rate * (1 - rate) / trials + ratio**2 * base_rate * (1 - base_rate) / base_trials
     difference = hits / trials - ratio * base_hits / base_trials
-    return difference / math.sqrt(variance) if variance > 0 else math.inf * difference
+    return difference / math.sqrt(variance)  # above 0: there is a hit, and the ratio is below 1
 
 
 def _least_as_extreme(seen: float, trials: int, base_trials: int, ratio: float) -> list[int]:
     """For each count of the base, the fewest hits whose score is at least `seen`; the score rises with the hits."""
-    least, hits = [], 0
+    least, hits = [], 1  # none at all has no score
     for base_hits in range(base_trials + 1):
         while (
             hits <= trials
@@ -155,9 +153,8 @@ def _least_as_extreme(seen: float, trials: int, base_trials: int, ratio: float) 
 
 def _chance_beyond(least: Sequence[int], trials: int, base_rate: float, ratio: float) -> float:
     base_trials = len(least) - 1
-    tails = [0.0] * (trials + 2)
-    for hits, chance in reversed(list(enumerate(_binomial(trials, ratio * base_rate)))):
-        tails[hits] = tails[hits + 1] + chance
+    rarest_first = reversed(_binomial(trials, ratio * base_rate))
+    tails = [*accumulate(rarest_first, initial=0.0)][::-1]
     chances = _binomial(base_trials, base_rate)
     return math.fsum(c * tails[hits] for c, hits in zip(chances, least, strict=True))
 
@@ -175,7 +172,7 @@ def _binomial(trials: int, rate: float) -> list[float]:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjustment, in the order given."""
-    adjusted, worst = [0.0] * len(p_values), 0.0
+    adjusted, worst = list(p_values), 0.0
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     for rank, index in enumerate(order):
         worst = max(worst, min(1.0, p_values[index] * (len(p_values) - rank)))

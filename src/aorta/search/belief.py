@@ -72,10 +72,13 @@ class Rates:
         steady = math.exp(math.log(self.steady) - self.log_marginal(split))
         return (1 - steady) * good, steady + (1 - steady) * bad
 
+    def noisy(self, _: "Split") -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class MixedRates:
-    """Several kinds of tests, each with its share: in a noisy one the rates of both sides are other ones together."""
+    """Several kinds of tests, each with its share, the noisiest last: in it the rates of both sides are other ones."""
 
     kinds: tuple[tuple[float, Rates], ...]
 
@@ -85,10 +88,16 @@ class MixedRates:
     def means(self, split: "Split") -> tuple[float, float]:
         return _weighed(self, split)[1]
 
+    def noisy(self, split: "Split") -> float:
+        """The probability that it is a test of the last, the noisiest kind, after trials split like this."""
+        return _weighed(self, split)[2]
+
 
 @lru_cache(maxsize=1 << 16)
-def _weighed(mixed: MixedRates, split: "Split") -> tuple[float, tuple[float, float]]:
-    """The log-probability of trials split like this, and how often both sides fail, over all kinds of tests."""
+def _weighed(mixed: MixedRates, split: "Split") -> tuple[float, tuple[float, float], float]:
+    """The log-probability of trials split like this, how often both sides fail over all kinds of tests, and the
+    probability of the last kind.
+    """
     logs = [math.log(share) + rates.log_marginal(split) for share, rates in mixed.kinds]
     top = max(logs)
     whole = top + math.log(math.fsum(math.exp(log - top) for log in logs))
@@ -96,7 +105,7 @@ def _weighed(mixed: MixedRates, split: "Split") -> tuple[float, tuple[float, flo
     means = [rates.means(split) for _, rates in mixed.kinds]
     good = math.fsum(w * mean for w, (mean, _) in zip(weights, means, strict=True))
     bad = math.fsum(w * mean for w, (_, mean) in zip(weights, means, strict=True))
-    return whole, (good, bad)
+    return whole, (good, bad), weights[-1]
 
 
 class Belief:

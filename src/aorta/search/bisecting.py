@@ -22,6 +22,7 @@ from aorta.search.rates import (
     NOISY_BAD,
     NOISY_GOOD,
     NOISY_SHARE,
+    NOISY_SHARE_WITH_MERGES,
     QUIET,
     STEADY,
 )
@@ -36,10 +37,13 @@ _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is
 _ONCE_FLAKY_DOUBT = 0.7  # of the doubt that is allowed, where the answer is checked
 _MOST_TRIALS = 80  # of a search, for each halving of its changes and two more: what they did not tell, more will not
 
-_ONCE_FLAKY = MixedRates(
-    ((1 - NOISY_SHARE, Rates(QUIET, FLAKY)), (NOISY_SHARE, Rates(NOISY_GOOD, NOISY_BAD)))
-)
-USUAL_RATES = Rates(GOOD_RATE, BAD_RATE, STEADY, _ONCE_FLAKY)
+
+def _rates(noisy: float) -> Rates:
+    kinds = ((1 - noisy, Rates(QUIET, FLAKY)), (noisy, Rates(NOISY_GOOD, NOISY_BAD)))
+    return Rates(GOOD_RATE, BAD_RATE, STEADY, MixedRates(kinds))
+
+
+USUAL_RATES, RATES_WITH_MERGES = _rates(NOISY_SHARE), _rates(NOISY_SHARE_WITH_MERGES)
 
 Question = tuple[Vector, Purpose]
 
@@ -47,7 +51,8 @@ Question = tuple[Vector, Purpose]
 @dataclass(frozen=True)
 class BisectionSettings:
     """`trust_ends`: one end that cannot be tested is taken as it was said. `confirm`: run the two sides of a sharp boundary again until the wanted probability is reached. `sentinels`:
-    states inside the side that should fail, and one in the other, that are tried once the answer stands; without
+    states inside the side that should fail, and one in the other, that are tried once the answer stands (with merges one
+    each, where trials contradicted each other); without
     `steady_sentinels` only where trials contradicted each other. `silent`: trials of a bad end
     that never fails, before that is believed. `close_enough` may end the search before one candidate is left. `prior`:
     which changes are likelier from the start. `beyond`: the first state stands for everything before the others and
@@ -55,7 +60,7 @@ class BisectionSettings:
     """
 
     confidence: float = 0.95
-    rates: Rates = USUAL_RATES
+    rates: Rates | None = None  # those that are usual for the kind of history
     check_ends: bool = True
     trust_ends: bool = True
     confirm: bool = True
@@ -70,6 +75,8 @@ class BisectionSettings:
 class Bisection(ABC):
     """`answer` is what is known so far; `fixed_before` tells of older breaks that were repaired, as two states each."""
 
+    usual_rates = USUAL_RATES
+
     def __init__(self, timeline: Timeline, settings: BisectionSettings | None = None) -> None:
         self.timeline, self.settings = timeline, settings or BisectionSettings()
         self.trials: dict[Vector, Counts] = {}
@@ -80,7 +87,8 @@ class Bisection(ABC):
         self._sentinels: set[Vector] = set()  # states that only a check of the answer asked for
         self._testability = Testability()
         self._astray: Counter[Vector] = Counter()
-        self._ends = Ends(timeline, self.settings.rates, self.settings.silent)
+        self.prior_rates = self.settings.rates or self.usual_rates
+        self._ends = Ends(timeline, self.prior_rates, self.settings.silent)
         self._ends_verdict = EndsVerdict.OPEN
         if not self.settings.check_ends:
             self._ends_verdict = EndsVerdict.DIFFER
@@ -224,13 +232,19 @@ class Bisection(ABC):
 
     @property
     def _wanted(self) -> float:
-        """Of the answer. Where the rates are guessed from few trials some doubt is of them: 7 of 100 answers were wrong at
-        .5 and .1 with all of the allowed doubt, although they were checked.
-        """
+        """Of the answer."""
         confidence = self.settings.confidence
         if not self.settings.sentinels or not self._contradicted:
             return confidence
-        return 1 - _ONCE_FLAKY_DOUBT * (1 - confidence)
+        return 1 - self._doubt * (1 - confidence)
+
+    @property
+    def _doubt(self) -> float:
+        """How much of the allowed doubt an answer may leave once trials contradicted each other. Where the rates are
+        guessed from few trials some of it is of them: 7 of 100 answers were wrong at .5 and .1 with all of it, although
+        they were checked.
+        """
+        return _ONCE_FLAKY_DOUBT
 
     @property
     def _ends_known(self) -> bool:

@@ -238,7 +238,7 @@ class TimelineBisection(Bisection):
         self._belief = self._belief_now()
         if not self._ends_known:
             return
-        if fixed := fixed_in_between(self.timeline, self.trials, self._floor, self.settings.rates):
+        if fixed := fixed_in_between(self.timeline, self.trials, self._floor, self.prior_rates):
             sides = self.timeline.state(fixed.broken), self.timeline.state(fixed.repaired)
             self.fixed_before.append(sides)
             self._floor = fixed.repaired
@@ -256,7 +256,7 @@ class TimelineBisection(Bisection):
             or (self.timeline.position(vector) or 0) >= self._floor
         }
         belief = Belief.after(
-            self.settings.rates, self.timeline, self._counted, self._floor, self._prior
+            self.prior_rates, self.timeline, self._counted, self._floor, self._prior
         )
         self._group = likeliest_group(
             self.timeline, belief, self._splits if self.untestable else None

@@ -186,8 +186,8 @@ class GallopBack:
         search, vector = self._search, (index + 1,)
         hits, misses = self._runs(index)
         trials = {**search.trials, vector: (hits, misses + further_misses)}
-        settings = search.settings
-        belief = Belief.after(settings.rates, search.timeline, trials, prior=settings.prior)
+        prior = search.settings.prior
+        belief = Belief.after(search.prior_rates, search.timeline, trials, prior=prior)
         return belief.mass(index + 1, search.timeline.changes) >= _LIKELY_GOOD
 
     def _look_whether_bracketed(self) -> None:

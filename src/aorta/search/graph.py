@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import mul
 
 from aorta.search.belief import Counts, MixedRates, Rates, Split, entropy, with_trial
 from aorta.search.timeline import Change, History, Timeline, Vector
@@ -162,9 +163,16 @@ class GraphBelief:
         return -math.fsum(a.bit_count() * w * math.log(w) for a, w in self.weighted())
 
     def expected_rates(self) -> tuple[float, float]:
-        whole = [(s.chance, s.mean(self._sizes)) for s in self._scenarios]
-        good = math.fsum(chance * means[0] for chance, means in whole)
-        return good, math.fsum(chance * means[1] for chance, means in whole)
+        good = math.fsum(s.chance * s.mean_of(s.good, self._sizes) for s in self._scenarios)
+        bad = math.fsum(s.chance * s.mean_of(s.bad, self._sizes) for s in self._scenarios)
+        return good, bad
+
+    def noisy(self) -> float:
+        """The probability that the test fails on good states, too."""
+        return math.fsum(
+            s.chance * s.mean_of([self._rates.noisy(split) for split in s.splits], self._sizes)
+            for s in self._scenarios
+        )
 
 
 class _Scenario:
@@ -185,25 +193,28 @@ class _Scenario:
         raw = [math.exp(log - top) for log in logs]
         whole = math.fsum(size * weight for size, weight in zip(sizes, raw, strict=True))
         self.weights = [weight / whole for weight in raw]
-        self._chance = self._over(sizes, self.good)
-        self._noise_good = [entropy(rate) for rate in self.good]
-        self._noise_bad = [entropy(rate) for rate in self.bad]
-        self._noise = self._over(sizes, self._noise_good)
+        noise_good = [entropy(rate) for rate in self.good]
+        noise_bad = [entropy(rate) for rate in self.bad]
+        self._chance = self.mean_of(self.good, sizes)
+        self._noise = self.mean_of(noise_good, sizes)
+        self._rise = self._steps(self.good, self.bad)
+        self._louder = self._steps(noise_good, noise_bad)
 
-    def _over(self, sizes: Sequence[int], of_each: Sequence[float]) -> float:
+    def mean_of(self, of_each: Sequence[float], sizes: Sequence[int]) -> float:
+        """Over all changes."""
         return math.fsum(n * w * x for n, w, x in zip(sizes, self.weights, of_each, strict=True))
 
-    def mean(self, sizes: Sequence[int]) -> tuple[float, float]:
-        """Of both rates, over all changes."""
-        return self._over(sizes, self.good), self._over(sizes, self.bad)
+    def _steps(self, good: Sequence[float], bad: Sequence[float]) -> list[float]:
+        """What one change more inside a state adds."""
+        return [w * (b - g) for w, g, b in zip(self.weights, good, bad, strict=True)]
 
     def failing(self, inside: Sequence[int]) -> float:
-        rise = [bad - good for bad, good in zip(self.bad, self.good, strict=True)]
-        return min(1.0, max(0.0, self._chance + self._over(inside, rise)))
+        rise: float = sum(map(mul, inside, self._rise))
+        return min(1.0, max(0.0, self._chance + rise))
 
     def gain(self, inside: Sequence[int]) -> float:
-        louder = [b - g for b, g in zip(self._noise_bad, self._noise_good, strict=True)]
-        return entropy(self.failing(inside)) - self._noise - self._over(inside, louder)
+        louder: float = sum(map(mul, inside, self._louder))
+        return entropy(self.failing(inside)) - self._noise - louder
 
 
 def changes_of(candidates: int) -> tuple[Change, ...]:

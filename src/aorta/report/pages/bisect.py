@@ -42,7 +42,7 @@ from aorta.report.pages.common import (
 )
 from aorta.report.run_reader import OpenedRun, Trial, read_json, read_records_of, read_tail
 from aorta.search.belief import Belief, Counts
-from aorta.search.bisecting import USUAL_RATES
+from aorta.search.bisecting import RATES_WITH_MERGES, USUAL_RATES
 from aorta.search.graph import GraphBelief, GraphHistory, GraphTimeline
 from aorta.search.timeline import History, Timeline, Vector
 
@@ -81,7 +81,7 @@ def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefRepla
 def _believed(timeline: Timeline, counts: dict[Vector, Counts]) -> Atoms:
     if isinstance(timeline, GraphTimeline):
         every = (1 << timeline.changes) - 1
-        belief = GraphBelief.after(USUAL_RATES, timeline.graph, counts, every)
+        belief = GraphBelief.after(RATES_WITH_MERGES, timeline.graph, counts, every)
         return list(belief.runs(timeline.changes))
     return list(Belief.after(USUAL_RATES, timeline, counts, prior=timeline.prior).atoms())
 
