@@ -196,7 +196,9 @@ def test_a_rate_begins_with_cold_trials_and_hosts_are_changed_often(tmp_path: Pa
 
 
 def test_a_rate_that_differs_warm_is_measured_cold(tmp_path: Path) -> None:
-    answer = rate_of(executor(lambda _value, warm: not warm), tmp_path, trials=30)
+    place = executor(lambda _value, warm: not warm)
+    answer = rate_of(place, tmp_path, trials=30)
     assert len(answer.records) == 30
+    assert answer.ending.trials == len(place.started) > 30, "those that do not count are spent too"
     assert not any(record.spared for record in answer.records)
     assert "cold ones 2 of 2" in answer.ending.warm_dropped
