@@ -127,3 +127,11 @@ def test_every_level_parts_the_lines_it_has_without_overlap() -> None:
     for level in blocks(text):
         lines = [line for group in level for line in group]
         assert len(lines) == len(set(lines))
+
+
+def test_spaces_and_a_tab_of_the_same_width_stand_at_one_depth() -> None:
+    assert blocks("x:\n        a\n\tb\ny:") == [[[0, 1, 2], [3]]]
+
+
+def test_a_line_that_closes_two_brackets_belongs_to_the_inner_one() -> None:
+    assert blocks("f {\ng {\na\n}}\nh") == [[[0, 1, 2, 3], [4]], [[1, 2, 3]]]

@@ -34,7 +34,9 @@ def asked_of(
 ) -> str:
     asked: list[str] = []
     while not search.done and len(asked) < 600:
-        for point in search.ask(workers):
+        points = search.ask(workers)
+        assert all(search.wants(point) for point in points)
+        for point in points:
             asked.append(said(point))
             failed = judge(search.timeline.vector(point))
             search.tell(point, Verdict(None if said(point).split("/")[0] in broken else failed))
@@ -640,6 +642,9 @@ def test_with_merges_each_question_cuts_what_is_left_in_half(
         ([(0, 3), (6, 0), (0, 4), (6, 0)], Repaired(1, 2)),
         ([(0, 6), (0, 6), (6, 0), (0, 6), (6, 0), (6, 0)], Repaired(2, 3)),
         ([(6, 0), (0, 6), (6, 0)], None),
+        ([(4, 0), (0, 6), (1, 0), (4, 0)], Repaired(0, 1)),
+        ([(4, 0), (1, 0), (0, 4), (1, 0)], Repaired(0, 2)),
+        ([(0, 1), (0, 6), (1, 1), (1, 0), (5, 0), (0, 6), (5, 0)], Repaired(2, 5)),
         ([(6, 0), (0, 6), (6, 0), (6, 0)], Repaired(0, 1)),
         ([(0, 6), (6, 0), (0, 6), (6, 0), (0, 6)], None),
         ([(0, 6), (6, 0), (0, 6), (6, 0), (0, 6), (6, 0)], None),
@@ -663,3 +668,20 @@ def test_a_repair_is_told_and_the_later_break_is_searched_for_behind_it(
     assert asked_of(search, from_state(13), workers) == asked
     assert search.answer is not None
     assert (search.answer.good, search.answer.bad) == ((12,), (13,))
+
+
+@pytest.mark.parametrize(("hits", "astray"), [(1, 3), (2, 3), (3, 4), (5, 6)])
+def test_a_state_is_given_up_once_three_trials_went_astray_and_more_than_told_anything(
+    hits: int, astray: int
+) -> None:
+    search = TimelineBisection(one_package(8))
+    end, good = search.timeline.bad_end, search.timeline.good_end
+    search.tell(search.timeline.point(good, Purpose.CALIBRATE, 0), Verdict(False))
+    for number in range(hits + astray):
+        assert not search.is_exhausted(end)
+        point = search.timeline.point(end, Purpose.CALIBRATE, number)
+        search.tell(point, Verdict(True if number < hits else None))
+        search.tell(point, Verdict(None))
+    assert search.is_exhausted(end)
+    assert search.trials[end] == (hits, 0)
+    assert search.untestable == frozenset()

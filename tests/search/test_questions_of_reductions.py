@@ -36,6 +36,7 @@ def asked_of(axis: NumberAxis, least: float, slots: int = 1, suspect: int | None
     search = NumericSearch(Point.of({"n": axis.initial}), axis, axis.initial, suspect=suspect)
     asked: list[str] = []
     while points := search.ask(slots):
+        assert all(search.wants(point) for point in points)
         asked += [f"{as_number(point['n']):.4g}" for point in points]
         for point in points:
             search.tell(point, Verdict(as_number(point["n"]) >= least))
@@ -146,6 +147,7 @@ def lines_of(
     search = SubsetSearch(Point.of({"f": axis.initial}), axis, all_expected=all_expected)
     asked: list[str] = []
     while points := search.ask(slots):
+        assert all(search.wants(point) for point in points)
         asked += [signs(point) for point in points]
         for point in points:
             search.tell(point, Verdict(fails(frozenset(as_indexes(point["f"])))))
@@ -530,6 +532,7 @@ def cured(
     search, asked = CureSearch(list(names), sets), list[str]()
     while not search.done:
         points = search.ask(slots)
+        assert all(search.wants(point) for point in points)
         for point in points:
             items = as_indexes(point[AXIS])
             mark = {Purpose.CONFIRM: "!", Purpose.CALIBRATE: "?"}.get(point.purpose, "")
@@ -619,3 +622,36 @@ def test_where_all_on_still_fails_the_same_nothing_is_a_cure() -> None:
     search.tell(search.ask(1)[0], Verdict(False, Tally(reproduced=3)))
     assert search.done
     assert (search.cures, search.fails_at_all) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("items", "needed", "floor", "asked"),
+    [
+        ("0", "", 0, ":  0"),
+        ("0", "0", 0, ": 0 1"),
+        ("0", "0", 1, ": 0 0"),
+        ("01", "1", 0, "1 : 1 1"),
+        ("01", "1", 1, "1: 1 0"),
+    ],
+)
+def test_one_or_two_lines_are_asked_about_once_each(
+    items: str, needed: str, floor: int, asked: str
+) -> None:
+    """A set without any line is asked about where the floor allows it: it has no sign."""
+    wanted = {SIGNS.index(sign) for sign in needed}
+    assert lines_of(items, lambda kept: wanted <= kept, floor=floor) == asked
+
+
+@pytest.mark.parametrize(("by_bad_luck", "monotone"), [(False, False), (True, None)])
+def test_what_was_rejected_above_the_answer_is_asked_again_before_the_axis_is_called_not_monotone(
+    by_bad_luck: bool, monotone: bool | None
+) -> None:
+    def fails(point: Point) -> float:
+        value = as_number(point["n"])
+        again = by_bad_luck and value == 10 and point.replica > 0
+        return float(value >= 50 or 3 <= value <= 5 or again)
+
+    search, questions = descended([number("n", 100, 1)], fails)
+    assert " ".join(questions) == ("100/calibrate 1 10 32 57 43 50 46 48 49 3 2 2 10 3/confirm")
+    [facts] = search.result.axes
+    assert (facts.final, facts.monotone) == (3, monotone)
