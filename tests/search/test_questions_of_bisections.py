@@ -642,6 +642,9 @@ def test_with_merges_each_question_cuts_what_is_left_in_half(
         ([(0, 3), (6, 0), (0, 4), (6, 0)], Repaired(1, 2)),
         ([(0, 6), (0, 6), (6, 0), (0, 6), (6, 0), (6, 0)], Repaired(2, 3)),
         ([(6, 0), (0, 6), (6, 0)], None),
+        ([(4, 0), (0, 4), (2, 1), (5, 0)], None),
+        ([(5, 0), (1, 0), (0, 4), (0, 1)], None),
+        ([(1, 3), (4, 0), (0, 1), (1, 0)], None),
         ([(4, 0), (0, 6), (1, 0), (4, 0)], Repaired(0, 1)),
         ([(4, 0), (1, 0), (0, 4), (1, 0)], Repaired(0, 2)),
         ([(0, 1), (0, 6), (1, 1), (1, 0), (5, 0), (0, 6), (5, 0)], Repaired(2, 5)),
@@ -685,3 +688,22 @@ def test_a_state_is_given_up_once_three_trials_went_astray_and_more_than_told_an
     assert search.is_exhausted(end)
     assert search.trials[end] == (hits, 0)
     assert search.untestable == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("states", "broken", "asked", "ends"),
+    [
+        (3, "2", "2/ca 0/ca 1 1/co 0/co", EndsVerdict.DIFFER),
+        (3, "0", "2/ca 0/ca 1 1/co 0/co 0/co 0/co", EndsVerdict.DIFFER),
+        (2, "1", "1/ca", EndsVerdict.BAD_UNTESTABLE),
+        (2, "0", "1/ca 0/ca", EndsVerdict.GOOD_UNTESTABLE),
+        (2, "", "1/ca 0/ca 1/co 0/co", EndsVerdict.DIFFER),
+    ],
+)
+def test_an_end_that_cannot_be_tested_is_trusted_where_a_state_between_can_be(
+    states: int, broken: str, asked: str, ends: EndsVerdict
+) -> None:
+    search = TimelineBisection(one_package(states))
+    assert asked_of(search, from_state(1), broken=broken.split()) == asked
+    assert search.ends is ends
+    assert (found(search) is not None) == (ends is EndsVerdict.DIFFER)
