@@ -1,6 +1,7 @@
 """A file that is written whole: what its readers, a full disk and a killed writer may see of it."""
 
 import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -131,3 +132,57 @@ def test_a_last_line_that_was_cut_short_is_taken_away(
     assert whole_lines(path) == lines
     assert path.read_bytes() == left
     assert whole_lines(tmp_path / "nowhere") == []
+
+
+def test_the_draft_of_another_user_is_left_alone_and_a_directory_of_another_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To whoever runs the tests as root nothing is forbidden: the refusal of the system is played."""
+    (tmp_path / ".file.0.draft").write_text("of another user")
+    tried: list[str] = []
+    real = os.open
+
+    def refuses(path: Path, *more: int) -> int:
+        tried.append(Path(path).name)
+        if Path(path).parent.name == "forbidden" or Path(path).name == ".file.0.draft":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *more)
+
+    monkeypatch.setattr(os, "open", refuses)
+    write_whole(tmp_path / "file", "x")
+    assert tried[:2] == [".file.0.draft", ".file.1.draft"]
+    assert (tmp_path / ".file.0.draft").read_text() == "of another user"
+    assert (tmp_path / "file").read_text() == "x"
+    tried.clear()
+    with pytest.raises(PermissionError):
+        write_whole(tmp_path / "forbidden" / "file", "x")
+    assert tried == [".file.0.draft"]
+
+
+@pytest.mark.parametrize("meanwhile", ["moved into place", "and begun anew"])
+def test_a_draft_that_another_writer_finished_in_between_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """Between opening and locking it, which no test can hit from outside."""
+    path, draft = tmp_path / "file", tmp_path / ".file.0.draft"
+    real, locked = fcntl.flock, list[int]()
+
+    def late(handle: int, how: int) -> None:
+        if not locked:
+            draft.replace(path)
+            if meanwhile == "and begun anew":
+                draft.write_text("of a third writer")
+        locked.append(handle)
+        real(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write_whole(path, "mine")
+    assert path.read_text() == "mine"
+    assert len(locked) == 2
+    if meanwhile == "and begun anew":
+        assert draft.read_text() == "of a third writer"
+
+
+def test_text_that_is_no_utf8_is_written_as_an_escape(tmp_path: Path) -> None:
+    write_whole(tmp_path / "file", "a\udcffb")
+    assert (tmp_path / "file").read_bytes() == b"a\\udcffb"

@@ -1,5 +1,6 @@
 """The engine: what it runs, what it never runs twice, and how it ends."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -12,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose, number, subset
-from aorta.core.errors import InfrastructureError
+from aorta.core.errors import InfrastructureError, Terminated
 from aorta.core.signature import Signature
 from aorta.core.trial import TrialEnd, TrialSpec, Verdict
 from aorta.engine import events
 from aorta.engine.drive import Engine
-from aorta.engine.events import Ending, Event, Reason, failed_differently
-from aorta.engine.journal import Journal
+from aorta.engine.events import Ending, Event, Reason, TrialRecord, failed_differently
+from aorta.engine.journal import Journal, read_records
 from aorta.engine.judge import EveryTrial, Judge, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Answer as EngineAnswer
 from aorta.engine.question import Budget, Question
@@ -441,3 +442,138 @@ def test_where_every_failure_of_the_original_looks_different_the_user_is_asked(
     assert search.result.status is Status.DID_NOT_REPRODUCE
     assert "every one of its 4 failures looks different" in search.result.why
     assert "say which failure is meant" in search.result.why
+
+
+def records_of(where: Path) -> list[tuple[int, str]]:
+    return [(record.index, record.path) for record in read_records(where / "journal.jsonl")]
+
+
+def test_the_trials_of_a_point_are_counted_from_nought_and_each_has_a_directory(
+    tmp_path: Path,
+) -> None:
+    point = Point.of({"N": 1})
+    executor = SimulatedExecutor(lambda _: 1)
+    drive(EveryPoint([point]), executor, tmp_path, EveryTrial(3))
+    assert executor.started == [f"{point.key}.{n}" for n in range(3)]
+    paths = [f"trials/{point.config_key}/probe0-00{n}" for n in range(3)]
+    assert records_of(tmp_path) == list(enumerate(paths))
+    assert all((tmp_path / path).is_dir() for path in paths)
+
+
+def test_a_resumed_run_says_which_of_its_trials_are_from_before(tmp_path: Path) -> None:
+    points = [Point.of({"N": n}) for n in range(4)]
+    drive(EveryPoint(points), SimulatedExecutor(lambda _: 1, die_after=2), tmp_path)
+    _, seen = drive(EveryPoint(points), SimulatedExecutor(lambda _: 1), tmp_path)
+    ended = [event for event in seen if isinstance(event, events.TrialEnded)]
+    assert [event.replayed for event in ended] == [True, True, False, False]
+    assert [event.record.seq for event in ended] == [0, 1, 2, 3]
+
+
+def test_a_run_that_is_stopped_while_it_reads_what_was_before_has_resumed_nothing(
+    tmp_path: Path,
+) -> None:
+    points = [Point.of({"N": n}) for n in range(2)]
+    drive(EveryPoint(points), SimulatedExecutor(lambda _: 1), tmp_path)
+
+    def refuse(_record: TrialRecord) -> None:
+        raise InfrastructureError("the disk is gone")
+
+    executor = SimulatedExecutor(lambda _: 1)
+    asked = replace(question(EveryPoint(points), SameJudge(KOfN(1, 1))), learn=refuse)
+    ending = drive_question(asked, executor, tmp_path).ending
+    assert (ending.reason, ending.detail) == (Reason.INFRASTRUCTURE, "the disk is gone")
+    assert ending.resumed_trials == 0
+    assert (executor.started, executor.closed) == ([], 1)
+
+
+def test_a_termination_is_told_from_an_interrupt(tmp_path: Path) -> None:
+    class Stopped(SimulatedExecutor):
+        def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+            raise Terminated
+
+    executor = Stopped(lambda _: 1)
+    ending, _ = drive(EveryPoint([Point.of({"N": 1})]), executor, tmp_path)
+    assert (ending.reason, ending.detail, ending.trials) == (Reason.TERMINATED, "terminated", 0)
+    assert executor.closed == 1
+
+
+@dataclass
+class Endless(SimulatedExecutor):
+    """No trial ends; each wait takes as long as it may."""
+
+    now: float = 100.0
+    waits: list[float | None] = field(default_factory=list)
+
+    def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+        self.waits.append(timeout)
+        self.now += timeout or 0.0
+        return []
+
+
+def test_a_trial_that_never_ends_is_waited_for_until_the_last_of_the_time(tmp_path: Path) -> None:
+    executor = Endless(lambda _: 1)
+    asked = question(
+        EveryPoint([Point.of({"N": 1})]), SameJudge(KOfN(1, 1)), Budget(max_seconds=1.25)
+    )
+    journal = open_journal(tmp_path / "journal.jsonl")
+    ending = Engine(asked, executor, journal, tmp_path, clock=lambda: executor.now).run().ending
+    assert executor.waits == [0.5, 0.5, 0.25]
+    assert (ending.reason, ending.seconds, ending.trials) == (Reason.BUDGET, 1.25, 0)
+
+
+def salvaged_after(where: Path, spoil: Callable[[list[bytes]], None], trials: int = 3) -> Point:
+    """A point that was tried so often, with its journal spoilt and then salvaged."""
+    point = Point.of({"N": 1})
+    drive(EveryPoint([point]), SimulatedExecutor(lambda _: 1), where, EveryTrial(trials))
+    path = where / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    spoil(lines)
+    path.write_bytes(b"".join(lines))
+    Journal.resume(path, PARTS, salvage=True).close()
+    return point
+
+
+def test_a_trial_behind_damage_that_nobody_needs_is_not_used(tmp_path: Path) -> None:
+    def spoil(lines: list[bytes]) -> None:
+        lines[3] = b"?\n"  # the second trial
+
+    point = salvaged_after(tmp_path, spoil)
+    executor = SimulatedExecutor(lambda _: 1)
+    ending, _ = drive(EveryPoint([point]), executor, tmp_path, KOfN(1, 1))
+    assert (executor.started, ending.trials) == ([], 1)
+
+
+def test_a_trial_that_stands_before_damage_and_behind_it_counts_once(tmp_path: Path) -> None:
+    def spoil(lines: list[bytes]) -> None:
+        lines[3:] = [lines[2], lines[4]]  # the first trial again, and the third
+
+    point = salvaged_after(tmp_path, spoil)
+    executor = SimulatedExecutor(lambda _: 1)
+    drive(EveryPoint([point]), executor, tmp_path, EveryTrial(3))
+    assert executor.started == [f"{point.key}.1"]
+    indexes = [json.loads(line)["index"] for line in trial_lines(tmp_path)]
+    assert sorted(indexes) == [0, 1, 2]
+
+
+def trial_lines(where: Path) -> list[str]:
+    lines = (where / "journal.jsonl").read_text().splitlines()
+    return [line for line in lines if json.loads(line)["kind"] == "trial"]
+
+
+def test_what_happens_is_written_in_the_order_in_which_it_is_decided(tmp_path: Path) -> None:
+    executor = SimulatedExecutor(fails_from(37), slots=3)
+    drive(SmallestNumber(128), executor, tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert [line["n"] for line in lines] == list(range(len(lines)))
+    last: dict[str, str] = {}
+    for line in lines[1:]:
+        before = last.get(line["key"])
+        follows: dict[str, set[str | None]] = {
+            "opened": {None, "dropped"},
+            "trial": {"opened", "trial"},
+            "settled": {"trial"},
+            "dropped": {"opened", "trial"},
+        }
+        assert before in follows[line["kind"]]
+        last[line["key"]] = line["kind"]
+    assert set(last.values()) == {"settled", "dropped"}

@@ -1,11 +1,22 @@
 """What a run tells of its trials and of its end."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from aorta.core.axis import Point
 from aorta.core.errors import Exit
-from aorta.engine.events import Ending, Reason, different_failures
+from aorta.core.oracle import Classified
+from aorta.core.signature import Signature
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd
+from aorta.engine.events import (
+    Ending,
+    Reason,
+    TrialRecord,
+    different_failures,
+    failed_differently,
+)
 
 
 def test_one_ending_from_two_parts_has_spent_what_both_spent_and_ended_as_the_later() -> None:
@@ -56,3 +67,39 @@ def test_other_failures_are_counted_the_most_frequent_first_and_cut_short() -> N
         "  1 x exit 1 | a",
     ]
     assert different_failures(Counter(["x" * 300]))[1] == "  1 x " + "x" * 200
+
+
+def test_of_many_kinds_of_failures_five_are_named_and_all_are_counted() -> None:
+    seen = Counter({f"exit {n}": n for n in range(1, 8)})
+    words = different_failures(seen)
+    assert words[0] == "28 trials failed differently:"
+    assert words[1:] == [f"  {n} x exit {n}" for n in (7, 6, 5, 4, 3)]
+
+
+def recorded(found: Classified, **facts: float) -> TrialRecord:
+    nothing = StreamEnd(Path("none"))
+    end = TrialEnd("t", nothing, nothing, exit_code=1, **facts)  # type: ignore[arg-type]
+    return TrialRecord.of(Point.of({}), 4, found, end, seq=9, elapsed=2.0004567, path="trials/x")
+
+
+def test_a_record_holds_times_to_the_millisecond_and_a_duration_to_the_microsecond() -> None:
+    found = Classified(Outcome.REPRODUCED, "exit 1")
+    record = recorded(found, duration=1.23456789, started_at=7.1234567, spared=0.9876543)
+    assert (record.duration, record.started_at) == (1.234568, 7.123)
+    assert (record.elapsed, record.spared) == (2.0, 0.988)
+    assert (record.seq, record.index, record.path, record.exit_code) == (9, 4, "trials/x", 1)
+    assert (record.value, record.kept, recorded(found).spared) == (None, {}, 0.0)
+
+
+def test_only_other_failures_that_said_something_are_told_of() -> None:
+    said = Signature("exit 1 | KeyError")
+    records = [
+        recorded(Classified(Outcome.OTHER, "", said)),
+        recorded(Classified(Outcome.OTHER, "", None)),
+        recorded(Classified(Outcome.REPRODUCED, "", said)),
+    ]
+    assert failed_differently(records) == [
+        "1 trial failed differently:",
+        "  1 x exit 1 | KeyError",
+    ]
+    assert failed_differently(records[1:]) == []

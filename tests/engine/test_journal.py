@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from aorta.core.axis import Point, Purpose
 from aorta.core.errors import InfrastructureError, ResumeError
 from aorta.core.signature import Signature
 from aorta.core.trial import Outcome, Tally, Verdict
-from aorta.engine.events import Dropped, Entry, Opened, Settled, TrialRecord
+from aorta.engine.events import Cooled, Dropped, Entry, Opened, Settled, TrialRecord
 from aorta.engine.journal import Journal, read_records
 
 PARTS = {"spec": {"axes": [1]}, "command": ["bash", "-c", "exit 1"]}
@@ -196,3 +198,193 @@ def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match="No space left on device; mend that and resume"):
         journal.append(record(0), MAIN)
     journal.close()
+
+
+def test_a_disk_that_takes_half_a_line_takes_none_and_the_journal_goes_on_later(
+    written: Path,
+) -> None:
+    before = written.read_bytes()
+    journal = Journal.resume(written, PARTS)
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, hard))
+    try:
+        with pytest.raises(InfrastructureError, match="File too large; mend that and resume"):
+            journal.append(Opened(point(7)), MAIN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert written.read_bytes() == before
+    journal.append(Opened(point(7)), MAIN)
+    journal.close()
+    assert entries_of(written) == [*story(), Opened(point(7))]
+
+
+def test_closed_twice_it_closes_nothing_of_anybody_else(written: Path) -> None:
+    journal = Journal.resume(written, PARTS)
+    journal.close()
+    with written.open("rb") as other:
+        journal.close()
+        assert other.read(1) == b"{"
+
+
+def test_it_makes_its_directory_and_counts_its_trials_over_every_resume(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "for" / "it" / "journal.jsonl"
+    Journal.create(path, PARTS).close()
+    journal = Journal.create(path, PARTS)
+    assert journal.trials == 0
+    journal.append(Opened(point(0)), MAIN)
+    journal.append(record(0), MAIN)
+    assert journal.trials == 1
+    journal.close()
+    again = Journal.resume(path, PARTS)
+    again.close()
+    assert (again.trials, again.notes) == (1, [])
+
+
+def test_the_order_of_what_was_asked_for_is_no_change_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    Journal.create(path, {"spec": {"a": 1, "b": Path("x")}}).close()
+    Journal.resume(path, {"spec": {"b": Path("x"), "a": 1}}).close()
+    said = json.loads(path.read_text())["fingerprint"]
+    assert sorted(said) == ["aorta version", "spec"]
+    assert {len(digest) for digest in said.values()} == {16}
+    with pytest.raises(ResumeError, match="the more changed since"):
+        Journal.resume(path, {"spec": {"a": 1, "b": Path("x")}, "more": 1})
+
+
+def test_going_cold_closes_the_points_of_its_own_question_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal.create(path, PARTS)
+    for question in (MAIN, "copy"):
+        journal.append(Opened(point(0)), question)
+    journal.append(Cooled("they differ"), MAIN)
+    journal.append(record(0), "copy")
+    journal.close()
+    assert entries_of(path) == [Opened(point(0)), Cooled("they differ")]
+    journal = Journal.resume(path, PARTS)
+    assert journal.entries("copy") == [Opened(point(0)), record(0)]
+    journal.append(record(0), MAIN)
+    journal.close()
+    with pytest.raises(ResumeError, match=r"line 6 of 6 is damaged .*a point that is not open"):
+        Journal.resume(path, PARTS)
+
+
+def test_the_torn_end_is_said_by_its_length(written: Path) -> None:
+    written.write_bytes(written.read_bytes() + b'{"kind"')
+    journal = Journal.resume(written, PARTS)
+    journal.close()
+    assert journal.notes == ["dropped a torn last line of 7 bytes from journal.jsonl"]
+
+
+def test_a_last_line_that_is_whole_and_makes_no_sense_is_torn_if_it_is_no_json(
+    written: Path,
+) -> None:
+    whole = written.read_bytes()
+    written.write_bytes(whole + b"\0\0\0\n")
+    journal = Journal.resume(written, PARTS)
+    journal.close()
+    assert journal.notes == ["dropped a torn last line of 4 bytes from journal.jsonl"]
+    assert written.read_bytes() == whole
+    written.write_bytes(whole + b'{"kind":"dropped"}\n')
+    with pytest.raises(ResumeError, match="line 10 of 10 is damaged"):
+        Journal.resume(written, PARTS)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "by", "said"),
+    [
+        (3, [b"?\n"], r"line 4 of 9 is damaged \(it is no whole line\).* 2 trials behind it"),
+        (4, [], r"line 5 of 8 is damaged \(its number does not follow.*\).* 2 trials behind it"),
+        (7, [], r"line 8 of 8 is damaged \(its number does not follow.*\).* 1 trial behind it"),
+        (7, [b"[1]\n"], r"line 8 of 9 is damaged \(it is no whole line\).* 1 trial behind it"),
+    ],
+)
+def test_damage_is_said_by_its_line_and_by_the_trials_that_are_left(
+    written: Path, spoilt: int, by: list[bytes], said: str
+) -> None:
+    lines = written.read_bytes().splitlines(keepends=True)
+    lines[spoilt : spoilt + 1] = by
+    written.write_bytes(b"".join(lines))
+    with pytest.raises(ResumeError, match=said):
+        Journal.resume(written, PARTS)
+
+
+def test_what_is_no_trial_of_a_question_is_not_kept_from_behind_damage(written: Path) -> None:
+    lines = written.read_bytes().splitlines(keepends=True)
+    trial = json.loads(lines[5])
+    nobodys = json.dumps({**trial, "question": 7}).encode() + b"\n"
+    unknown = json.dumps({**trial, "outcome": "perhaps"}).encode() + b"\n"
+    written.write_bytes(b"".join([*lines[:3], b"?\n", nobodys, unknown, lines[5]]))
+    with pytest.raises(ResumeError, match="though 1 trial behind it"):
+        Journal.resume(written, PARTS)
+
+
+def test_each_damaged_file_is_kept_under_a_name_of_its_own(written: Path) -> None:
+    for number, line in ((1, 8), (2, 6)):
+        lines = written.read_bytes().splitlines(keepends=True)
+        lines[line - 1] = b"?\n"
+        lines.append(lines[1])
+        written.write_bytes(b"".join(lines))
+        journal = Journal.resume(written, PARTS, salvage=True)
+        journal.close()
+        [note] = journal.notes
+        assert note.startswith(f"line {line} of the journal was damaged")
+        assert note.endswith(f"the damaged file is journal.damaged-{number}.jsonl")
+        aside = written.with_name(f"journal.damaged-{number}.jsonl")
+        assert aside.read_bytes() == b"".join(lines)
+
+
+def test_of_several_trials_of_a_point_behind_damage_only_the_one_that_is_used_is_gone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal.create(path, PARTS)
+    trials = [replace(record(0), seq=n, index=n) for n in range(3)]
+    entries: list[Entry] = [Opened(point(0)), *trials]
+    for entry in entries:
+        journal.append(entry, MAIN)
+    journal.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b"?\n", *lines[2:]]))
+    salvaged = Journal.resume(path, PARTS, salvage=True)
+    assert salvaged.spare_trials(MAIN, point(0)) == trials
+    assert salvaged.trials == 0
+    salvaged.append(Opened(point(0)), MAIN)
+    salvaged.append(trials[1], MAIN)
+    salvaged.close()
+    again = Journal.resume(path, PARTS)
+    again.close()
+    assert again.spare_trials(MAIN, point(0)) == [trials[0], trials[2]]
+    assert again.spare_trials("copy", point(0)) == []
+
+
+def test_a_first_line_that_says_no_schema_is_of_another_version(written: Path) -> None:
+    written.write_bytes(b"{}\n")
+    with pytest.raises(ResumeError, match="found None"):
+        Journal.resume(written, PARTS)
+
+
+def test_a_line_of_no_known_kind_is_damage(written: Path) -> None:
+    line = {"kind": "said", "question": MAIN, "key": point(2).key, "n": 9}
+    written.write_bytes(written.read_bytes() + json.dumps(line).encode() + b"\n")
+    with pytest.raises(ResumeError, match="it is of no known kind: 'said'"):
+        Journal.resume(written, PARTS)
+
+
+def test_a_point_that_was_settled_is_open_no_more(written: Path) -> None:
+    for closed in (0, 1):
+        journal = Journal.resume(written, PARTS)
+        content = written.read_bytes()
+        journal.append(record(closed), MAIN)
+        journal.close()
+        with pytest.raises(ResumeError, match=r"line 10 of 10 .*a point that is not open"):
+            Journal.resume(written, PARTS)
+        written.write_bytes(content)
+
+
+def test_a_trial_that_failed_without_words_comes_back_as_it_was(written: Path) -> None:
+    silent = replace(record(2), signature=None, outcome=Outcome.CLEAN, value=2.5, spared=1.25)
+    journal = Journal.resume(written, PARTS)
+    journal.append(silent, MAIN)
+    journal.close()
+    assert entries_of(written)[-1] == silent
+    assert read_records(written)[-1] == silent

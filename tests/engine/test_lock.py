@@ -91,3 +91,25 @@ print(got)
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match="cannot lock the run directory"):
         RunLock(tmp_path / "missing" / "lock").take()
+
+
+def test_the_lock_file_is_no_program_and_is_released_once(path: Path) -> None:
+    lock = RunLock(path).take()
+    assert not path.stat().st_mode & 0o111
+    lock.release()
+    with RunLockOfAnother(path):
+        lock.release()
+        assert path.read_text() == Owner.of_this_process().label
+
+
+class RunLockOfAnother:
+    """Taken where the handle of the one before is free again."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = RunLock(path)
+
+    def __enter__(self) -> None:
+        self._lock.take()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

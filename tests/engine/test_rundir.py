@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.core.errors import ResumeError, UsageError
+from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.engine.rundir import (
     RunDir,
     claim_run_dir,
@@ -14,7 +14,10 @@ from aorta.engine.rundir import (
     fresh_dir,
     is_output,
     write_json,
+    writing,
 )
+from aorta.runtimes.owner import Owner
+from aorta.version import __version__
 
 
 def test_two_runs_of_one_name_have_two_directories(tmp_path: Path) -> None:
@@ -86,3 +89,65 @@ def test_a_run_that_says_nothing_readable_of_itself_says_nothing(tmp_path: Path)
         run.private.mkdir(exist_ok=True)
         (run.private / "run.json").write_text(content)
         assert run.about() == {}
+
+
+def test_a_result_is_json_for_people_too_and_holds_no_number_that_json_lacks(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "made" / "result.json"
+    write_json(path, "aorta.result/1", {"name": "ä"})
+    assert path.read_text() == (
+        '{\n  "schema": "aorta.result/1",\n'
+        f'  "aorta_version": "{__version__}",\n  "name": "ä"\n}}\n'
+    )
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, "aorta.result/1", {"rate": float("nan")})
+    assert "ä" in path.read_text()
+
+
+def test_a_run_says_what_it_is_from_its_claim_on_and_adds_to_it(tmp_path: Path) -> None:
+    run = claim_run_dir(tmp_path, "run", name="a")
+    assert Owner.from_label(run.lock.read_text()) == Owner.of_this_process()
+    run.describe(state="done", verb="reduce")
+    about = run.about()
+    assert (about["state"], about["verb"], about["aorta_version"]) == (
+        "done",
+        "reduce",
+        __version__,
+    )
+    assert (run.private / "run.json").read_text() == json.dumps(about, indent=2) + "\n"
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match="cannot make a run directory: "):
+        claim_run_dir(Path("/proc/nowhere"), "run")
+    (tmp_path / "file").touch()
+    with pytest.raises(InfrastructureError, match="cannot make a trial directory: Not a directory"):
+        fresh_dir(tmp_path / "file" / "inside")
+    with pytest.raises(InfrastructureError, match="cannot write: No such"), writing(tmp_path):
+        (tmp_path / "no" / "where").touch()
+
+
+def test_a_fresh_directory_is_empty_whatever_was_there(tmp_path: Path) -> None:
+    place = tmp_path / "a" / "b"
+    (fresh_dir(place) / "left").touch()
+    assert fresh_dir(place) == place
+    assert list(place.iterdir()) == []
+
+
+def test_a_run_that_has_no_journal_yet_is_as_old_as_its_private_state(tmp_path: Path) -> None:
+    begun, running = (claim_run_dir(tmp_path, "run", name=name) for name in "ab")
+    running.journal.touch()
+    os.utime(running.journal, (2, 2))
+    assert find_resumable(tmp_path, "run") == begun
+    os.utime(begun.private, (1, 1))
+    assert find_resumable(tmp_path, "run") == running
+
+
+def test_the_run_that_was_named_is_gone_on_with_also_where_its_private_state_lies_beside(
+    tmp_path: Path,
+) -> None:
+    run = claim_run_dir(tmp_path, "solve", name="a", private_beside=True)
+    run.describe(state="done")
+    claim_run_dir(tmp_path, "solve", name="b")
+    assert find_resumable(tmp_path, "solve", run.path) == run

@@ -1,5 +1,6 @@
 """When a run is over: not before its results are written."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from aorta.core.axis import Point
 from aorta.core.errors import ResumeError
 from aorta.engine.judge import KOfN, SameJudge
-from aorta.engine.question import Question
+from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import RunLock, claim_run_dir, find_resumable
 from aorta.engine.session import Resume, Session
 from aorta.search.repeated import EveryPoint
@@ -66,3 +67,50 @@ def test_a_run_that_was_killed_before_its_first_line_begins_when_it_is_gone_on_w
     with Session.resuming(tmp_path, "run", Resume(begun.path)) as session:
         answer = session.answer(question(), SimulatedExecutor(lambda _: 1))
     assert (answer.ending.trials, answer.ending.resumed_trials) == (2, 0)
+
+
+def test_private_state_lies_inside_and_trials_in_the_open_unless_it_is_said_otherwise(
+    tmp_path: Path,
+) -> None:
+    with Session.fresh(tmp_path, "run", name="a") as plain:
+        plain.answer(question(), SimulatedExecutor(lambda _: 1))
+    assert (plain.resumed, plain.salvage, plain.run.private_beside) == (False, False, None)
+    assert (plain.path / "trials").is_dir()
+    assert not (plain.run.private / "trials").exists()
+    with Session.fresh(tmp_path, "run", name="b", private_beside=True) as apart:
+        asked = replace(question(), private_trials=True)
+        apart.answer(asked, SimulatedExecutor(lambda _: 1))
+    assert apart.run.private_beside == "../.aorta/b"
+    assert not (apart.path / "trials").exists()
+    assert (apart.run.private / "trials").is_dir()
+
+
+def test_a_run_that_ran_out_of_its_budget_says_so_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    with Session.fresh(tmp_path, "run") as session:
+        session.answer(
+            replace(question(), budget=Budget(max_trials=1)), SimulatedExecutor(lambda _: 1)
+        )
+    about = session.run.about()
+    assert (about["state"], about["trials"]) == ("budget", 1)
+    with Session.resuming(tmp_path, "run") as resumed:
+        answer = resumed.answer(question(), SimulatedExecutor(lambda _: 1))
+    assert (resumed.resumed, resumed.salvage) == (True, False)
+    assert (answer.ending.trials, answer.ending.resumed_trials) == (2, 1)
+    assert session.run.about()["state"] == "done"
+
+
+def test_only_a_session_that_was_told_to_goes_on_with_a_damaged_journal(tmp_path: Path) -> None:
+    with Session.fresh(tmp_path, "run") as session:
+        session.answer(question(), SimulatedExecutor(lambda _: 1))
+    path = session.path
+    lines = session.run.journal.read_bytes().splitlines(keepends=True)
+    session.run.journal.write_bytes(b"".join([lines[0], b"?\n", *lines[2:]]))
+    with (
+        Session.resuming(tmp_path, "run", Resume(path)) as refused,
+        pytest.raises(ResumeError, match="line 2 of 7 is damaged"),
+    ):
+        refused.open_journal(question().fingerprint)
+    again = SimulatedExecutor(lambda _: 1)
+    with Session.resuming(tmp_path, "run", Resume(path, salvage=True)) as salvaged:
+        answer = salvaged.answer(question(), again)
+    assert (again.started, answer.ending.trials) == ([], 2)

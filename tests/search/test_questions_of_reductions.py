@@ -1,0 +1,621 @@
+"""What the searches of a reduction ask, question by question, of failures that are known: not one trial more, none in another order."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from benchmarks.simulate import Rate, drive
+
+from aorta.core.axis import (
+    Axis,
+    NumberAxis,
+    Point,
+    Purpose,
+    Window,
+    as_indexes,
+    as_number,
+    as_window,
+    choice,
+    number,
+    subset,
+    window,
+)
+from aorta.core.trial import Tally, Verdict
+from aorta.engine.judge import Judges, KOfN, SameJudge, SequentialJudges
+from aorta.search.cure import AXIS, CureSearch
+from aorta.search.descent import Descent, DescentRules
+from aorta.search.numeric import NumericSearch
+from aorta.search.reduction import Status
+from aorta.search.subset import SubsetSearch
+
+SIGNS = "0123456789abcdef"
+
+
+def asked_of(axis: NumberAxis, least: float, slots: int = 1, suspect: int | None = None) -> str:
+    """The values that are asked about, and the answer, of what fails from `least` on."""
+    search = NumericSearch(Point.of({"n": axis.initial}), axis, axis.initial, suspect=suspect)
+    asked: list[str] = []
+    while points := search.ask(slots):
+        asked += [f"{as_number(point['n']):.4g}" for point in points]
+        for point in points:
+            search.tell(point, Verdict(as_number(point["n"]) >= least))
+    assert search.monotone is (axis.monotone is not False)
+    return f"{' '.join(asked)}: {as_number(search.best['n']):.4g}"
+
+
+@pytest.mark.parametrize(
+    ("axis", "least", "slots", "asked"),
+    [
+        (number("n", 1000, 1), 37, 1, "1 32 179 76 49 40 36 38 37 6 2: 37"),
+        (number("n", 1000, 1), 37, 3, "1 32 179 76 117 49 40 44 36 38 39 37 6 2 3: 37"),
+        (
+            number("n", 1000, 1),
+            1000,
+            1,
+            "1 32 179 423 650 806 898 948 974 987 993 996 998 999 6 2: 1000",
+        ),
+        (number("n", 64.0, 0.5, tolerance=0.2), 3.0, 1, "0.5 5.171 1.47 2.52 3.61 3.016: 3.016"),
+        (
+            number("n", 64.0, 0.5, tolerance=0.2),
+            3.0,
+            3,
+            "0.5 5.171 18.19 1.47 2.52 0.8572 3.61 4.32 3.016: 3.016",
+        ),
+        (number("n", 20, -10), 4, 1, "-10 -5 3 10 6 4 -9 -8: 4"),
+        (number("n", 20, -10), 4, 3, "-10 -5 3 10 15 6 4 5 -9 -8: 4"),
+        (number("n", 100, 2, step=7), 40, 1, "2 16 37 58 44 9: 44"),
+        (number("n", 100, 2, step=7), 40, 3, "2 16 37 58 79 44 9: 44"),
+        (number("n", 10, 0), 1, 1, "0 2 1: 1"),
+        (number("n", 10, 0), 1, 3, "0 2 5 1: 1"),
+        (
+            number("n", 1000, 1, monotone=True),
+            600,
+            1,
+            "1 32 179 423 650 524 584 616 600 592 596 598 599: 600",
+        ),
+        (
+            number("n", 1000, 1, monotone=True),
+            600,
+            3,
+            "1 32 179 423 650 275 524 584 471 616 633 600 592 596 588 598 599 597: 600",
+        ),
+        (
+            number("n", 8.0, -2.0, tolerance=0.3),
+            1.0,
+            1,
+            "-2 -1.732 -0.3407 1.587 0.1461 0.7748 1.155 0.9588 -1.957 -1.328: 1.155",
+        ),
+        (
+            number("n", 8.0, -2.0, tolerance=0.3),
+            1.0,
+            3,
+            ("-2 -1.732 -0.3407 1.587 3.99 0.1461 0.7748 1.155 0.4404 0.9588 -1.957 -1.328: 1.155"),
+        ),
+        (number("n", 3, 1), 3, 1, "1 2: 3"),
+        (number("n", 2, 1), 2, 1, "1: 2"),
+        (
+            number("n", 1000, 1, monotone=False),
+            900,
+            1,
+            (
+                "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 158 397 "
+                "630 794 891 944 917 904 897 900 898 899 63 40 250 100: 900"
+            ),
+        ),
+        (
+            number("n", 30, 1, monotone=False),
+            28,
+            1,
+            ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 27 28: 28"),
+        ),
+    ],
+)
+def test_a_number_is_halved_by_its_ratio_and_then_looked_at_in_its_gaps(
+    axis: NumberAxis, least: float, slots: int, asked: str
+) -> None:
+    assert asked_of(axis, least, slots) == asked
+
+
+@pytest.mark.parametrize(
+    ("suspect", "least", "asked"),
+    [
+        (49, 50, "49: 100"),
+        (49, 30, "49 1 7 19 31 24 27 29 30 3: 30"),
+        (1, 1, "1: 1"),
+        (99, 100, "99: 100"),
+        (100, 98, "1 10 32 57 75 87 93 96 98 97 3 5 18: 98"),
+    ],
+)
+def test_what_was_rejected_just_below_the_answer_before_is_asked_first(
+    suspect: int, least: int, asked: str
+) -> None:
+    assert asked_of(number("n", 100, 1), least, suspect=suspect) == asked
+
+
+def lines_of(
+    items: Sequence[str],
+    fails: Callable[[frozenset[int]], bool],
+    slots: int = 1,
+    *,
+    floor: int = 1,
+    monotone: bool | None = None,
+    all_expected: bool = False,
+) -> str:
+    """The sets that are asked about, and the answer with the number of its proofs."""
+    axis = subset("f", tuple(items), monotone=monotone, floor=floor)
+    search = SubsetSearch(Point.of({"f": axis.initial}), axis, all_expected=all_expected)
+    asked: list[str] = []
+    while points := search.ask(slots):
+        asked += [signs(point) for point in points]
+        for point in points:
+            search.tell(point, Verdict(fails(frozenset(as_indexes(point["f"])))))
+    return f"{' '.join(asked)}: {signs(search.best)} {len(search.proofs())}"
+
+
+def signs(point: Point) -> str:
+    return "".join(SIGNS[item] for item in as_indexes(point["f"]))
+
+
+@pytest.mark.parametrize(
+    ("needed", "slots", "asked"),
+    [
+        ("3", 1, "89abcdef 456789abcdef 23456789abcdef 3456789abcdef 3: 3 0"),
+        (
+            "3",
+            4,
+            ("456789abcdef 012389abcdef 01234567cdef 123cdef 023cdef 013cdef 0123ef 3 3ef: 3 0"),
+        ),
+        (
+            "3c",
+            1,
+            (
+                "89abcdef 456789abcdef 23456789abcdef 3456789abcdef 3 3abcdef 3def 3bcdef "
+                "3cdef 3c c: 3c 2"
+            ),
+        ),
+        (
+            "3c",
+            4,
+            (
+                "456789abcdef 012389abcdef 01234567cdef 123cdef 023cdef 013cdef 0123ef 3def "
+                "3cdf 3cde 3cdef 3c 3cd c 3: 3c 2"
+            ),
+        ),
+        (
+            "567",
+            1,
+            (
+                "89abcdef 456789abcdef 6789abcdef 56789abcdef 5 5bcdef 589abcdef 5789abcdef "
+                "56cdef 569abcdef 5689abcdef 567cdef 567 67 57 56 7: 567 3"
+            ),
+        ),
+        (
+            "567",
+            4,
+            (
+                "456789abcdef 012389abcdef 01234567cdef 567cdef 467cdef 457cdef 4567ef 56ef "
+                "567f 567e 567ef 567 67 57 56 7 5: 567 3"
+            ),
+        ),
+        (
+            "0f",
+            1,
+            (
+                "89abcdef 456789abcdef 23456789abcdef 123456789abcdef 0 089abcdef 0cdef 0ef "
+                "0f f: 0f 2"
+            ),
+        ),
+        (
+            "0f",
+            4,
+            (
+                "456789abcdef 012389abcdef 01234567cdef 123cdef 023cdef 013cdef 0123ef 0 "
+                "03ef 0ef 03f 0f f: 0f 2"
+            ),
+        ),
+        (
+            "0123456789abcdef",
+            1,
+            (
+                "89abcdef 456789abcdef 23456789abcdef 123456789abcdef 0 089abcdef "
+                "0456789abcdef 023456789abcdef 016789abcdef 01456789abcdef 013456789abcdef "
+                "0126789abcdef 012456789abcdef 01236789abcdef 012356789abcdef 01234789abcdef "
+                "012346789abcdef 01234589abcdef 012345789abcdef 01234569abcdef "
+                "012345689abcdef 012345679abcdef 012345678abcdef 0123456789bcdef "
+                "0123456789acdef 0123456789abdef 0123456789abcef 0123456789abcdf "
+                "0123456789abcde 03456789abcdef 01256789abcdef 01234567abcdef 012345678bcdef "
+                "0123456789cdef 0123456789adef 0123456789abef 0123456789abcf 0123456789abcd: "
+                "0123456789abcdef 16"
+            ),
+        ),
+    ],
+)
+def test_of_flat_lines_halves_go_until_one_that_is_needed_is_found(
+    needed: str, slots: int, asked: str
+) -> None:
+    wanted = {SIGNS.index(sign) for sign in needed}
+    assert lines_of(SIGNS, lambda kept: wanted <= kept, slots) == asked
+
+
+@pytest.mark.parametrize(
+    ("needed", "floor", "slots", "asked"),
+    [
+        ("3", 4, 1, "89abcdef 456789abcdef 23456789abcdef 3456789abcdef 3def: 3def 0"),
+        (
+            "39",
+            5,
+            3,
+            (
+                "6789abcdef 0123456789ab 123456789ab 023456789ab 013456789ab 456789ab "
+                "356789ab 3456789ab 389ab: 389ab 0"
+            ),
+        ),
+        (
+            "39",
+            2,
+            1,
+            (
+                "89abcdef 456789abcdef 23456789abcdef 3456789abcdef 3f 39abcdef 3cdef "
+                "3abcdef 39: 39 0"
+            ),
+        ),
+        (
+            "39",
+            3,
+            1,
+            (
+                "89abcdef 456789abcdef 23456789abcdef 3456789abcdef 3ef 39abcdef 3bcdef "
+                "3abcdef 39f: 39f 0"
+            ),
+        ),
+        ("", 0, 1, "bcdef :  0"),
+        ("3", 0, 1, "bcdef 56789abcdef 23456789abcdef 3456789abcdef 456789abcdef 3 : 3 1"),
+        ("0f", 15, 2, "123456789abcdef 023456789abcdef: 023456789abcdef 0"),
+        ("0f", 16, 2, ": 0123456789abcdef 0"),
+    ],
+)
+def test_so_many_lines_are_kept_as_the_floor_says(
+    needed: str, floor: int, slots: int, asked: str
+) -> None:
+    wanted = {SIGNS.index(sign) for sign in needed}
+    assert lines_of(SIGNS, lambda kept: wanted <= kept, slots, floor=floor) == asked
+
+
+def test_a_promise_saves_the_check_and_an_earlier_search_the_halving() -> None:
+    promised = lines_of(SIGNS, lambda kept: {3, 9} <= kept, monotone=True)
+    assert promised == (
+        "89abcdef 456789abcdef 23456789abcdef 3456789abcdef 3 3abcdef 3789abcdef "
+        "389abcdef 39abcdef 39: 39 1"
+    )
+    for slots, asked in (
+        (1, "1234 234 134 14 13 3 1: 13 2"),
+        (3, "1234 0234 0134 14 13 134 3 1: 13 2"),
+    ):
+        again = lines_of(SIGNS[:5], lambda kept: {1, 3} <= kept, slots, all_expected=True)
+        assert again == asked
+
+
+TEXT = ("def a():", "    b()", "    c()", "def d():", "    e()", "    f()", "g()", "h()")
+
+
+@pytest.mark.parametrize(
+    ("needed", "slots", "asked"),
+    [
+        ("2", 1, "4 67 34567 012 2: 2 0"),
+        ("2", 3, "4 67 34567 0123457 0123456 012 012345 12 02 2: 2 0"),
+        ("5", 1, "4 67 34567 345 5: 5 0"),
+        ("5", 3, "4 67 34567 0123457 0123456 345 45 35 5: 5 0"),
+        ("02", 1, "4 67 34567 012 2 12 0 02: 02 2"),
+        ("02", 3, "4 67 34567 0123457 0123456 012 012345 12 02 0 2: 02 2"),
+        ("357", 1, "4 67 34567 345 3457 57 457 3 357 37 35 7 5: 357 3"),
+        ("357", 3, "4 67 34567 0123457 0123456 3457 57 457 347 345 357 37 35 3 7 5: 357 3"),
+        ("6", 1, "4 67 7 6: 6 0"),
+        ("6", 3, "4 67 7 6: 6 0"),
+    ],
+)
+def test_of_structured_lines_one_is_tried_alone_and_blocks_go_before_lines(
+    needed: str, slots: int, asked: str
+) -> None:
+    wanted = {SIGNS.index(sign) for sign in needed}
+    assert lines_of(TEXT, lambda kept: wanted <= kept, slots) == asked
+
+
+def test_parts_are_tried_alone_where_no_larger_set_without_its_neighbours_fails() -> None:
+    def many(kept: frozenset[int]) -> bool:
+        return kept == {7} or len(kept) > 5
+
+    def parts(kept: frozenset[int]) -> bool:
+        return kept in ({4, 5, 6, 7}, {4, 5}) or len(kept) > 6
+
+    assert lines_of(TEXT, many) == (
+        "4 67 34567 012 01267 0123457 012345 345 12345 0 0345 02345 01345 01245 "
+        "01235 01234 2345 0145 0125 0123 01 23 45 1 2 3 5: 012345 6"
+    )
+    assert lines_of(TEXT, parts) == (
+        "4 67 34567 012 01267 0123457 012345 457 23457 123457 0 0457 023457 01457 "
+        "013457 012457 012357 012347 03457 01257 01237 01234 0123 01 23 45 5: 45 2"
+    )
+
+
+def descended(
+    axes: Sequence[Axis],
+    rate: Rate,
+    judges: Judges | None = None,
+    slots: int = 1,
+    seed: int = 0,
+    rules: DescentRules | None = None,
+) -> tuple[Descent, list[str]]:
+    search = Descent(axes, rules)
+    cost = drive(
+        search, rate, judges=judges or SameJudge(KOfN(1, 1)), slots=slots, rng=random.Random(seed)
+    )
+    return search, [said(point) for point, _ in cost.verdicts]
+
+
+def said(point: Point) -> str:
+    values = ",".join(
+        "".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        for _, value in point.values
+    )
+    return values + ("" if point.purpose is Purpose.PROBE else f"/{point.purpose.value}")
+
+
+def pair() -> list[Axis]:
+    return [choice("d", ("a", "b", "c")), number("n", 100, 1)]
+
+
+def of_pair(point: Point) -> float:
+    return float(as_number(point["n"]) >= 20 and point["d"] != "c")
+
+
+@pytest.mark.parametrize(
+    ("slots", "asked"),
+    [
+        (
+            1,
+            (
+                "a,100/calibrate c,1 a,1 c,100 a,10 a,32 a,18 a,24 a,21 a,19 a,20 a,3 a,5 "
+                "c,20 b,20 b,19 b,19 c,20 b,20/confirm"
+            ),
+        ),
+        (
+            3,
+            (
+                "a,100/calibrate c,1 a,1 c,100 a,10 a,32 a,3 a,18 a,24 a,13 a,21 a,22 a,19 "
+                "a,20 a,5 a,4 c,20 b,20 b,19 b,1 b,4 b,19 c,20 b,20/confirm"
+            ),
+        ),
+    ],
+)
+def test_a_descent_asks_for_the_corner_the_floors_each_axis_and_its_proofs_again(
+    slots: int, asked: str
+) -> None:
+    search, questions = descended(pair(), of_pair, slots=slots)
+    assert " ".join(questions) == asked
+    result = search.result
+    assert (result.status, result.setbacks) == (Status.REDUCED, 0)
+    assert result.trials == len(questions)
+    assert result.candidates == len(questions) - 2
+    assert [facts.final for facts in result.axes] == ["b", 20]
+
+
+def test_what_fails_everywhere_or_nowhere_is_known_at_once() -> None:
+    search, questions = descended(pair(), lambda _: 1.0)
+    assert questions == ["a,100/calibrate", "c,1", "c,1/confirm"]
+    assert search.result.accepted == (search.result.original, search.result.best)
+    search, questions = descended(pair(), lambda _: 0.0)
+    assert questions == ["a,100/calibrate"]
+    assert search.result.status is Status.DID_NOT_REPRODUCE
+
+
+def test_where_nothing_smaller_fails_every_axis_was_asked_and_nothing_is_confirmed() -> None:
+    search, questions = descended(
+        pair(), lambda p: float(p == Point.of({"d": "a", "n": 100}, p.purpose, p.replica))
+    )
+    assert " ".join(questions) == (
+        "a,100/calibrate c,1 a,1 c,100 a,10 a,32 a,57 a,75 a,87 a,93 a,96 a,98 a,99 "
+        "a,3 a,5 a,18 b,100 a,99 c,100 b,100"
+    )
+    assert search.result.status is Status.NOT_REDUCED
+    assert search.result.trials == len(questions)
+
+
+@pytest.mark.parametrize(
+    ("names", "asked"),
+    [
+        (
+            "wxyz",
+            (
+                "10,10,10,10/calibrate 1,1,1,1 1,10,10,10 10,1,10,10 10,10,1,10 10,10,10,1 "
+                "10,1,10,1 1,1,10,1 3,1,10,1 2,1,10,1 3,1,1,1 3,1,3,1 3,1,5,1 3,1,7,1 "
+                "3,1,6,1 3,1,2,1 2,1,7,1 2,1,7,1 3,1,6,1 3,1,7,1/confirm"
+            ),
+        ),
+        (
+            "uvwxyz",
+            (
+                "10,10,10,10,10,10/calibrate 1,1,1,1,1,1 1,1,1,10,10,10 1,10,10,10,10,10 "
+                "1,1,10,10,10,10 1,1,10,1,1,1 1,1,10,1,10,10 1,1,10,1,1,10 1,1,10,1,10,1 "
+                "1,1,1,1,10,1 1,1,3,1,10,1 1,1,2,1,10,1 1,1,3,1,1,1 1,1,3,1,3,1 1,1,3,1,5,1 "
+                "1,1,3,1,7,1 1,1,3,1,6,1 1,1,3,1,2,1 1,1,2,1,7,1 1,1,2,1,7,1 1,1,3,1,6,1 "
+                "1,1,3,1,7,1/confirm"
+            ),
+        ),
+        (
+            "vwxyz",
+            (
+                "10,10,10,10,10/calibrate 1,1,1,1,1 1,10,10,10,10 10,1,10,10,10 "
+                "10,10,1,10,10 10,10,10,1,10 10,10,10,10,1 1,10,1,10,1 1,1,1,10,1 1,3,1,10,1 "
+                "1,2,1,10,1 1,3,1,1,1 1,3,1,3,1 1,3,1,5,1 1,3,1,7,1 1,3,1,6,1 1,3,1,2,1 "
+                "1,2,1,7,1 1,2,1,7,1 1,3,1,6,1 1,3,1,7,1/confirm"
+            ),
+        ),
+    ],
+)
+def test_axes_that_do_not_matter_go_to_their_floors_together(names: str, asked: str) -> None:
+    axes: list[Axis] = [number(name, 10, 1) for name in names]
+    search, questions = descended(
+        axes, lambda p: float(as_number(p["w"]) >= 3 and as_number(p["y"]) >= 7)
+    )
+    assert " ".join(questions) == asked
+    assert search.result.status is Status.REDUCED
+
+
+def test_lines_steps_and_a_number_are_made_small_after_each_other() -> None:
+    axes: list[Axis] = [
+        subset("f", tuple("abcdefgh")),
+        window("s", 0, 20),
+        number("n", 50, 5, tolerance=0.1),
+    ]
+
+    def fails(point: Point) -> float:
+        span = as_window(point["s"])
+        inside = span.start <= 7 < span.start + span.length
+        return float(
+            {2, 5} <= set(as_indexes(point["f"])) and inside and as_number(point["n"]) >= 9
+        )
+
+    search, questions = descended(axes, fails)
+    assert " ".join(questions) == (
+        "01234567,50,0+20/calibrate 01234567,5,0+1 01234567,5,0+20 01234567,50,0+1 "
+        "01234567,15,0+20 01234567,9,0+20 01234567,6,0+20 01234567,7,0+20 "
+        "01234567,8,0+20 01234567,9,0+1 01234567,9,0+4 01234567,9,0+9 01234567,9,0+6 "
+        "01234567,9,0+7 01234567,9,0+8 01234567,9,0+2 01234567,9,7+1 01234567,8,7+1 "
+        "4567,9,7+1 234567,9,7+1 34567,9,7+1 2,9,7+1 2567,9,7+1 267,9,7+1 25,9,7+1 "
+        "5,9,7+1 25,8,7+1 25,8,7+1 5,9,7+1 2,9,7+1 25,9,7+1/confirm"
+    )
+    facts = {one.axis.name: one for one in search.result.axes}
+    assert {name: one.final for name, one in facts.items()} == {
+        "f": (2, 5),
+        "s": Window(7, 1),
+        "n": 9,
+    }
+    assert {name: one.candidates for name, one in facts.items()} == {"f": 8, "s": 8, "n": 7}
+
+
+def test_an_accepted_point_that_fails_no_more_is_walked_back_from() -> None:
+    search, questions = descended(pair(), lambda p: 0.8 * of_pair(p), seed=1)
+    assert " ".join(questions) == (
+        "a,100/calibrate c,1 a,1 c,100 a,10 a,32 a,18 a,24 a,21 a,19 a,20 a,3 a,5 "
+        "c,21 b,21 b,20 b,1 b,4 b,9 b,13 b,16 b,18 b,20/replay b,21/replay b,5 b,10 "
+        "b,14 b,17 b,19 b,20 b,2 b,3 c,20 b,19 c,20 b,20/confirm"
+    )
+    result = search.result
+    assert (result.status, result.setbacks, result.best["n"]) == (Status.REDUCED, 1, 20)
+
+
+@pytest.mark.parametrize(
+    ("seed", "trials", "questions"),
+    [
+        (0, 66, 19),
+        (1, 57, 19),
+        (2, 74, 19),
+        (3, 66, 29),
+        (4, 43, 22),
+        (5, 93, 19),
+    ],
+)
+def test_a_flaky_failure_takes_the_trials_that_its_judge_asks_for(
+    seed: int, trials: int, questions: int
+) -> None:
+    search, asked = descended(pair(), lambda p: 0.7 * of_pair(p), SequentialJudges(), seed=seed)
+    assert (search.result.trials, len(asked)) == (trials, questions)
+    assert (search.result.best["n"], search.result.best["d"]) == (20, "b")
+
+
+def cured(
+    names: str, gone: Callable[[set[int]], bool], sets: int = 1, slots: int = 1
+) -> tuple[CureSearch, str]:
+    """The sets that are asked about; what begins with `!` is a confirmation."""
+    search, asked = CureSearch(list(names), sets), list[str]()
+    while not search.done:
+        points = search.ask(slots)
+        for point in points:
+            items = as_indexes(point[AXIS])
+            mark = {Purpose.CONFIRM: "!", Purpose.CALIBRATE: "?"}.get(point.purpose, "")
+            asked.append(mark + "".join(names[item] for item in items))
+            fails = point.purpose is Purpose.CALIBRATE
+            search.tell(point, Verdict(fails or gone(set(items)), Tally(clean=1)))
+    return search, " ".join(asked)
+
+
+@pytest.mark.parametrize(
+    ("cures", "sets", "slots", "asked", "found"),
+    [
+        (["c"], 1, 1, "? abcdefgh efgh cdefgh defgh c !c", ["c"]),
+        (["c"], 1, 3, "? abcdefgh defgh abcgh bcgh acgh abch c ch !c", ["c"]),
+        (["bf"], 1, 1, "? abcdefgh efgh cdefgh bcdefgh b bfgh bgh bf f !bf", ["bf"]),
+        (
+            ["bf"],
+            2,
+            1,
+            "? abcdefgh efgh cdefgh bcdefgh b bfgh bgh bf f !bf acdefgh abcdegh",
+            ["bf"],
+        ),
+        (["a", "h"], 2, 1, "? abcdefgh efgh gh h !h abcdefg efg cdefg bcdefg a !a", ["h", "a"]),
+        (["a", "h"], 3, 2, "? abcdefgh efgh gh h !h abcdefg efg bcdefg acdefg a !a", ["h", "a"]),
+        (
+            ["ab", "cd"],
+            3,
+            1,
+            (
+                "? abcdefgh efgh cdefgh defgh c cfgh cefgh cdgh cd d !cd abdefgh fgh bdefgh "
+                "a afgh adefgh abfgh abh ab b !ab bcefgh acefgh"
+            ),
+            ["cd", "ab"],
+        ),
+        ([], 1, 1, "? abcdefgh", []),
+    ],
+)
+def test_a_cure_is_all_on_then_split_then_confirmed(
+    cures: list[str], sets: int, slots: int, asked: str, found: list[str]
+) -> None:
+    wanted = [{"abcdefgh".index(sign) for sign in cure} for cure in cures]
+    search, questions = cured("abcdefgh", lambda on: any(w <= on for w in wanted), sets, slots)
+    assert questions == asked
+    assert ["".join("abcdefgh"[i] for i in cure.items) for cure in search.cures] == found
+    assert search.ask(3) == []
+    assert not search.wants(search.without_any)
+
+
+def test_a_cure_that_is_never_confirmed_is_looked_for_three_times() -> None:
+    search, asked = CureSearch(["a", "b"]), list[Point]()
+    while points := search.ask(1):
+        [point] = points
+        asked.append(point)
+        said = point.purpose is Purpose.CALIBRATE or (
+            point.purpose is Purpose.PROBE and 1 in as_indexes(point[AXIS])
+        )
+        search.tell(point, Verdict(said, Tally(clean=1)))
+    assert (search.cures, search.unconfirmed, search.best) == ([], [(1,)] * 3, None)
+    assert sum(point.purpose is Purpose.CONFIRM for point in asked) == 3
+    assert len(set(asked)) == len(asked)
+    found = search.verdict_of([1])
+    assert found is not None
+    assert found.reproduces
+    assert search.verdict_of([]) is None
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_where_all_on_fails_differently_each_is_tried_alone(tells: bool) -> None:
+    search = CureSearch(["a", "b", "c"])
+    search.tell(search.ask(1)[0], Verdict(True))
+    [everything] = search.ask(1)
+    search.tell(everything, Verdict(False, Tally(other=1)) if tells else Verdict(None))
+    singles = search.ask(5)
+    assert [as_indexes(point[AXIS]) for point in singles] == [(0,), (1,), (2,)]
+    assert search.ask(5, singles[:1]) == singles[1:]
+    for point in singles:
+        search.tell(point, Verdict(point != singles[0]))
+    [confirmation] = search.ask(2)
+    assert (as_indexes(confirmation[AXIS]), confirmation.purpose) == ((1,), Purpose.CONFIRM)
+    search.tell(confirmation, Verdict(True))
+    assert search.best == Point.of({AXIS: (1,)})
+
+
+def test_where_all_on_still_fails_the_same_nothing_is_a_cure() -> None:
+    search = CureSearch(["a", "b", "c"])
+    search.tell(search.ask(1)[0], Verdict(True))
+    search.tell(search.ask(1)[0], Verdict(False, Tally(reproduced=3)))
+    assert search.done
+    assert (search.cures, search.fails_at_all) == ([], True)
