@@ -241,8 +241,7 @@ class GraphBisection(Bisection):
 
     def _sentinel_states(self) -> Iterator[tuple[Vector, bool]]:
         """A state that contains the whole answer, and one that contains nothing of it, as unlike those tried as can be.
-        While nothing contradicts anything they are left alone: `git bisect` looks at none of them. A second one that
-        should fail found nothing in simulations and cost a test of .5 and 0 as much as the larger share of noisy tests.
+        While nothing contradicts anything they are left alone: `git bisect` looks at none of them.
         """
         tried = [self._held(vector) for vector in self.trials.keys() - self._sentinels]
         states = range(0, len(self.graph.holds), -(-len(self.graph.holds) // _MOST_WEIGHED))

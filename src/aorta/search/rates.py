@@ -77,7 +77,7 @@ is wrong 14 times in a hundred where 4 are stated, with these 7; more of it cost
 NOISY_SHARE_WITH_MERGES = 0.70
 """The same in a history with merges, where noisy tests that are seen through must hardly be wrong (see `GraphBisection`).
 Those that were took a few failures of a good state for the change and all else for quiet: of 100 at .9 and .2 two with
-the share above, none of 206 with this one. Along a line of 1,024 it would cost a test of .5 and 0 four trials more.
+the share above, none of 206 with this one.
 """
 
 ANY_RATE = BetaMixture(((1.0, 1.0, 1.0),))
