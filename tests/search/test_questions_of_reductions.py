@@ -655,3 +655,15 @@ def test_what_was_rejected_above_the_answer_is_asked_again_before_the_axis_is_ca
     assert " ".join(questions) == ("100/calibrate 1 10 32 57 43 50 46 48 49 3 2 2 10 3/confirm")
     [facts] = search.result.axes
     assert (facts.final, facts.monotone) == (3, monotone)
+
+
+def test_a_confirmation_and_a_replay_are_counted_from_nought() -> None:
+    search = Descent([number("n", 100, 1)])
+    asked = []
+    for said_so in (True, True, False):
+        [point] = search.ask(1)
+        asked.append((point["n"], point.purpose, point.replica))
+        search.tell(point, Verdict(said_so))
+    [replay] = search.ask(1)
+    assert asked[2] == (1, Purpose.CONFIRM, 0)
+    assert (replay["n"], replay.purpose, replay.replica) == (100, Purpose.REPLAY, 0)
