@@ -6,7 +6,7 @@ The first run, without any fault, writes down how long each test takes; the late
 import json
 import os
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +18,7 @@ DID_NOT_END = 124
 _TIMES_LONGER = 10  # than without any fault: nothing but an endless loop takes that
 _AT_LEAST = 5.0  # seconds
 
-_taken: Counter[str] = Counter()
+_taken: defaultdict[str, float] = defaultdict(float)
 
 
 def pytest_sessionstart() -> None:
@@ -63,7 +63,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _taken[report.nodeid] += report.duration  # type: ignore[assignment]
+    _taken[report.nodeid] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -75,7 +75,6 @@ def test_ranks_of_ray_workers_are_learned_from_what_ray_says_of_them() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=200), max_size=12))
-def test_no_text_breaks_the_reader_of_prefixes(lines: list[str]) -> None:
+def test_of_any_text_the_reader_of_prefixes_leaves_a_part(lines: list[str]) -> None:
     known = learn(lines)
-    for line in lines:
-        known.read(line)
+    assert all(known.read(line).text in line for line in lines)

@@ -20,7 +20,7 @@ from aorta.attribution.line_fields import (
     moment_of,
     spoken_in,
 )
-from aorta.core.signature import COLOUR
+from aorta.core.signature import TERMINAL_SEQUENCE
 
 _LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|TRACE|EXCEPTION"
 _LEVEL = rf"(?P<level>{_LEVELS})"
@@ -120,7 +120,7 @@ class LineFormat:
 
     def read(self, raw: str) -> Spoken:
         """The line without its prefix. Several lines, where a logger folded them into one."""
-        text = _without_bar(COLOUR.sub("", raw) if "\x1b" in raw else raw)
+        text = _without_bar(TERMINAL_SEQUENCE.sub("", raw) if "\x1b" in raw else raw)
         spoken = self._without_prefix(Spoken(text))
         document = document_in(spoken.text)
         if document is None:
@@ -209,7 +209,11 @@ _RAY_RANK = re.compile(r"pid=(\d+)\)(?:[^\n(]{0,60}\[| )(?:world_)?rank[=: ]+(\d
 
 def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     """The format of a log, from as many of its lines as are worth looking at."""
-    sample = [COLOUR.sub("", line) if "\x1b" in line else line for line in lines if line.strip()]
+    sample = [
+        TERMINAL_SEQUENCE.sub("", line) if "\x1b" in line else line
+        for line in lines
+        if line.strip()
+    ]
     ranks_of = {f"pid={pid}": int(rank) for line in sample for pid, rank in _RAY_RANK.findall(line)}
     bare = sum(_BARE_RANK.match(line) is not None for line in sample)
     bare_ranks = not of_one_rank and bare >= _HALF * len(sample)

@@ -8,6 +8,7 @@ each running trial has a lane of trees to itself, moved to its commits and clean
 import hashlib
 import json
 import os
+import platform
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -244,21 +245,25 @@ _OF_RUN = "of-run"
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     """Where the checkouts of a run lie: in its own directory, unless that is in one of the repositories. There a tool that
     looks for its settings in the directories above, as pytest does, would find the user's own and test the user's own
-    sources. What runs left that are gone themselves is removed.
+    sources. What runs of this host left that are gone themselves is removed: of another's, in a home that both share, the
+    directory may just not be seen from here.
     """
     tops = [Path(p.repository.where).resolve() for p in packages if p.repository]
     if not any(run.resolve().is_relative_to(top) for top in tops):
         return run / PRIVATE / "trees"
     every = user_cache() / "trees"
-    root = every / hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:16]
+    host = platform.node()
+    of_run = f"{host}\n{run.resolve()}"
+    root = every / hashlib.sha256(of_run.encode()).hexdigest()[:16]
     try:
         root.mkdir(parents=True, exist_ok=True)
-        (root / _OF_RUN).write_text(str(run.resolve()), encoding="utf-8")
+        (root / _OF_RUN).write_text(of_run, encoding="utf-8")
     except OSError:  # a home that nobody can write to
         return run / PRIVATE / "trees"
     for note in every.glob(f"*/{_OF_RUN}"):
         with suppress(OSError, ValueError):
-            if not Path(note.read_text(encoding="utf-8")).exists():
+            its_host, _, its_run = note.read_text(encoding="utf-8").partition("\n")
+            if its_host == host and not Path(its_run).exists():
                 shutil.rmtree(note.parent, ignore_errors=True)
     return root
 

@@ -14,11 +14,11 @@ from functools import partial
 
 from aorta.core.trial import TrialEnd
 
-COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 """What a terminal obeys and nobody reads: colours, titles, links."""
 
 _NOISE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (COLOUR, ""),
+    (TERMINAL_SEQUENCE, ""),
     (re.compile(r"^\s*\[?(?:rank|default)\s*\d+\]?\s*:\s*"), ""),
     (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "<id>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"), "<time>"),

@@ -15,7 +15,7 @@ from aorta.bundle.layouts import layout_of
 from aorta.bundle.source import this_site
 from aorta.core.axis import Window
 from aorta.core.errors import UsageError
-from aorta.core.signature import COLOUR
+from aorta.core.signature import TERMINAL_SEQUENCE
 from aorta.core.trial import Outcome, Tally
 from aorta.engine.events import TrialRecord
 from aorta.engine.journal import read_records
@@ -199,7 +199,7 @@ def read_tail(path: Path) -> list[str]:
 
 
 def clean_lines(content: str) -> list[str]:
-    return COLOUR.sub("", content).replace("\r\n", "\n").split("\n")
+    return TERMINAL_SEQUENCE.sub("", content).replace("\r\n", "\n").split("\n")
 
 
 def shortened(value: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from aorta.core.signature import COLOUR
+from aorta.core.signature import TERMINAL_SEQUENCE
 from aorta.scrub.addresses import (
     addresses_in,
     hosts_in,
@@ -196,7 +196,11 @@ class Scrubber:
     def _findings(
         self, text: str, detectors: Detectors, layers: int = _LAYERS
     ) -> Iterator[SecretSpan]:
-        plain = COLOUR.sub(lambda match: " " * len(match.group()), text) if "\x1b" in text else text
+        plain = (
+            TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
+            if "\x1b" in text
+            else text
+        )
         detected = self._detected(plain, detectors)
         yield from filter(self._may_go, detected) if self._keep or self._names else detected
         if layers == 0 or Detectors.REST not in detectors:
