@@ -210,11 +210,11 @@ def test_a_script_of_the_repository_is_found_from_a_directory_of_it(
 ) -> None:
     repository = Repository.create(tmp_path / "repo")
     (repository.path / "sub").mkdir()
-    script = "test $(cat number) -lt 5\n"
-    shas = [
-        repository.commit(f"commit {i}", {"number": f"{i}\n", "sub/check.sh": script})
-        for i in range(9)
-    ]
+    scripts = {
+        "sub/check.sh": "test $(cat number) -lt 5\n",
+        "check.sh": "test $(cat number) -lt 3\n",  # of the same name, at the top
+    }
+    shas = [repository.commit(f"commit {i}", {"number": f"{i}\n", **scripts}) for i in range(9)]
     word = "check.sh" if place == "sub" else "sub/check.sh"
     words = ("--good", shas[0], "--", "sh", word)
     done = bisect(repository.path / place, tmp_path / "out", *words)

@@ -132,12 +132,13 @@ def _as_every_state_finds_it(
         if not path.is_file():
             return word, None
         inside = str(path.relative_to(top))
+        from_the_top = word if directory.samefile(top) else f"{inside}{mark}{part}"
         ends = (package.versions[0], package.versions[-1])
         if all(package.repository.has_file(end, inside) for end in ends):
-            return (word if (top / name).exists() else f"{inside}{mark}{part}"), None
+            return from_the_top, None
         if _stays_where_it_is(path, top, package.repository):
             return f"{path}{mark}{part}", None
-        return (word if directory.samefile(top) else f"{inside}{mark}{part}"), inside
+        return from_the_top, inside
     return word, None
 
 
