@@ -159,7 +159,7 @@ def test_a_registered_workload_ships_with_its_code_its_config_its_predicate_and_
     (code / "mine.py").write_text(MINE)
     (code / "helper.py").write_text("def is_bad(n):\n    return n >= 111\n")
     spec = write_spec(
-        work, "", [numeric("N", 1000, 1)], oracle={"kind": "python", "predicate": "too_many"},
+        work, "", [numeric("N", 40, 35)], oracle={"kind": "python", "predicate": "too_many"},
         workload={"name": "mine:Mine", "config": {"times": 3}},
     )  # fmt: skip
     paths = os.pathsep.join([environ()["PYTHONPATH"], str(code)])
@@ -179,27 +179,14 @@ def test_a_registered_workload_ships_with_its_code_its_config_its_predicate_and_
     there = tmp_path / "there" / "shrunken"
     matrix = aorta(
         "triage", "run", "--recipe", there / "recipe.resolved.yaml", "--output-dir", "t", "--json",
-        "--trials", "2", cwd=tmp_path, env={"PYTHON": sys.executable},
+        "--trials", "1", cwd=tmp_path, env={"PYTHON": sys.executable},
     ).json()  # fmt: skip
     cell = matrix["cells"][0]
     assert cell["mitigations"] == ["none"]
-    assert (cell["failed_count"], cell["trials"]) == (2, 2)
+    assert (cell["failed_count"], cell["trials"]) == (1, 1)
     assert (cell["step_time_source"], cell["mean_step_time_ms"]) == ("per_step", 2)
     again = aorta("reduce", "--spec", there / "aorta.yaml", "--output", "r", "--json", cwd=tmp_path)
     assert again.json()["status"] == "not_reduced", again.stdout
-
-
-def test_a_reproducer_without_the_aorta_it_needs_is_not_taken_for_the_failure(
-    tmp_path: Path,
-) -> None:
-    done = aorta(
-        "reduce", "--workload", "half_nan", "--output", "out", "--json", "-q", cwd=tmp_path
-    )
-    ship = (run_dir_of(done.json(), tmp_path) / "SHIP.md").read_text()
-    assert "it needs a Python with aorta, which is not in here" in ship
-    ran = elsewhere(run_dir_of(done.json(), tmp_path), tmp_path, PYTHON="/bin/false")
-    assert ran.returncode == 127
-    assert "it needs aorta" in ran.stderr
 
 
 def test_other_runs_repositories_caches_and_environments_are_no_workload(tmp_path: Path) -> None:
