@@ -62,7 +62,7 @@ def test_a_full_temporary_directory_does_not_end_a_job_that_torchrun_would_run(
     site: Site, full_disk: Path
 ) -> None:
     job = script(site.folder, "print('x' * (1 << 20), flush=True); print('done', flush=True)")
-    end = site.run(str(job), log_dir=False, TMPDIR=str(full_disk))
+    end = site.run(str(job), log_dir="", TMPDIR=str(full_disk))
     assert end.code == 0, end.err
     assert end.out.endswith("done\n")
     assert end.err.count("No space left") <= 2, "it is said once"
@@ -71,7 +71,7 @@ def test_a_full_temporary_directory_does_not_end_a_job_that_torchrun_would_run(
 
 def test_attribution_hears_last_words_that_no_disk_could_keep(site: Site, full_disk: Path) -> None:
     job = script(site.folder, "print('x' * (1 << 20), flush=True); import surely_not_installed")
-    end = site.run("--max-restarts", "3", str(job), log_dir=False, TMPDIR=str(full_disk))
+    end = site.run("--max-restarts", "3", str(job), log_dir="", TMPDIR=str(full_disk))
     assert end.code == 93, end.err
     assert "import_error" in end.err
 
@@ -87,7 +87,7 @@ def test_logs_that_nobody_asked_for_are_bounded_and_keep_the_end(
     print("the end", flush=True)
     """
     job = script(site.folder, body)
-    end = site.run(str(job), log_dir=False, TMPDIR=str(temporary))
+    end = site.run(str(job), log_dir="", TMPDIR=str(temporary))
     assert end.code == 0, end.err
     (log,) = temporary.glob("aorta_launch_*/cycle_0/rank_0.out")
     assert log.stat().st_size <= 16 << 20

@@ -114,15 +114,15 @@ class Site:
         self._agents: list[Agent] = []
 
     def start(
-        self, *arguments: str, program: str = "aorta", log_dir: bool = True, **env: str
+        self, *arguments: str, program: str = "aorta", log_dir: str = "logs", **env: str
     ) -> Agent:
-        where = ["--log-dir", str(self.logs)] if log_dir else []
+        where = ["--log-dir", str(self.folder / log_dir)] if log_dir else []
         agent = Agent([*where, *arguments], self.folder, program, **env)
         self._agents.append(agent)
         return agent
 
     def run(
-        self, *arguments: str, program: str = "aorta", log_dir: bool = True, **env: str
+        self, *arguments: str, program: str = "aorta", log_dir: str = "logs", **env: str
     ) -> Ended:
         return self.start(*arguments, program=program, log_dir=log_dir, **env).wait()
 
