@@ -162,11 +162,12 @@ class Story:
     truth: dict[str, Any] = field(default_factory=dict)
 
 
-def nan_of_three_rows(directory: Path) -> Story:
-    """(a) A NaN that needs 3 data rows of 400, 3 layers and 438 steps."""
+def nan_of_three_rows(directory: Path, rows_apart: int = 1) -> Story:
+    """(a) A NaN that needs 3 data rows of 400, 3 layers and 438 steps. Further apart, there are fewer rows to leave out."""
     poison = {"row_071", "row_203", "row_388"}
     factor = 10 ** (300 / 437.5 / 3)
-    names = [f"row_{number:03d}" for number in range(400)]
+    every = [f"row_{number:03d}" for number in range(400)]
+    names = [name for n, name in enumerate(every) if n % rows_apart == 0 or name in poison]
     rows = [f"{name} {factor if name in poison else 1.0:.12g}" for name in names]
     (directory / "rows.txt").write_text("\n".join(rows) + "\n")
     (directory / "train.py").write_text(NAN)
@@ -187,12 +188,12 @@ def _with_chance(script: str, directory: Path, seed: int) -> str:
     return script.replace("CHANCE\n", CHANCE.format(counter=counter, seed=seed))
 
 
-def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5) -> Story:
+def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5, useless: int = 8) -> Story:
     """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
     script = _with_chance(RACE, directory, seed).replace("RATE", str(rate))
     (directory / "train.py").write_text(script)
     lines = ["version: 1", "mitigations:"]
-    for number in range(8):
+    for number in range(useless):
         lines += [f"  useless_{number}:", f"    USELESS_{number}: '1'"]
     (directory / "useless.yaml").write_text("\n".join(lines) + "\n")
     return Story(

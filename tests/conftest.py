@@ -80,7 +80,10 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def accounted_cluster() -> Iterator[SlurmCluster]:
-    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller."""
+    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller.
+
+    Tests that use it carry `@pytest.mark.xdist_group("slurm_accounting")`.
+    """
     requirements.demand(requirements.SLURM, requirements.SLURM_ACCOUNTING)
     cluster = start_slurm(accounting=True, message_timeout=5)
     yield cluster

@@ -15,7 +15,7 @@ from support.services.slurm import SlurmCluster
 def test_a_nan_is_reduced_to_its_rows_layers_and_steps_on_slurm(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    story = solve_stories.nan_of_three_rows(tmp_path)
+    story = solve_stories.nan_of_three_rows(tmp_path, rows_apart=100)
     done = aorta(
         *("solve", "--json", "-q", "--skip", "triage", "--executor", "slurm", "--jobs", "4"),
         *("--", *story.command),
@@ -30,7 +30,7 @@ def test_a_nan_is_reduced_to_its_rows_layers_and_steps_on_slurm(
 def test_a_race_is_cured_by_one_thread_on_ray(ray_cluster: RayCluster, tmp_path: Path) -> None:
     place = tmp_path / "story"
     place.mkdir()
-    story = solve_stories.race_of_threads(place, rate=1.0)
+    story = solve_stories.race_of_threads(place, rate=1.0, useless=1)
     done = aorta(
         *("solve", "--json", "-q", "--executor", "ray", "--ray-address", ray_cluster.address),
         *("--jobs", "2", "--cpus-per-task", "2", *story.options, "--", *story.command),
