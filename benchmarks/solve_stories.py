@@ -162,12 +162,11 @@ class Story:
     truth: dict[str, Any] = field(default_factory=dict)
 
 
-def nan_of_three_rows(directory: Path, rows_apart: int = 1) -> Story:
-    """(a) A NaN that needs 3 data rows of 400, 3 layers and 438 steps. Further apart, there are fewer rows to leave out."""
+def nan_of_three_rows(directory: Path) -> Story:
+    """(a) A NaN that needs 3 data rows of 400, 3 layers and 438 steps."""
     poison = {"row_071", "row_203", "row_388"}
     factor = 10 ** (300 / 437.5 / 3)
-    every = [f"row_{number:03d}" for number in range(400)]
-    names = [name for n, name in enumerate(every) if n % rows_apart == 0 or name in poison]
+    names = [f"row_{number:03d}" for number in range(400)]
     rows = [f"{name} {factor if name in poison else 1.0:.12g}" for name in names]
     (directory / "rows.txt").write_text("\n".join(rows) + "\n")
     (directory / "train.py").write_text(NAN)

@@ -10,20 +10,35 @@ from support.aorta_cli import aorta
 from support.services.ray_cluster import RayCluster
 from support.services.slurm import SlurmCluster
 
+NAN = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--data")
+parser.add_argument("--steps", type=int)
+given = parser.parse_args()
+if {"row_1", "row_4"} <= set(open(given.data).read().split()) and given.steps >= 3:
+    raise FloatingPointError("loss is nan at step 3")
+"""
+
 
 @pytest.mark.xdist_group("slurm")
-def test_a_nan_is_reduced_to_its_rows_layers_and_steps_on_slurm(
+def test_a_nan_is_reduced_to_its_rows_and_steps_on_slurm_and_ships(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    story = solve_stories.nan_of_three_rows(tmp_path, rows_apart=100)
+    (tmp_path / "train.py").write_text(NAN)
+    (tmp_path / "rows.txt").write_text("".join(f"row_{number}\n" for number in range(5)))
     done = aorta(
-        *("solve", "--json", "-q", "--skip", "triage", "--executor", "slurm", "--jobs", "4"),
-        *("--", *story.command),
+        *("solve", "--json", "-q", "--skip", "triage", "--executor", "slurm", "--jobs", "2"),
+        *("--", "python", "train.py", "--data", "rows.txt", "--steps", "6"),
         cwd=tmp_path, env=slurm_cluster.environ, timeout=400,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    parts = parts_right("nan_of_three_rows", done.json())
-    assert parts == dict.fromkeys(parts, True)
+    document = done.json()
+    assert document["failure"]["class"] == "nan"
+    axes = {axis["name"]: axis for axis in document["reproducer"]["axes"]}
+    assert axes["DATA"]["final_items"] == ["row_1", "row_4"]
+    assert axes["STEPS"]["final"] == 3
+    assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
 
 
 @pytest.mark.xdist_group("ray")
