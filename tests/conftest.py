@@ -92,10 +92,8 @@ def accounted_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
-    """A head and two nodes. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
+    """A head and the nodes that tests ask for. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
     cluster = start_ray()
-    cluster.add_node()
-    cluster.add_node()
     yield cluster
     cluster.stop()
 

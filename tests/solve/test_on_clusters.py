@@ -43,6 +43,7 @@ def test_a_nan_is_reduced_to_its_rows_and_steps_on_slurm_and_ships(
 
 @pytest.mark.xdist_group("ray")
 def test_a_race_is_cured_by_one_thread_on_ray(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    ray_cluster.with_nodes(1)
     place = tmp_path / "story"
     place.mkdir()
     story = solve_stories.race_of_threads(place, rate=1.0, useless=1)
