@@ -190,8 +190,9 @@ class Registry:
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
-        self.on_exception = tuple(row for row in self.patterns if row.on == "exception")
-        self.on_sentence = tuple(row for row in self.patterns if row.on == "sentence")
+        by_weight = sorted(self.patterns, key=lambda row: row.says, reverse=True)
+        self.on_exception = tuple(row for row in by_weight if row.on == "exception")
+        self.on_sentence = tuple(row for row in by_weight if row.on == "sentence")
         by_trigger: dict[str, list[Pattern]] = {}
         for row in self.patterns:
             for trigger in row.triggers:
@@ -202,26 +203,22 @@ class Registry:
         self, text: str, raised: Raised | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """The row that says most about an exception."""
-        return _says_most(self.on_exception, text, raised)
+        return _first_to_match(self, "exception", text, raised)
 
     def sentence(
         self, text: str, raised: Raised | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """What a message says that no row on `exception` knows."""
-        return _says_most(self.on_sentence, text, raised)
+        return _first_to_match(self, "sentence", text, raised)
 
 
-def _says_most(
-    rows: Iterable[Pattern], text: str, raised: Raised | None
+@lru_cache(maxsize=1024)  # what ended one rank ended many, and is asked for more than once of each
+def _first_to_match(
+    registry: Registry, on: str, text: str, raised: Raised | None
 ) -> tuple[Pattern, re.Match[str]] | None:
-    best: tuple[Pattern, re.Match[str]] | None = None
-    for row in rows:
-        if best is not None and row.says <= best[0].says:
-            continue
-        found = row.match(text, raised)
-        if found is not None:
-            best = (row, found)
-    return best
+    rows = registry.on_exception if on == "exception" else registry.on_sentence
+    found = ((row, row.match(text, raised)) for row in rows)
+    return next(((row, match) for row, match in found if match is not None), None)
 
 
 @cache
