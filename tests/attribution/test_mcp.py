@@ -21,7 +21,7 @@ from support.waiting import patience
 
 LOGS = str(CORPUS / "disk_full_write")
 ACCEPTS = {"Accept": "application/json, text/event-stream"}
-CANNOT_BE_DONE = [
+CANNOT_BE_DONE: list[tuple[str, dict[str, Any], str]] = [
     ("attribute_log", {"log_paths": ["/etc/passwd"]}, "outside the allowed roots"),
     ("attribute_log", {"log_paths": [f"{CORPUS}/../x"]}, "hold no '..'"),
     ("explain_finding", {"failure_class": "gremlins"}, "is no failure class"),
