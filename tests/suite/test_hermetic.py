@@ -51,7 +51,8 @@ def run_of(folder: Path, tests: str, *options: str, before: str = "") -> str:
     (folder / "tmp").mkdir(exist_ok=True)
     (folder / "test_it.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    words = [sys.executable, "-m", "pytest", "-p", "support.hermetic", "-p", "no:cacheprovider"]
+    plugins = ("support.hermetic", "pytest_timeout", "xdist.plugin", "no:cacheprovider")
+    words = [sys.executable, "-m", "pytest", *(word for name in plugins for word in ("-p", name))]
     done = subprocess.run(
         ["sh", "-c", f'{before} exec "$@"', "sh", *words, *options],
         cwd=folder,
@@ -59,6 +60,7 @@ def run_of(folder: Path, tests: str, *options: str, before: str = "") -> str:
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests"))),
             "TMPDIR": str(folder / "tmp"),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
         capture_output=True,
         text=True,
