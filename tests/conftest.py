@@ -82,7 +82,10 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def accounted_cluster() -> Iterator[SlurmCluster]:
-    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller."""
+    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller.
+
+    Tests that use it carry `@pytest.mark.xdist_group("slurm_accounting")`.
+    """
     requirements.demand(requirements.SLURM, requirements.SLURM_ACCOUNTING)
     cluster = start_slurm(accounting=True, message_timeout=5)
     yield cluster
@@ -91,10 +94,8 @@ def accounted_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
-    """A head and two nodes. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
+    """A head and the nodes that tests ask for. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
     cluster = start_ray()
-    cluster.add_node()
-    cluster.add_node()
     yield cluster
     assert processes_under(cluster.directory)
     cluster.stop()
