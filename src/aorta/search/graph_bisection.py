@@ -244,20 +244,22 @@ class GraphBisection(Bisection):
         While nothing contradicts anything they are left alone: `git bisect` looks at none of them.
         """
         tried = [self._held(vector) for vector in self.trials.keys() - self._sentinels]
-        states = range(0, len(self.graph.holds), -(-len(self.graph.holds) // _MOST_WEIGHED))
+        states = range(len(self.graph.holds))
+        sample = states[:: -(-len(states) // _MOST_WEIGHED)]
         for fails in (True, False) if self.settings.sentinels else ():
             wanted = self._group if fails else 0
             beside = [
-                (min((held ^ other).bit_count() for other in tried), -state)
-                for state in states
+                (far, -state)
+                for state in sample
                 if (held := self.graph.holds[state]) & self._group == wanted
                 and self._may_run((state,))
                 and self._chance_of((state,)) > _LIKELY
+                and (far := min((held ^ other).bit_count() for other in tried))
             ]
-            far, place = max(beside, default=(0, 0))
-            if far:
-                tried.append(self.graph.holds[-place])
-                yield (-place,), fails
+            if beside:
+                state = -max(beside)[1]
+                tried.append(self.graph.holds[state])
+                yield (state,), fails
 
     # -- bookkeeping ----------------------------------------------------------------------------------------------
 
@@ -276,7 +278,7 @@ class GraphBisection(Bisection):
         }
         self._belief = GraphBelief.after(self.prior_rates, self.graph, counted, self._among)
         self._group, self._mass = self._likeliest()
-        self._is_whole = self._group.bit_count() == 1 or not self._can_be_cut(self._group)
+        self._is_whole = not self._can_be_cut(self._group)
 
     def _likeliest(self) -> tuple[int, float]:
         """The fewest changes that together hold the wanted probability; those that nothing tells apart go together."""
@@ -286,24 +288,14 @@ class GraphBisection(Bisection):
                 break
             group |= atom
             mass += weight * atom.bit_count()
-        if group.bit_count() > 1 and self.untestable and (hidden := self._hidden_with(group)):
-            return hidden, self._belief.mass(hidden)
         return group, mass
 
-    def _hidden_with(self, group: int) -> int:
-        """The changes that no state that can be tested tells from those of the group; 0 if one cuts the group itself."""
-        hidden = self._among
-        for state, held in enumerate(self.graph.holds):
-            cut = held & group
-            if not self._chance_of((state,)):
-                continue
-            if cut and cut != group:
-                return 0
-            hidden &= held if cut else ~held
-        return hidden
-
     def _can_be_cut(self, group: int) -> bool:
-        return not self.untestable or not self._hidden_with(group)
+        """Whether a state that can be tested has some of these changes and not the others."""
+        return any(
+            held & group not in (0, group) and self._chance_of((state,))
+            for state, held in enumerate(self.graph.holds)
+        )
 
     def _repaired(self) -> tuple[Vector, Vector] | None:
         """Two states between which an older break was repaired, along states that each contain the one before."""
