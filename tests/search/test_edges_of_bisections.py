@@ -22,7 +22,7 @@ from aorta.search.contradiction import _best_blocks, fixed_in_between
 from aorta.search.ends import Ends, EndsVerdict
 from aorta.search.gallop import GallopBack
 from aorta.search.graph import GraphBelief, GraphHistory
-from aorta.search.graph_bisection import GraphBisection
+from aorta.search.graph_bisection import GraphBisection, _sample
 from aorta.search.interval import Interval, likeliest_group, shortest_interval
 from aorta.search.rates import BAD_RATE, GOOD_RATE, BetaMixture
 from aorta.search.timeline import History, Timeline, Vector
@@ -376,18 +376,69 @@ def test_a_check_is_made_where_it_is_as_unlike_what_was_tried_as_can_be() -> Non
 @pytest.mark.parametrize(
     ("trials", "sides"),
     [
-        ({}, (0, 16)),
+        ({}, (0, 18)),
         ({5: (0, 1), 7: (0, 1), 12: (1, 0), 10: (1, 0)}, (7, 10)),
+        ({7: (0, 1), 5: (0, 1), 10: (1, 0), 12: (1, 0)}, (7, 10)),
         ({5: (0, 1), 7: (1, 1), 10: (1, 1), 12: (2, 1)}, (7, 12)),
+        ({3: (2, 1), 5: (0, 1), 12: (2, 0)}, (5, 12)),
+        ({5: (0, 1), 8: (0, 3), 9: (3, 0), 11: (0, 1), 12: (2, 0)}, (8, 12)),
+        ({7: (0, 1), 16: (0, 1), 12: (1, 0), 17: (1, 0)}, (7, 12)),
+        ({16: (0, 1), 7: (0, 1), 17: (1, 0), 12: (1, 0)}, (16, 17)),
     ],
 )
 def test_several_changes_lie_between_the_nearest_states_that_were_tested(
     trials: dict[int, Counts], sides: tuple[int, int]
 ) -> None:
-    search = GraphBisection(line(16))
-    search.assume({(0,): (0, 1), (16,): (1, 0), **{(s,): seen for s, seen in trials.items()}})
-    good, bad = search._sides(0b110 << 7)
+    """Changes 8 and 9, of sixteen; states 16 and 17 hold what 7 and 12 do, and of equals the first tried is named."""
+    search = GraphBisection(line(16, twins=(7, 12)))
+    search.assume({(0,): (0, 1), (18,): (1, 0), **{(s,): seen for s, seen in trials.items()}})
+    good, bad = search._sides(0b11 << 8)
     assert (good[0], bad[0]) == sides
+
+
+@both
+def test_what_is_believed_is_told_in_the_order_of_the_changes(kind: str) -> None:
+    search = of_line(kind, 16, CONTRADICTED)
+    written = WrittenOut.after(
+        search.prior_rates, [1.0] * 16, lambda state, change: state > change, CONTRADICTED
+    )
+    atoms = search.atoms()
+    assert [(start, stop) for start, stop, _ in atoms] == [(0, 4), (4, 9), (9, 16)]
+    weights = [weight for start, stop, weight in atoms for _ in range(start, stop)]
+    assert weights == pytest.approx(written.weights(), abs=1e-6)
+
+
+@both
+def test_an_answer_that_only_a_check_is_missing_from_is_one_question_away(kind: str) -> None:
+    trials: dict[int, Counts] = {0: (1, 90), 9: (1, 90), 10: (90, 1), 20: (90, 1)}
+    search = of_line(kind, 20, trials, BisectionSettings(sentinels=1))
+    assert search.is_sure
+    assert [point.purpose for point in search.ask(1)] == [Purpose.REPLAY]
+    assert search.expected_questions() == 1
+
+
+def test_of_very_many_states_a_sample_along_the_history_is_weighed() -> None:
+    for count, step in ((0, 1), (3, 1), (1499, 1), (1500, 2), (2999, 2), (3000, 3)):
+        assert _sample(range(count)) == range(0, count, step)
+
+
+def test_weighed_are_the_tested_states_and_each_other_way_to_cut_what_is_believed_once() -> None:
+    search = GraphBisection(line(8, twins=(4, 6)))
+    told: dict[Vector, Counts] = {(0,): (0, 40), (10,): (40, 0), (3,): (0, 40), (7,): (40, 1)}
+    search.assume(told)
+    assert list(search._worth_weighing()) == [*told, (4,), (5,), (6,)]
+    search.assume({(5,): (1, 1)})
+    assert list(search._worth_weighing()) == [*told, (5,), (4,), (6,)]
+
+
+@both
+def test_of_flaky_trials_one_on_each_side_of_the_answer_is_enough(kind: str) -> None:
+    trials: dict[int, Counts] = {0: (1, 90), 8: (0, 60), 9: (0, 1), 10: (1, 0), 11: (60, 0)}
+    search = of_line(kind, 20, {**trials, 20: (90, 1)}, BisectionSettings(confidence=0.9))
+    assert search.is_sure
+    assert search.answer is not None
+    assert [change.rank for change in search.answer.changes] == [9]
+    assert search.done
 
 
 # -- ends, repairs, groups ------------------------------------------------------------------------

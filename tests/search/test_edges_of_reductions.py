@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aorta.core.axis import Point, Purpose, as_indexes, as_number, number
+from aorta.core.axis import Point, Purpose, as_indexes, as_number, number, subset
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.search.blocks import levels_of
 from aorta.search.cure import AXIS, CureSearch
@@ -13,7 +13,7 @@ from aorta.search.descent import Descent, DescentRules
 from aorta.search.numeric import Bracket, NumberScale, NumericSearch
 from aorta.search.reduction import Status
 from aorta.search.repeated import EveryPoint, FirstThatReproduces, Interleaved, cell_point
-from aorta.search.subset import Splitting
+from aorta.search.subset import Splitting, SubsetSearch
 
 NEVER = 1_000_000
 Answers = Callable[[Point, bool], Verdict]
@@ -239,7 +239,7 @@ def test_a_set_that_was_assumed_clean_is_asked_about_and_falls_back_where_it_is_
     search.tell(assumed, False)
     assert search.verified == of(1, 2, 3)
     assert not search.wants(search.verified)
-    assert not search.wants(of(0, 2, 3)), "nothing beside what was verified is looked at any more"
+    assert not search.wants(of(0, 1, 2)), "nothing beside what was verified is looked at any more"
     assert search.wants(of(1, 2))
     assert not search.wants(of(2, 3)), "what it leaves out cannot go"
 
@@ -250,6 +250,47 @@ def test_no_more_is_asked_than_there_is_room_for_above_the_floor() -> None:
     search.tell(of(1, 2, 3, 4, 5), True)
     assert search.ask(9) == []
     assert splitting(3, floor=3).ask(9) == []
+
+
+def test_what_is_under_way_is_not_asked_again_and_counts_against_the_room() -> None:
+    search = splitting(12)
+    first = search.ask(4)
+    assert len(first) == 4
+    more = search.ask(3, first[:2])
+    assert len(more) == 3
+    assert not set(more) & set(first[:2])
+    for floor, room in ((4, 1), (3, 2), (5, 0)):
+        narrow = splitting(6, floor)
+        assert len(narrow.ask(9, [of(1, 2, 3, 4, 5)])) == room
+
+
+def test_the_largest_part_that_cannot_go_is_split_first_and_by_most_slots() -> None:
+    search = splitting(14)
+    every = frozenset(range(14))
+    for bad in (of(0, 1, 2, 3), of(4, 5, 6, 7, 8, 9)):
+        search.tell(every - bad, False)
+    for slots, chunks in (
+        (1, [[4, 5, 6]]),
+        (2, [[4, 5, 6], [0, 1]]),
+        (3, [[4, 5], [6, 7], [0, 1]]),
+        (4, [[4, 5], [6, 7], [0], [1]]),
+        (5, [[4], [5], [6], [0], [1]]),
+        (7, [[4], [5], [6], [7], [0], [1], [2]]),
+        (9, [[4], [5], [6], [7], [8], [0], [1], [2], [10]]),
+    ):
+        assert [sorted(every - kept) for kept in search.ask(slots)] == chunks
+
+
+def test_of_what_is_left_halves_quarters_and_eighths_are_tried_alone() -> None:
+    lines = [f"{' ' * (number % 2)}x" for number in range(17)]
+    axis = subset("f", lines)
+    search, asked = SubsetSearch(Point.of({"f": axis.initial}), axis), list[tuple[int, ...]]()
+    while points := search.ask(1):
+        asked.append(as_indexes(points[0]["f"]))
+        search.tell(points[0], Verdict(False))
+    for size in (9, 5, 3):
+        parts = [tuple(range(at, min(17, at + size))) for at in range(0, 17, size)]
+        assert set(parts) <= set(asked)
 
 
 # -- cures and lists ------------------------------------------------------------------------------
