@@ -20,7 +20,7 @@ from aorta.search.bisecting import USUAL_RATES, Bisection, BisectionSettings
 from aorta.search.bisection import TimelineBisection
 from aorta.search.contradiction import _best_blocks, fixed_in_between
 from aorta.search.ends import Ends, EndsVerdict
-from aorta.search.gallop import GallopBack
+from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.graph import GraphBelief, GraphHistory
 from aorta.search.graph_bisection import GraphBisection, _sample
 from aorta.search.interval import Interval, likeliest_group, shortest_interval
@@ -142,7 +142,8 @@ def test_hundreds_of_trials_leave_a_distribution_over_a_graph_too() -> None:
     runs = list(belief.runs(13))
     assert (runs[0][:2], runs[-1][:2]) == ((0, 3), (10, 13))
     assert (runs[0][2], runs[-1][2]) == (0.0, 0.0)
-    assert runs[1] == (3, 10, pytest.approx(1 / 7))
+    assert runs[1][:2] == (3, 10)
+    assert runs[1][2] == pytest.approx(1 / 7)
 
 
 def test_only_of_a_mixture_of_kinds_one_may_be_the_noisy_one() -> None:
@@ -441,6 +442,14 @@ def test_of_flaky_trials_one_on_each_side_of_the_answer_is_enough(kind: str) -> 
     assert search.done
 
 
+@both
+@pytest.mark.parametrize(("changes", "most"), [(1, 240), (7, 400), (1023, 960)])
+def test_a_search_may_take_eighty_trials_for_each_halving_and_for_two_more(
+    kind: str, changes: int, most: int
+) -> None:
+    assert of_line(kind, changes, {}).most_trials == most
+
+
 # -- ends, repairs, groups ------------------------------------------------------------------------
 
 
@@ -464,9 +473,9 @@ def test_of_flaky_trials_one_on_each_side_of_the_answer_is_enough(kind: str) -> 
 def test_an_end_that_was_never_tried_is_as_open_as_one_that_told_nothing(
     good: Counts | None, bad: Counts | None, verdict: EndsVerdict
 ) -> None:
-    told = {(0,): good, (4,): bad}
+    trials: dict[Vector, Counts] = {} if good is None else {(0,): good}
+    trials |= {} if bad is None else {(4,): bad}
     ends = Ends(one_package(5), USUAL_RATES)
-    trials = {vector: counts for vector, counts in told.items() if counts is not None}
     assert ends.verdict(trials, ()) is verdict
 
 
@@ -582,3 +591,17 @@ def test_a_series_is_near_enough_from_its_oldest_day_on() -> None:
     assert search.bisection is not None
     assert search.bisection.answer is not None
     assert (search.bisection.answer.start, search.bisection.answer.stop) == (1, 8)
+
+
+def test_no_day_is_taken_for_good_before_the_newest_is_known_to_fail() -> None:
+    days = range(8)
+    search = GallopBack("day", [str(day) for day in days], [float(day) for day in days])
+    [newest] = search.ask(1)
+    search.tell(newest, Verdict(True))
+    for number in range(5):
+        search.tell(Point.of({"day": "6"}, replica=number), Verdict(False))
+    assert not search.done
+    for point in search.ask(3):
+        assert (point["day"], point.purpose) == ("7", Purpose.CALIBRATE)
+        search.tell(point, Verdict(True))
+    assert search.verdict is GallopVerdict.BRACKETED

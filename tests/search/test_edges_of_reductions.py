@@ -134,10 +134,27 @@ def test_after_a_setback_what_rested_on_certainty_is_tried_again() -> None:
     assert " ".join(asked) == f"{TO_37} 38/rep 6 15 24 30 34 37.1 36.1 37/con.1 38/rep.1"
 
 
+@pytest.mark.parametrize("rules", [(NEVER, 1), (1, NEVER)])
+def test_each_replay_of_one_answer_has_trials_of_its_own(rules: tuple[int, int]) -> None:
+    asked = asked_of(DescentRules(*rules), 600, always())
+    replays = [one for one in asked if "/rep" in one]
+    assert replays == ["650/rep", "650/rep.1", "600/rep", "600/rep.1", "600/rep.2"]
+
+
 def test_a_replay_that_cannot_be_told_is_no_setback() -> None:
     asked, search = asked_and_said(DescentRules(NEVER, 3), 600, always(replays=None))
     assert asked.count("600/rep") == 1
     assert (search.result.status, search.result.setbacks) == (Status.REDUCED, 0)
+
+
+def test_before_the_first_trial_nothing_is_known() -> None:
+    search = Descent([number("n", 1000, 1)])
+    result = search.result
+    assert (result.status, result.trials, result.candidates) == (Status.RUNNING, 0, 0)
+    assert (search.best, result.best, result.setbacks) == (None, Point.of({"n": 1000}), 0)
+    [facts] = result.axes
+    assert (facts.final, facts.trials, facts.candidates) == (1000, 0, 0)
+    assert (facts.unresolved, facts.monotone, facts.moved) == (0, None, False)
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -282,7 +299,7 @@ def test_the_largest_part_that_cannot_go_is_split_first_and_by_most_slots() -> N
 
 
 def test_of_what_is_left_halves_quarters_and_eighths_are_tried_alone() -> None:
-    lines = [f"{' ' * (number % 2)}x" for number in range(17)]
+    lines = tuple(f"{' ' * (place % 2)}x" for place in range(17))
     axis = subset("f", lines)
     search, asked = SubsetSearch(Point.of({"f": axis.initial}), axis), list[tuple[int, ...]]()
     while points := search.ask(1):
@@ -291,6 +308,26 @@ def test_of_what_is_left_halves_quarters_and_eighths_are_tried_alone() -> None:
     for size in (9, 5, 3):
         parts = [tuple(range(at, min(17, at + size))) for at in range(0, 17, size)]
         assert set(parts) <= set(asked)
+
+
+def test_the_last_part_of_what_cannot_go_needs_no_question() -> None:
+    search, every = splitting(12), frozenset(range(12))
+    search.tell(every - of(*range(4, 10)), False)
+    for under_way, asked in (
+        (of(8, 9, 10), [4, 5]),
+        (of(4, 5), [6, 7]),
+        (of(6, 7, 8, 9), [0, 1, 2, 3]),
+    ):
+        [kept] = search.ask(1, [every - under_way])
+        assert sorted(every - kept) == asked
+
+
+def test_where_two_lines_must_stay_blocks_are_not_tried_alone() -> None:
+    lines = ("def a():", "    b()", "    c()", "d()")
+    for floor, first in ((1, (2,)), (2, (2, 3))):
+        axis = subset("f", lines, floor=floor)
+        search = SubsetSearch(Point.of({"f": axis.initial}), axis)
+        assert as_indexes(search.ask(1)[0]["f"]) == first
 
 
 # -- cures and lists ------------------------------------------------------------------------------

@@ -116,8 +116,7 @@ def _bracket_depths(lines: Sequence[str]) -> list[int]:
     depths, depth = [], 0
     for line in lines:
         bare = _QUOTED.sub("", line)
-        closes_first = len(bare) - len(bare.lstrip(" \t)]}")) if _CLOSES.match(bare) else 0
-        depths.append(max(0, depth - min(closes_first, 1)))
+        depths.append(max(0, depth - bare.lstrip().startswith((")", "]", "}"))))
         depth = max(
             0, depth + sum(bare.count(c) for c in "([{") - sum(bare.count(c) for c in ")]}")
         )
