@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def bisect(
     index: PlantedIndex | None,
     *arguments: str | Path,
     checks: bool = False,
-    **env: str,
+    env: Mapping[str, str] | None = None,
 ) -> Finished:
     return aorta(*words(tmp_path, index, *arguments, checks=checks), cwd=tmp_path, env=env)
 
@@ -250,7 +251,7 @@ def test_a_dry_run_says_what_a_loose_file_would_install(
     frozen(tmp_path / "good.txt", {"tool": "1.0", "alpha": "1.0"})
     (tmp_path / "bad.txt").write_text("tool\n")
     how = {} if uv is None else {"AORTA_UV": uv}
-    done = bisect(tmp_path, index, "--dry-run", "--", "true", **how)
+    done = bisect(tmp_path, index, "--dry-run", "--", "true", env=how)
     assert done.exit_code == 0, done.stderr
     [package] = done.json()["packages"]
     assert (package["package"], package["good"], package["bad"]) == ("alpha", "1.0", "1.9")
@@ -329,7 +330,7 @@ def test_a_variable_that_the_probe_saw_is_a_candidate_like_a_package(
         (tmp_path / name).write_bytes(probe.stdout)
     condition = "os.environ['NCCL_ALGO'] == 'Tree' and alpha.version"
     test = importing("alpha", condition=condition)
-    done = bisect(tmp_path, index, *test, NCCL_ALGO="Other")
+    done = bisect(tmp_path, index, *test, env={"NCCL_ALGO": "Other"})
     assert culprits(done) == [("NCCL_ALGO", "Ring", "Tree")]
     assert done.json()["culprits"][0]["kind"] == "variable"
     assert done.json()["good"]["alpha"] == "1.0"
@@ -367,7 +368,7 @@ def test_without_uv_environments_are_made_with_pip(tmp_path: Path, index: Plante
     frozen(tmp_path / "good.txt", {"culprit": "1.0"})
     frozen(tmp_path / "bad.txt", {"culprit": "1.2"})
     test = importing("culprit", condition="culprit.broken")
-    done = bisect(tmp_path, index, *test, AORTA_UV="")
+    done = bisect(tmp_path, index, *test, env={"AORTA_UV": ""})
     assert culprits(done) == [("culprit", "1.0", "1.1")]
     assert "making both environments with pip" in done.stderr
 
