@@ -188,12 +188,12 @@ def _with_chance(script: str, directory: Path, seed: int) -> str:
     return script.replace("CHANCE\n", CHANCE.format(counter=counter, seed=seed))
 
 
-def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5) -> Story:
+def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5, useless: int = 8) -> Story:
     """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
     script = _with_chance(RACE, directory, seed).replace("RATE", str(rate))
     (directory / "train.py").write_text(script)
     lines = ["version: 1", "mitigations:"]
-    for number in range(8):
+    for number in range(useless):
         lines += [f"  useless_{number}:", f"    USELESS_{number}: '1'"]
     (directory / "useless.yaml").write_text("\n".join(lines) + "\n")
     return Story(

@@ -141,19 +141,30 @@ def test_killed_and_resumed_no_measurement_is_made_twice_and_the_next_run_makes_
 def test_a_number_leads_from_dated_containers_to_the_commit(
     docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
-    days = [day(1), day(2), day(3)]
+    days = [day(2), day(3)]
     template = world.publish(oci_registry, "nightly/metric", days, first_bad=day(3))
     script = (
         "t=10.$(head -c1 /dev/urandom | od -An -tu1 | tr -d ' '); grep -q no /installed || t=1$t;"
         """ printf '{"step_ms": %s}' $t > /triage-tool-output/metrics.json"""
     )
-    where = ["--container=jax", f"--container-url-template={template}", "--metric-name=step_ms"]
-    command = ["--no-cache", "--json", "--", "sh", "-c", script]
+    spec = tmp_path / "bisect.yaml"
+    spec.write_text(yaml.safe_dump({"packages": world.few()}))
+    where = ["--container=jax", f"--container-url-template={template}", f"--spec={spec}"]
+    command = [
+        "--metric-name=step_ms",
+        "--no-checks",
+        "--no-cache",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
     environ = docker_engine.environ
     refused = aorta("bisect", *where, *command, cwd=tmp_path, env=environ)
     assert refused.exit_code == 2
     assert "--passing-metric" in refused.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [spec]
     samples = ["--passing-metric=10.5", "--passing-metric=10.2", "--failing-metric=110.4"]
     done = aorta("bisect", *where, *samples, *command, cwd=tmp_path, env=environ, timeout=300)
     result = done.json()

@@ -289,14 +289,12 @@ def collect_env(machine: Machine | None = None) -> EnvSnapshot:
     seen = machine or Machine.here()
     where_to_look = tuple((name, seen.environ.get(name)) for name in _STEERING)
     findings = {
-        **_static_findings(seen.root, where_to_look),
+        **copy.deepcopy(_static_findings(seen.root, where_to_look)),
         **{name: _answer(name, probe, seen) for name, probe in LIVE_PROBES.items()},
     }
     reasons = [line for found in findings.values() for line in found.missing]
     known: JsonObject = {
-        name: copy.deepcopy(found.value)
-        for name, found in findings.items()
-        if found.value is not None
+        name: found.value for name, found in findings.items() if found.value is not None
     }
     return EnvSnapshot(
         captured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -309,7 +307,7 @@ def collect_env(machine: Machine | None = None) -> EnvSnapshot:
 @functools.cache
 def _static_findings(
     root: Path, where_to_look: tuple[tuple[str, str | None], ...]
-) -> Mapping[str, Probed]:
+) -> dict[str, Probed]:
     machine = Machine(root, {name: value for name, value in where_to_look if value is not None})
     return {name: _answer(name, probe, machine) for name, probe in STATIC_PROBES.items()}
 
@@ -318,8 +316,7 @@ def _answer(name: str, probe: Probe, machine: Machine) -> Probed:
     try:
         found = probe(machine)
     except Exception as broken:  # noqa: BLE001 - a snapshot never fails; the cause is kept in it
-        cause = f"{name}: the probe failed with {type(broken).__name__}: {broken}"
-        found = Probed(None, (cause,))
+        found = Probed(None, (f"{name}: the probe failed with {type(broken).__name__}: {broken}",))
     return Probed(_cleaned(found.value), tuple(str(_cleaned(line)) for line in found.missing))
 
 

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from aorta.runtimes.checkout import GIT_FAULT, check_out
 from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_uv
-from aorta.runtimes.worktree_job import GIT_FAULT, TreeJob, check_out
+from aorta.runtimes.worktree_job import TreeJob
 
 UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
@@ -85,7 +86,7 @@ def make(job: EnvironmentJob, beside: Path) -> None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     for tree in job.trees:
-        check_out(tree)
+        check_out(str(tree.tree), str(tree.repository), str(tree.sha), tree.cherry_pick, tree.files)
         _install_tree(job, tree)
     if job.mark is not None:
         Path(job.mark).write_text(place.name, encoding="utf-8")
