@@ -1,6 +1,7 @@
 """Bisections and what they rest on, where one trial more or a hair's breadth decides: what is asked and said just there."""
 
 import math
+from itertools import product
 
 import pytest
 
@@ -443,6 +444,20 @@ def test_of_flaky_trials_one_on_each_side_of_the_answer_is_enough(kind: str) -> 
 
 
 @both
+def test_in_place_of_a_bad_end_no_state_is_tried_that_a_later_one_has_cleared(kind: str) -> None:
+    """Steps back from the end are of one, two and four states; 30 and 29 cannot be tested either."""
+    for cleared, first in ((28, None), (26, 27)):
+        search = of_line(kind, 31, {})
+        for end, told in ((31, None), (0, False)):
+            search.tell(search.timeline.point((end,), Purpose.CALIBRATE, 0), Verdict(told))
+        assert search.taken_on_trust == {(31,)}
+        for state, told in ((30, None), (29, None), (cleared, False)):
+            search.tell(probe(search, state), Verdict(told))
+        asked = [place(search, point) for point in search.ask(1)]
+        assert asked == [first] if first else 27 not in asked
+
+
+@both
 @pytest.mark.parametrize(("changes", "most"), [(1, 240), (7, 400), (1023, 960)])
 def test_a_search_may_take_eighty_trials_for_each_halving_and_for_two_more(
     kind: str, changes: int, most: int
@@ -477,6 +492,21 @@ def test_an_end_that_was_never_tried_is_as_open_as_one_that_told_nothing(
     trials |= {} if bad is None else {(4,): bad}
     ends = Ends(one_package(5), USUAL_RATES)
     assert ends.verdict(trials, ()) is verdict
+
+
+def test_ends_are_alike_where_one_rate_is_twenty_times_as_likely_as_two() -> None:
+    """Looked at once the good end failed twice and nothing else, or was tried six times."""
+    ends, rates = Ends(one_package(5), USUAL_RATES), USUAL_RATES
+    seen = set()
+    for good, bad in product(product(range(5), range(7)), product(range(5), range(4))):
+        hits, misses = good[0] + bad[0], good[1] + bad[1]
+        one_rate = 1 / ((hits + misses + 1) * math.comb(hits + misses, hits))
+        two = math.exp(rates.good.log_marginal(*good) + rates.bad.log_marginal(*bad))
+        enough = sum(good) >= (6 if good[1] else 2) and good[0] > 0
+        alike = enough and one_rate > 20 * two
+        assert ends.are_alike({(0,): good, (4,): bad}) is alike
+        seen.add(alike)
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize(
@@ -605,3 +635,22 @@ def test_no_day_is_taken_for_good_before_the_newest_is_known_to_fail() -> None:
         assert (point["day"], point.purpose) == ("7", Purpose.CALIBRATE)
         search.tell(point, Verdict(True))
     assert search.verdict is GallopVerdict.BRACKETED
+
+
+@pytest.mark.parametrize("newest", [(4, 0), (2, 2), (1, 3)])
+@pytest.mark.parametrize("day", [2, 5, 6])
+def test_a_day_is_quiet_often_enough_once_the_change_more_likely_came_after_it(
+    newest: Counts, day: int
+) -> None:
+    """Eight days: older than all, four to seven days back (three of them), two or three, yesterday and today."""
+    search = GallopBack("day", [str(n) for n in range(8)], [float(n) for n in range(8)])
+    search._search.assume({(8,): newest})
+    prior = [1.0, *[1 / 3] * 3, 1 / 2, 1 / 2, 1.0, 1.0]
+    misses = 0
+    likely = False
+    while not likely:
+        misses += 1
+        told = {8: newest, day + 1: (0, misses)}
+        written = WrittenOut.after(USUAL_RATES, prior, lambda state, change: state > change, told)
+        likely = math.fsum(written.weights()[day + 1 :]) >= 0.5
+    assert search._silence_wanted(day) == misses
