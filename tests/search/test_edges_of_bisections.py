@@ -19,7 +19,7 @@ from aorta.search.belief import (
 )
 from aorta.search.bisecting import USUAL_RATES, Bisection, BisectionSettings
 from aorta.search.bisection import TimelineBisection
-from aorta.search.contradiction import _best_blocks, fixed_in_between
+from aorta.search.contradiction import _best_blocks, _likelihood, fixed_in_between
 from aorta.search.ends import Ends, EndsVerdict
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.graph import GraphBelief, GraphHistory
@@ -201,6 +201,23 @@ def test_a_probability_of_just_what_is_wanted_is_enough(kind: str) -> None:
         assert search.answer is not None
         if sure:
             assert [change.rank for change in search.answer.changes] == [5]
+
+
+@both
+def test_of_checked_flaky_trials_more_is_wanted_than_is_stated(kind: str) -> None:
+    """Seven tenths of the doubt that is allowed may be left; with merges all but .85 of the chance that it is noisy."""
+    trials: dict[int, Counts] = {0: (1, 9), 5: (0, 9), 6: (7, 1), 12: (9, 0)}
+    plain = of_line(kind, 12, trials, BisectionSettings(confidence=0.6))
+    assert plain.answer is not None
+    assert [change.rank for change in plain.answer.changes] == [5]
+    left = 1 - plain.answer.mass
+    allowed = 1 - 0.85 * plain._belief.noisy() if isinstance(plain, GraphBisection) else 0.7
+    assert 0.1 < allowed < 0.9
+    for share, sure in ((allowed - 0.01, True), (allowed + 0.01, False)):
+        confidence = 1 - left / share
+        for sentinels in (0, 2):
+            settings = BisectionSettings(confidence=confidence, sentinels=sentinels)
+            assert of_line(kind, 12, trials, settings).is_sure is (sure or not sentinels)
 
 
 @both
@@ -524,6 +541,14 @@ def test_blocks_are_cut_where_the_evidence_turns(evidence: list[float], starts: 
     assert _best_blocks(evidence, 4) == starts
 
 
+def test_blocks_are_as_likely_as_all_good_and_all_bad_trials_taken_together() -> None:
+    seen: list[Counts] = [(0, 3), (2, 0), (1, 4), (5, 1)]
+    good, bad = USUAL_RATES.good.log_marginal, USUAL_RATES.bad.log_marginal
+    assert _likelihood(seen, [0, 1, 2, 3], USUAL_RATES) == good(1, 7) + bad(7, 1)
+    assert _likelihood(seen, [0, 3], USUAL_RATES) == good(3, 7) + bad(5, 1)
+    assert _likelihood(seen, [0, 0], USUAL_RATES) == good(0, 0) + bad(8, 8)
+
+
 def test_a_repair_is_looked_for_from_the_floor_on() -> None:
     trials: dict[Vector, Counts] = {(0,): (0, 6), (5,): (6, 0), (9,): (0, 6), (15,): (6, 0)}
     timeline = one_package(16)
@@ -654,3 +679,13 @@ def test_a_day_is_quiet_often_enough_once_the_change_more_likely_came_after_it(
         written = WrittenOut.after(USUAL_RATES, prior, lambda state, change: state > change, told)
         likely = math.fsum(written.weights()[day + 1 :]) >= 0.5
     assert search._silence_wanted(day) == misses
+
+
+def test_on_the_way_back_a_day_that_was_quiet_often_enough_is_not_asked_again() -> None:
+    search = GallopBack(
+        "day", [str(n) for n in range(8)], [float(n) for n in range(8)], known_bad=True
+    )
+    assert [point["day"] for point in search.ask(3)] == ["6", "5", "3"]
+    for number in range(3):
+        search.tell(Point.of({"day": "5"}, replica=number), Verdict(False))
+    assert [point["day"] for point in search.ask(2)] == ["6", "3"]
