@@ -19,7 +19,7 @@ from aorta.search.belief import (
 )
 from aorta.search.bisecting import USUAL_RATES, Bisection, BisectionSettings
 from aorta.search.bisection import TimelineBisection
-from aorta.search.contradiction import _best_blocks, _likelihood, fixed_in_between
+from aorta.search.contradiction import _best_blocks, _leanings, _likelihood, fixed_in_between
 from aorta.search.ends import Ends, EndsVerdict
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.graph import GraphBelief, GraphHistory
@@ -547,6 +547,13 @@ def test_blocks_are_as_likely_as_all_good_and_all_bad_trials_taken_together() ->
     assert _likelihood(seen, [0, 1, 2, 3], USUAL_RATES) == good(1, 7) + bad(7, 1)
     assert _likelihood(seen, [0, 3], USUAL_RATES) == good(3, 7) + bad(5, 1)
     assert _likelihood(seen, [0, 0], USUAL_RATES) == good(0, 0) + bad(8, 8)
+
+
+def test_a_state_leans_to_bad_by_what_its_trials_say_at_the_rates_of_the_two_ends() -> None:
+    seen: list[Counts] = [(0, 3), (2, 0), (1, 4), (5, 1)]
+    flakes, fails = USUAL_RATES.good.mean(0, 3), USUAL_RATES.bad.mean(5, 1)
+    ratios = [(fails / flakes) ** h * ((1 - fails) / (1 - flakes)) ** m for h, m in seen]
+    assert _leanings(seen, USUAL_RATES) == pytest.approx([math.log(ratio) for ratio in ratios])
 
 
 def test_a_repair_is_looked_for_from_the_floor_on() -> None:
