@@ -93,7 +93,7 @@ parser.add_argument("--epochs", type=int)
 given = parser.parse_args()
 held = []
 for _ in range(given.batch):
-    held.append(bytearray(b"x") * (8 << 20))
+    held.append(bytearray(b"x") * (EACH << 20))
 print("fits")
 '''
 
@@ -260,9 +260,9 @@ def _commit(number: int, files: dict[str, str]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def batch_too_large(directory: Path) -> Story:
-    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB."""
-    (directory / "train.py").write_text(HOG)
+def batch_too_large(directory: Path, each: int = 8) -> Story:
+    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB, or of 160 for half of each."""
+    (directory / "train.py").write_text(HOG.replace("EACH", str(each)))
     return Story(
         "memory",
         directory,

@@ -147,8 +147,8 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_one_run_in
 def test_a_batch_that_the_memory_cgroup_kills_is_shrunk_to_the_smallest_that_it_does(
     tmp_path: Path,
 ) -> None:
-    story = solve_stories.batch_too_large(tmp_path)
-    with solve_stories.limited_memory() as group:
+    story = solve_stories.batch_too_large(tmp_path, each=4)
+    with solve_stories.limited_memory(160) as group:
 
         def enter() -> None:
             (group / "cgroup.procs").write_text(str(os.getpid()))
