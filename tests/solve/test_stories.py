@@ -184,7 +184,7 @@ def test_a_rank_that_never_comes_to_its_collective_is_a_hang_of_two_ranks_and_fi
 
 
 def test_the_release_of_a_dependency_is_named_between_two_environments(tmp_path: Path) -> None:
-    story = solve_stories.release_of_a_dependency(tmp_path, sys.executable)
+    story = solve_stories.release_of_a_dependency(tmp_path, sys.executable, releases=6)
     done = aorta(
         *("solve", "--json", "-q", "--skip", "triage", *story.options, "--", *story.command),
         cwd=story.directory, timeout=600,
