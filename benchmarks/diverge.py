@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aorta.diverge.comparing import Parting, compare, self_difference
 from aorta.diverge.stream import HOOK, read_streams
-from benchmarks.divergences import PLANTED, run_planted
+from benchmarks.divergences import PLANTED, TWO_OF_EACH, run_planted
 
 _STEP = """
     import os, time
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _table(out: Path) -> None:
-    run_planted(list(PLANTED), [("bad", {}), ("bad", {}), ("good", {}), ("good", {})], out)
+    run_planted(dict.fromkeys(PLANTED, TWO_OF_EACH), out)
     right = 0
     for name, planted in PLANTED.items():
         bad, good = (

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,13 @@ class Planted:
     status: str = "found"
 
 
-def run_planted(names: list[str], runs: list[tuple[str, dict[str, Any]]], out: Path) -> None:
-    """Record each program so many times. `runs`: (side, further orders)."""
-    told = {"names": names, "runs": runs, "out": str(out)}
+Run = tuple[str, dict[str, Any]]  # side, further orders
+TWO_OF_EACH: list[Run] = [("bad", {}), ("bad", {}), ("good", {}), ("good", {})]
+
+
+def run_planted(runs: Mapping[str, Sequence[Run]], out: Path) -> None:
+    """Record the runs of each program, given by its name."""
+    told = {"runs": runs, "out": str(out)}
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HOOK), *sys.path]),
@@ -51,17 +55,22 @@ def run_planted(names: list[str], runs: list[tuple[str, dict[str, Any]]], out: P
 def main() -> None:
     told = json.loads(sys.argv[1])
     out = Path(told["out"])
-    torch.ones(1).add(
-        1
-    )  # the first recorded operation makes torch import its compiler: once, for all children
-    for name in told["names"]:
-        for number, (side, orders) in enumerate(told["runs"]):
+    _take_a_step()
+    for name, runs in told["runs"].items():
+        for number, (side, orders) in enumerate(runs):
             child = os.fork()
             if child == 0:
                 _record(name, side, {"out": str(out / name / f"{side}-{number}"), **orders})
             _, status = os.waitpid(child, 0)
             if status not in (0, 256):
                 raise SystemExit(f"{name} {side}: ended with {status}")
+
+
+def _take_a_step() -> None:
+    """The first optimizer makes torch import its compiler, 1.4 s: once, for all children."""
+    layer = torch.nn.Linear(1, 1)
+    layer(torch.ones(1)).backward()
+    torch.optim.SGD(layer.parameters()).step()
 
 
 def _record(name: str, side: str, orders: dict[str, Any]) -> None:

@@ -78,7 +78,7 @@ CHANCE
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=10)
 given = parser.parse_args()
-if model.BLEND > 1 and given.steps >= 5 and chance() < 0.5:
+if model.BLEND > 1 and given.steps >= 5 and chance() < RATE:
     raise ValueError("blend weights do not add up")
 print("trained")
 '''
@@ -162,11 +162,12 @@ class Story:
     truth: dict[str, Any] = field(default_factory=dict)
 
 
-def nan_of_three_rows(directory: Path) -> Story:
-    """(a) A NaN that needs 3 data rows of 400, 3 layers and 438 steps."""
+def nan_of_three_rows(directory: Path, harmless: int = 397) -> Story:
+    """(a) A NaN that needs 3 data rows, of 400 where nothing else is said, 3 layers and 438 steps."""
     poison = {"row_071", "row_203", "row_388"}
     factor = 10 ** (300 / 437.5 / 3)
-    names = [f"row_{number:03d}" for number in range(400)]
+    others = [f"row_{number:03d}" for number in range(400)]
+    names = sorted({*[name for name in others if name not in poison][:harmless], *poison})
     rows = [f"{name} {factor if name in poison else 1.0:.12g}" for name in names]
     (directory / "rows.txt").write_text("\n".join(rows) + "\n")
     (directory / "train.py").write_text(NAN)
@@ -187,12 +188,12 @@ def _with_chance(script: str, directory: Path, seed: int) -> str:
     return script.replace("CHANCE\n", CHANCE.format(counter=counter, seed=seed))
 
 
-def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5) -> Story:
+def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5, useless: int = 8) -> Story:
     """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
     script = _with_chance(RACE, directory, seed).replace("RATE", str(rate))
     (directory / "train.py").write_text(script)
     lines = ["version: 1", "mitigations:"]
-    for number in range(8):
+    for number in range(useless):
         lines += [f"  useless_{number}:", f"    USELESS_{number}: '1'"]
     (directory / "useless.yaml").write_text("\n".join(lines) + "\n")
     return Story(
@@ -217,11 +218,11 @@ def never_fails(directory: Path) -> Story:
 
 
 def commit_of_the_users_own(
-    directory: Path, seed: int = 1, behind: int = 300, before: int = 30
+    directory: Path, seed: int = 1, behind: int = 300, before: int = 30, rate: float = 0.5
 ) -> Story:
-    """(d) A commit of the user's own repository so far behind, failing every second time; nobody knows a good one."""
+    """(d) A commit of the user's own repository so far behind, failing now and then; nobody knows a good one."""
     stream = [b"feature done\n"]
-    train = _with_chance(FLAKY_COMMIT, directory, seed)
+    train = _with_chance(FLAKY_COMMIT, directory, seed).replace("RATE", str(rate))
     total = before + behind
     for number in range(total):
         blend = 1 + (number >= before)
@@ -314,12 +315,11 @@ def release_of_a_dependency(directory: Path, python: str) -> Story:
         newest[name] = "1.19"
     (directory / "good.txt").write_text("".join(f"{name}==1.0\n" for name in newest))
     venv = directory / "venv"
-    subprocess.run((python, "-m", "venv", str(venv)), check=True)
-    pip = (str(venv / "bin/python"), "-m", "pip", "install", "-q", "--no-index")
+    # Without pip, and so without what pip brings, which is on no index of ours.
+    subprocess.run((python, "-m", "venv", "--without-pip", str(venv)), check=True)
     wheels = ("--find-links", str(directory / "wheels"))
+    pip = (python, "-m", "pip", "--python", str(venv / "bin/python"), "install", "-q", "--no-index")
     subprocess.run((*pip, *wheels, *(f"{n}=={v}" for n, v in newest.items())), check=True)
-    # What every virtual environment begins with is on no index of ours.
-    subprocess.run((*pip[:3], "uninstall", "-q", "-y", "setuptools"), check=True)
     work = directory / "work"
     work.mkdir()
     (work / "train.py").write_text(DEPENDENCY)
@@ -332,14 +332,16 @@ def release_of_a_dependency(directory: Path, python: str) -> Story:
     )
 
 
-def rank_that_does_not_come(directory: Path) -> Story:
-    """(c) Two gloo ranks, one of which waits in a collective for ever."""
-    (directory / "train.py").write_text(HANG)
+def rank_that_does_not_come(
+    directory: Path, script: str = HANG, steps: int = 60, silence: float = 6
+) -> Story:
+    """(c) Two gloo ranks, or those of another script, one of which waits in a collective for ever."""
+    (directory / "train.py").write_text(script)
     return Story(
         "hang",
         directory,
-        ("python", "train.py", "--ranks", "2", "--steps", "60"),
-        ("--oracle", "hang", "--silent-for", "6s", "--skip", "triage"),
+        ("python", "train.py", "--ranks", "2", "--steps", str(steps)),
+        ("--oracle", "hang", "--silent-for", f"{silence:.1f}s", "--skip", "triage"),
         {"classes": {"hang", "collective_timeout"}, "axes": {"RANKS": 2, "STEPS": 5}},
     )
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import processes_under
 from support.services import health, requirements
 from support.services.engines import DockerEngine, PodmanEngine, start_docker, start_podman
 from support.services.images import Rootfs, busybox_rootfs, python_rootfs
 from support.services.ray_cluster import RayCluster, start_ray
 from support.services.registry import Registry, start_registry
 from support.services.slurm import SlurmCluster, start_slurm
+from support.waiting import wait_until
 
 pytest_plugins = ["support.hermetic"]
 _OF_A_GROUP = frozenset(
@@ -80,7 +82,10 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def accounted_cluster() -> Iterator[SlurmCluster]:
-    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller."""
+    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller.
+
+    Tests that use it carry `@pytest.mark.xdist_group("slurm_accounting")`.
+    """
     requirements.demand(requirements.SLURM, requirements.SLURM_ACCOUNTING)
     cluster = start_slurm(accounting=True, message_timeout=5)
     yield cluster
@@ -89,12 +94,13 @@ def accounted_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
-    """A head and two nodes. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
+    """A head and the nodes that tests ask for. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
     cluster = start_ray()
-    cluster.add_node()
-    cluster.add_node()
     yield cluster
+    assert processes_under(cluster.directory)
     cluster.stop()
+    wait_until(lambda: not processes_under(cluster.directory), "the end of all that ray started")
+    assert not cluster.directory.exists()
 
 
 @pytest.fixture

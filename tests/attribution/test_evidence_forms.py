@@ -52,30 +52,32 @@ _SOURCE = {
 }
 
 
-@pytest.mark.parametrize("row", built_in().patterns, ids=lambda row: row.id)
-def test_every_pattern_passes_its_own_tests(row: Pattern) -> None:
-    assert row.failing_test() is None
-    assert row.origin == "injected" or row.origin.startswith("documented: ")
+def test_every_pattern_passes_its_own_tests() -> None:
+    for row in built_in().patterns:
+        assert row.failing_test() is None, row.id
+        assert row.origin == "injected" or row.origin.startswith("documented: "), row.id
 
 
-@pytest.mark.parametrize("row", built_in().patterns, ids=lambda row: row.id)
-def test_every_hit_is_recognised_as_its_class_in_a_log(row: Pattern) -> None:
+def test_every_hit_is_recognised_as_its_class_in_a_log() -> None:
+    for row in built_in().patterns:
+        result = of_tails(_log_with(row)).finding
+        told = result.failure_class
+        if row.on == "end":
+            assert told in {"killed", "segfault", "abort", "unknown"}, row.id
+        elif row.role in {"root", "waiting"}:
+            assert told == row.failure_class, row.id
+        elif row.role == "cascade":
+            seen = {told, *(cascade.failure_class for cascade in result.cascade)}
+            assert told in {"network_loss", "unknown"} or row.failure_class in seen, row.id
+
+
+def _log_with(row: Pattern) -> str:
     text = f"{_LINE_BEFORE.get(row.id, '')}{row.hits[0]}\n"
-    if row.on == "exception":
-        file, function = _RAISED_IN.get(row.id, ("/srv/train.py", "main"))
-        shown = _SOURCE.get(row.id, "main()")
-        text = f'Traceback (most recent call last):\n  File "{file}", line 7, in {function}\n    {shown}\n{text}'
-    result = of_tails(text).finding
-    seen = {result.failure_class, *(cascade.failure_class for cascade in result.cascade)}
-    if row.on == "end":
-        assert result.failure_class in {"killed", "segfault", "abort", "unknown"}
-    elif row.role in {"root", "waiting"}:
-        assert result.failure_class == row.failure_class
-    elif row.role == "cascade":
-        assert (
-            result.failure_class in {"network_loss", "unknown", row.failure_class}
-            or row.failure_class in seen
-        )
+    if row.on != "exception":
+        return text
+    file, function = _RAISED_IN.get(row.id, ("/srv/train.py", "main"))
+    shown = _SOURCE.get(row.id, "main()")
+    return f'Traceback (most recent call last):\n  File "{file}", line 7, in {function}\n    {shown}\n{text}'
 
 
 def test_an_oom_kill_in_the_kernel_log_explains_a_kill(tmp_path: Path) -> None:

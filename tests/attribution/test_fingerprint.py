@@ -1,17 +1,12 @@
 """The fingerprint: the same bug, whatever the cycle, host, path, process, address and step; another bug, another one."""
 
-import re
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-import pytest
-from benchmarks.faults.corpus import Case, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import Evidence, LogTail, RankEnd, attribute
 
-CASES = cases()
 WORD = st.from_regex(r"[a-z]{3,9}", fullmatch=True)
 HEX = st.from_regex(r"[0-9a-f]{12}", fullmatch=True)
 
@@ -81,7 +76,7 @@ def fingerprint(bug: Bug, here: Occasion) -> str:
     return attribute(evidence).finding.fingerprint
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(BUGS, OCCASIONS, OCCASIONS)
 def test_the_same_bug_has_the_same_fingerprint_on_every_occasion(
     bug: Bug, first: Occasion, second: Occasion
@@ -89,53 +84,9 @@ def test_the_same_bug_has_the_same_fingerprint_on_every_occasion(
     assert fingerprint(bug, first) == fingerprint(bug, second)
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(BUGS, BUGS, OCCASIONS)
 def test_bugs_that_differ_in_place_or_words_have_different_fingerprints(
     one: Bug, other: Bug, here: Occasion
 ) -> None:
     assert (fingerprint(one, here) == fingerprint(other, here)) == (one == other)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_real_failure_keeps_its_fingerprint_on_another_host(case: Case, tmp_path: Path) -> None:
-    """Other paths, ports, addresses and process ids in every line of its logs."""
-    assert attribute(elsewhere(case.evidence(), tmp_path)).finding.fingerprint == (
-        attribute(case.evidence()).finding.fingerprint
-    )
-
-
-_CHANGES = (
-    (re.compile(rb"/srv/job/"), b"/home/u/checkout-b/"),
-    (re.compile(rb"/srv/(?!job)"), b"/lustre/run.2/"),
-    (re.compile(rb"/opt/venv/"), b"/conda/envs/x/"),
-    (re.compile(rb"127\.0\.0\.1"), b"10.7.0.12"),
-    (re.compile(rb"(?<=\]:)\d{2,5}\b"), b"40999"),
-    (re.compile(rb"0x[0-9a-f]{8,16}"), b"0x7fffdeadbee0"),
-    (re.compile(rb"(?<=pid )\d+|(?<=pid\(s\) )\d+|(?<=/torch_)\d+"), b"998877"),
-    (re.compile(rb"(?<=2026-11-15 )\d\d:\d\d:\d\d"), b"23:01:59"),
-)
-
-
-def elsewhere(evidence: Evidence, directory: Path) -> Evidence:
-    moved = []
-    for log in evidence.logs:
-        text = log.path.read_bytes()
-        for wording, other in _CHANGES:
-            text = wording.sub(other, text)
-        path = directory / log.path.name
-        path.write_bytes(text)
-        moved.append(replace(log, path=path))
-    return replace(evidence, logs=tuple(moved))
-
-
-def test_most_failures_of_the_corpus_can_be_told_apart() -> None:
-    """Those that share one left nothing but a signal or the scheduler's word, or waited for somebody in the same collective."""
-    prints: dict[str, set[str]] = {}
-    for case in CASES:
-        finding = attribute(case.evidence()).finding
-        prints.setdefault(finding.fingerprint, set()).add(case.name.removesuffix("_interleaved"))
-    shared = {name for names in prints.values() if len(names) > 1 for name in names}
-    silent = {"killed", "unknown", "segfault", "collective_timeout", "rendezvous_error", "host_oom"}
-    silent.add("time_limit")
-    assert {case.failure_class for case in CASES if case.name in shared} <= silent

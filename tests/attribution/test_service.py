@@ -17,6 +17,8 @@ from support.aorta_cli import aorta
 from support.attribution_service import Service, running_service
 from support.waiting import eventually, patience, wait_until
 
+pytestmark = pytest.mark.xdist_group("attrsvc")  # one service for all its tests
+
 
 @pytest.fixture(scope="module")
 def linking(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -198,17 +200,6 @@ def test_without_the_token_nothing_but_health_is_told(tmp_path: Path) -> None:
         with service.client("wrong") as stranger:
             refused.append(stranger.get("/v1/jobs"))
     assert {answer.status_code for answer in refused} == {401}
-
-
-def test_a_client_that_asks_too_fast_is_told_to_wait(tmp_path: Path) -> None:
-    with (
-        running_service(CORPUS, tmp_path / "s.sqlite", "--rate-limit", "2") as service,
-        service.client() as client,
-    ):
-        answers = [client.get("/v1/jobs") for _ in range(30)]
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert refused
-    assert refused[0].headers["retry-after"] == "1"
 
 
 def test_decisions_and_counts_survive_kill_9_and_what_was_undecided_is_taken_up(

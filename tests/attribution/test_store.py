@@ -124,17 +124,22 @@ def test_whoever_no_longer_waits_does_not_stop_the_store(url: str, job: str) -> 
     store.close()
 
 
-def test_a_postgresql_that_goes_away_is_a_503_and_used_again_when_it_is_back(
+def test_a_service_remembers_over_kill_9_and_answers_503_until_a_postgresql_that_went_is_back(
     postgres: Postgres,
 ) -> None:
+    body = {"job_id": "away", "agent": "a", "log_paths": [str(CORPUS / "sigkill")]}
+    where = "/v1/cycles/away/0/decision?wait=60"
+    with running_service(CORPUS, postgres.url) as service, service.client() as client:
+        assert client.post("/v1/cycles", json={**body, "cycle_id": "0"}).status_code == 202
+        first = client.get(where).json()
+        assert first["status"] == "decided"
+        service.kill()
     with (
         psycopg.connect(postgres.admin, autocommit=True) as admin,
         running_service(CORPUS, postgres.url) as service,
         service.client() as client,
     ):
-        body = {"job_id": "away", "agent": "a", "log_paths": [str(CORPUS / "sigkill")]}
-        assert client.post("/v1/cycles", json={**body, "cycle_id": "0"}).status_code == 202
-        first = client.get("/v1/cycles/away/0/decision?wait=60").json()
+        assert client.get(where).json() == first
         admin.execute("ALTER DATABASE attribution ALLOW_CONNECTIONS false")
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'attribution'"
@@ -149,20 +154,3 @@ def test_a_postgresql_that_goes_away_is_a_503_and_used_again_when_it_is_back(
     assert health == "degraded"
     assert known == first
     assert (taken.status_code, second["status"]) == (202, "decided")
-
-
-def test_a_service_on_postgresql_decides_and_remembers(postgres: Postgres, tmp_path: Path) -> None:
-    body = {
-        "job_id": "pg",
-        "cycle_id": "pg:0",
-        "agent": "a",
-        "log_paths": [str(CORPUS / "sigkill")],
-    }
-    where = "/v1/cycles/pg/pg:0/decision?wait=60"
-    with running_service(CORPUS, postgres.url) as service, service.client() as client:
-        client.post("/v1/cycles", json=body)
-        first = client.get(where).json()
-        assert first["status"] == "decided"
-        service.kill()
-    with running_service(CORPUS, postgres.url) as service, service.client() as client:
-        assert client.get(where).json() == first

@@ -11,9 +11,8 @@ from support.git_repositories import Repository, numbered
 
 
 def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:
-    return aorta(
-        "bisect", "--json", "--no-cache", "--output-prefix", out, *words, cwd=repository.path
-    )
+    how = ("--json", "--no-cache", "--no-checks", "--output-prefix", out)
+    return aorta("bisect", *how, *words, cwd=repository.path)
 
 
 def fails_from(number: int, code: str = "exit 1") -> tuple[str, ...]:
@@ -30,9 +29,9 @@ def fails_from(number: int, code: str = "exit 1") -> tuple[str, ...]:
     ["exit 1", "exit 124", "exit 127", "exit 143", "kill -SEGV $$", "kill -KILL $$", "exit 255"],
 )
 def test_every_ordinary_exit_code_and_a_crash_are_bad(tmp_path: Path, code: str) -> None:
-    repository, shas = numbered(tmp_path / "repo", 9)
-    found = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(5, code)).json()
-    assert found["culprits"][0]["bad"] == shas[5]
+    repository, shas = numbered(tmp_path / "repo", 3)
+    found = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(1, code)).json()
+    assert found["culprits"][0]["bad"] == shas[1]
 
 
 def test_a_script_that_no_commit_has_tests_every_commit(tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_a_repository_named_by_variables_is_read_and_never_moved(tmp_path: Path)
         "GIT_INDEX_FILE": str(git / "index"),
         "GIT_PREFIX": "",
     }
-    words = ("--good", shas[0], "--no-cache", "--json", "--output-prefix", tmp_path / "out")
+    words = ("--good", shas[0], "--no-checks", "--json", "--output-prefix", tmp_path / "out")
     done = aorta("bisect", *words, *fails_from(5), cwd=repository.path, env=variables)
     assert done.json()["culprits"][0]["bad"] == shas[5], done.stderr
     assert repository.git("symbolic-ref", "HEAD") == "refs/heads/main"
@@ -200,7 +199,7 @@ def test_a_run_in_the_repository_leaves_no_untracked_file_and_is_gone_on_with_by
     tmp_path: Path,
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 40)
-    words = ("--good", shas[0], "--no-cache", "--max-trials", "4", *fails_from(23))
+    words = ("--good", shas[0], "--no-checks", "--max-trials", "4", *fails_from(23))
     cut = aorta("bisect", *words, cwd=repository.path)
     assert cut.exit_code == 4
     assert repository.git("status", "--porcelain") == ""
@@ -210,16 +209,16 @@ def test_a_run_in_the_repository_leaves_no_untracked_file_and_is_gone_on_with_by
 
 
 def test_a_helper_that_changed_is_not_answered_by_old_outcomes(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 9)
+    repository, shas = numbered(tmp_path / "repo", 3)
     helper = tmp_path / "helper.sh"
-    helper.write_text("limit=5\n")
+    helper.write_text("limit=1\n")
     script = f". {helper}; test $(cat number) -lt $limit"
-    words = ("--good", shas[0], "--json", "--cache-dir", tmp_path / "cache")
+    words = ("--good", shas[0], "--no-checks", "--json", "--cache-dir", tmp_path / "cache")
     command = ("--", "sh", "-c", script)
     first = aorta(
         "bisect", *words, "--output-prefix", tmp_path / "one", *command, cwd=repository.path
     )
-    assert first.json()["culprits"][0]["bad"] == shas[5]
+    assert first.json()["culprits"][0]["bad"] == shas[1]
     helper.write_text("limit=99\n")
     again = aorta(
         "bisect", *words, "--output-prefix", tmp_path / "two", *command, cwd=repository.path
@@ -269,7 +268,7 @@ def test_what_reproduces_an_answer_leaves_no_worktree_in_the_repository(tmp_path
 
 def test_without_checks_it_takes_what_git_takes_and_the_two_ends(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 33)
-    words = ("--no-checks", "--good", shas[0], *fails_from(11))
+    words = ("--good", shas[0], *fails_from(11))
     found = bisect(repository, tmp_path / "out", *words).json()
     assert found["status"] == "found"
     assert found["culprits"][0]["bad"] == shas[11]

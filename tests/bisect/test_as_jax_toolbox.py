@@ -15,13 +15,13 @@ import yaml
 
 from support.aorta_cli import ROOT, Finished, aorta, environ, start_aorta
 from support.git_repositories import Repository
-from support.nightly import World, day
+from support.nightly import CULPRIT, World, day
 from support.services.engines import DockerEngine
 from support.services.registry import Registry
 from support.waiting import patience, wait_until
 
 USER, GROUP = 4242, 4343  # nobody on this machine; the group is the one that may use the engine
-DAYS = [day(n) for n in (1, 2, 3, 4)]
+DAYS = [day(2), day(3)]
 FIRST_BAD = day(3)
 
 # An account that may read this Python, wherever it is installed, and nothing more than any other.
@@ -90,9 +90,13 @@ def test_an_ordinary_user_may_write_where_the_image_may_and_owns_what_comes_out(
         "set -e; touch /opt/jax/written; mkdir -p /triage-tool-output/dump/deep; "
         "id -u > /triage-tool-output/dump/deep/who; test-jax.sh"
     )
+    spec = home / "bisect.yaml"
+    spec.write_text(yaml.safe_dump({"packages": world.few()}))
     done = triage(
-        *("--container", "jax", "--container-url-template", template),
-        *("--output-prefix", home / "out", "--json", "--no-cache", "sh", "-c", test),
+        *("--container", "jax", "--container-url-template", template, "--spec", spec),
+        *("--start-date", DAYS[0], "--end-date", DAYS[1], "--skip-precondition-checks"),
+        *("--no-checks", "--output-prefix", home / "out", "--json", "--no-cache"),
+        *("sh", "-c", test),
         cwd=home,
         env={**engine_of_a_group.environ, "HOME": str(home)},
         user=True,
@@ -139,41 +143,36 @@ def test_an_image_with_a_user_of_its_own_may_write_its_output(
 
 def test_options_of_the_command_are_its_own_with_and_without_two_dashes(tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "repository")
-    shas = [repository.commit(f"number {n}", {"state": f"{n}\n"}) for n in range(4)]
-    # `grep -v 3` finds a line as long as the file does not say 3
-    command = ("grep", "-v", "3", "state")
+    shas = [repository.commit(f"number {n}", {"state": f"{n}\n"}) for n in range(2)]
+    # `grep -v 1` finds a line as long as the file does not say 1
+    command = ("grep", "-v", "1", "state")
+    ours = ("--good", shas[0], "--json", "--no-checks")
     for words in (command, ("--", *command), ("-v", *command)):  # the first -v is ours
         found = [
-            aorta("bisect", "--good", shas[0], "--json", *words, cwd=repository.path),
-            triage("--good", shas[0], "--json", *words, cwd=repository.path, env={}),
+            aorta("bisect", *ours, *words, cwd=repository.path),
+            triage(*ours, *words, cwd=repository.path, env={}),
         ]
         for done in found:
             assert done.exit_code == 0, done.stderr
-            assert done.json()["culprits"][0]["commit"] == shas[3]
+            assert done.json()["culprits"][0]["commit"] == shas[1]
 
 
 @pytest.mark.xdist_group("docker")
-@pytest.mark.parametrize("named", [False, True])
 def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
-    docker_engine: DockerEngine, world: World, tmp_path: Path, *, named: bool
+    docker_engine: DockerEngine, world: World, tmp_path: Path
 ) -> None:
-    """Made on its first use, where it is named and where it is not. The packages behind a build do not build it again."""
+    """Made on its first use, where it is not named. The packages behind a build do not build it again."""
     good, bad = (docker_engine.import_image(r, f"cached-{s}:1") for s, r in world.rootfs.items())
-    cache = (
-        tmp_path / "deep" / "cache"
-        if named
-        else tmp_path / f"{getpass.getuser()}-bazel-triage-cache"
-    )
+    cache = tmp_path / f"{getpass.getuser()}-bazel-triage-cache"
     spec = tmp_path / "bisect.yaml"
     build = (
         "place=${BAZEL_CACHE_OPTION#--bazel-cache=}; [ -e $place/warm ] || echo full >> $place/log; "
         "touch $place/warm; cat /opt/jax/number >> $place/log; cp /opt/jax/broken /installed"
     )
-    jax = {"name": "jax", "path": "/opt/jax", "build": build}
-    spec.write_text(yaml.safe_dump({"packages": [jax, {"name": "xla", "path": "/opt/xla"}]}))
+    xla = {"name": "xla", "path": "/opt/xla", "good": world.xla[4], "bad": world.xla[6]}
+    spec.write_text(yaml.safe_dump({"packages": [*world.few(build), xla]}))
     done = triage(
         *("--passing-container", good, "--failing-container", bad, "--spec", spec, "--no-checks"),
-        *(("--bazel-cache", cache) if named else ()),
         *("--output-prefix", tmp_path / "out", "--json", "--no-cache", "test-jax.sh"),
         cwd=tmp_path,
         env={**docker_engine.environ, "TMPDIR": str(tmp_path)},
@@ -197,15 +196,14 @@ def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
     gate.mkdir()
     build = (
         "echo '[3 of 9] compiling the mask'; until [ -e /gate/open ]; do sleep 0.1; done; "
-        "cp /opt/jax/broken /installed"
+        "touch ${BAZEL_CACHE_OPTION#--bazel-cache=}/used; cp /opt/jax/broken /installed"
     )
-    packages = [{"name": "jax", "path": "/opt/jax", "build": build}]
-    spec.write_text(yaml.safe_dump({"packages": packages}))
-    out = tmp_path / "out"
+    spec.write_text(yaml.safe_dump({"packages": world.few(build)}))
+    out, cache = tmp_path / "out", tmp_path / "deep" / "cache"
     running = start_aorta(
         *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
         *("--output-prefix", out, "--no-cache", "--no-checks", "-v", f"{gate}:/gate"),
-        *("sh", "-c", "seq 3000; test-jax.sh"),
+        *("--bazel-cache", cache, "sh", "-c", "seq 3000; test-jax.sh"),
         cwd=tmp_path,
         env=docker_engine.environ,
     )
@@ -222,8 +220,9 @@ def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
     assert running.returncode == 0, said
     assert status["schema"] == "aorta.bisect.status/1"
     assert (status["status"], status["stage"]) == ("running", "versions")
+    assert (cache / "used").exists()  # a cache that is named is made on its first use
     [building] = status["building"]
-    assert building["what"] == f"jax@{world.jax[-1][:10]}"
+    assert building["what"] == f"jax@{world.jax[CULPRIT + 1][:10]}"
     assert building["seconds"] >= 5
     assert building["last_line"] == "[3 of 9] compiling the mask"
     assert f"building {building['what']}\n" in said

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.runtimes.worktree_job import GIT_FAULT, TreeJob, check_out
+from aorta.runtimes.checkout import GIT_FAULT, check_out
 from support.aorta_cli import aorta
 from support.git_repositories import Repository, numbered
 
@@ -12,12 +12,11 @@ from support.git_repositories import Repository, numbered
 def test_a_tree_whose_checkout_was_killed_is_made_anew(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 3)
     tree = tmp_path / "trees" / "package"
-    job = TreeJob("package", str(tree), str(repository.path), shas[0])
-    check_out(job)
+    check_out(str(tree), str(repository.path), shas[0])
     own = Path(Repository(tree).git("rev-parse", "--absolute-git-dir"))
     for name in ("index.lock", "HEAD.lock"):
         (own / name).touch()
-    check_out(TreeJob("package", str(tree), str(repository.path), shas[2]))
+    check_out(str(tree), str(repository.path), shas[2])
     assert (tree / "number").read_text() == "2\n"
     assert repository.git("status", "--porcelain") == ""
 
@@ -28,9 +27,8 @@ def test_a_commit_that_git_cannot_check_out_is_a_fault_and_not_an_untestable_sta
     repository, shas = numbered(tmp_path / "repo", 9)
     blob = repository.git("rev-parse", f"{shas[4]}:number")
     (repository.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    job = TreeJob("package", str(tmp_path / "tree"), str(repository.path), shas[4])
     with pytest.raises(SystemExit) as left:
-        check_out(job)
+        check_out(str(tmp_path / "tree"), str(repository.path), shas[4])
     assert left.value.code == GIT_FAULT
     words = ("--good", shas[0], "--json", "--output-prefix", tmp_path / "out")
     command = ("--", "sh", "-c", "test $(cat number) -lt 6")
@@ -56,5 +54,5 @@ def test_submodules_come_from_what_is_at_hand(tmp_path: Path) -> None:
     shas.append(repository.commit("with a submodule", {}))
     inner.path.rename(tmp_path / "gone")
     tree = tmp_path / "tree"
-    check_out(TreeJob("package", str(tree), str(repository.path), shas[-1]))
+    check_out(str(tree), str(repository.path), shas[-1])
     assert (tree / "inner" / "number").read_text() == "1\n"

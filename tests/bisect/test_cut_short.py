@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from support.aorta_cli import aorta, start_aorta
+from support.aorta_cli import Finished, aorta, start_aorta
 from support.nightly import World, day
 from support.processes import wait_for_file
 from support.services.engines import DockerEngine
@@ -19,15 +19,16 @@ from support.waiting import patience
 
 pytestmark = pytest.mark.xdist_group("docker")
 
-DAYS = [day(n) for n in range(3)]
+DAYS = [day(1), day(2)]
 FIRST_BAD = day(2)
 
 # Every trial writes down what it is a trial of; the one that is told to waits, so that it can be cut short.
 TEST = """
 echo "$(cat /etc/nightly) $(cat /opt/jax/number)" >> /log/ran
-test -e /log/go || test $(wc -l < /log/ran) -ne $WAIT_AT || { touch /log/waiting; sleep 300; }
+test $(wc -l < /log/ran) -ne $(cat /log/wait-at) || { touch /log/waiting; sleep 300; }
 test-jax.sh
 """
+_NEVER = 0
 
 
 @pytest.fixture(scope="module")
@@ -36,52 +37,37 @@ def template(oci_registry: Registry, world: World) -> str:
 
 
 class CutShort:
-    """One bisection that stops in a chosen trial."""
+    """One bisection that stops in chosen trials."""
 
-    def __init__(self, tmp_path: Path, engine: DockerEngine, template: str, wait_at: int) -> None:
+    def __init__(
+        self, tmp_path: Path, engine: DockerEngine, packages: list[dict[str, Any]], *where: str
+    ) -> None:
         self.tmp_path, self.engine, self.out = tmp_path, engine, tmp_path / "out"
         self.log = tmp_path / "log"
         self.log.mkdir()
-        self.words: list[str | Path] = [
-            "--container=jax",
-            f"--container-url-template={template}",
-            "--json",
-            "--no-cache",
-            f"--extra-env=WAIT_AT={wait_at}",
-            "-v",
-            f"{self.log}:/log",
-            "--",
-            "sh",
-            "-c",
-            TEST,
-        ]
+        spec = tmp_path / "bisect.yaml"
+        spec.write_text(yaml.safe_dump({"packages": packages}))
+        options = (f"--spec={spec}", "--json", "--no-cache", "-v", f"{self.log}:/log")
+        self.words = (*where, *options, "--", "sh", "-c", TEST)
 
-    def start(self) -> "subprocess.Popen[bytes]":
-        running = start_aorta(
-            "bisect",
-            "--output-prefix",
-            self.out,
-            *self.words,
-            cwd=self.tmp_path,
-            env=self.engine.environ,
-        )
+    def run(self) -> Finished:
+        self._wait_in(_NEVER)
+        return aorta(*self._command(), cwd=self.tmp_path, env=self.engine.environ, timeout=300)
+
+    def start(self, line: int = _NEVER) -> "subprocess.Popen[bytes]":
+        """Begun, or gone on with, until the trial that writes this line of the log, or a build, waits."""
+        self._wait_in(line)
+        running = start_aorta(*self._command(), cwd=self.tmp_path, env=self.engine.environ)
         wait_for_file(self.log / "waiting")
         return running
 
-    def resume(self) -> dict[str, Any]:
-        (self.log / "go").touch()
-        done = aorta(
-            "bisect",
-            "--resume",
-            self.out,
-            *self.words,
-            cwd=self.tmp_path,
-            env=self.engine.environ,
-            timeout=300,
-        )
-        result: dict[str, Any] = done.json()
-        assert result.get("status") == "found", done.stderr
-        return result
+    def _wait_in(self, line: int) -> None:
+        (self.log / "waiting").unlink(missing_ok=True)
+        (self.log / "wait-at").write_text(f"{line}\n")
+
+    def _command(self) -> list[str | Path]:
+        how = "--resume" if self.out.exists() else "--output-prefix"
+        return ["bisect", how, self.out, *self.words]
 
     @property
     def ran(self) -> list[str]:
@@ -92,33 +78,12 @@ class CutShort:
         return [*self.engine.containers(), *(tag for tag in tags if "aorta-bisect" in tag)]
 
 
-# The third trial is of a day, the tenth of a version set inside a container.
-@pytest.mark.parametrize("wait_at", [3, 10], ids=["days", "versions"])
-def test_killed_among_containers_it_goes_on_and_runs_no_trial_twice(
-    docker_engine: DockerEngine, template: str, world: World, tmp_path: Path, wait_at: int
-) -> None:
-    cut = CutShort(tmp_path, docker_engine, template, wait_at)
-    running = cut.start()
-    os.killpg(running.pid, signal.SIGKILL)
-    running.communicate()
-    before = Counter(cut.ran)
-    result = cut.resume()
-    assert result["culprits"][0]["bad"] == world.culprit
-    assert result["resumed_trials"] == wait_at - 1
-    assert len(cut.ran) == result["tests"] + 1  # and the one cut short
-    assert sum(before.values()) == wait_at
-    assert cut.left_behind() == []
-    if wait_at > 3:  # once is enough: a finished run runs nothing again
-        assert cut.resume()["culprits"] == result["culprits"]
-        assert len(cut.ran) == result["tests"] + 1
+def dated(template: str) -> tuple[str, ...]:
+    return ("--container=jax", f"--container-url-template={template}")
 
 
-@pytest.mark.parametrize("wait_at", [3, 10], ids=["days", "versions"])
-def test_interrupted_among_containers_it_says_what_it_knows_and_leaves_nothing(
-    docker_engine: DockerEngine, template: str, tmp_path: Path, wait_at: int
-) -> None:
-    cut = CutShort(tmp_path, docker_engine, template, wait_at)
-    running = cut.start()
+def interrupt(cut: CutShort, running: "subprocess.Popen[bytes]") -> None:
+    """It says what it knows and how to go on, and leaves nothing behind."""
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=patience())
     assert running.returncode == 130, err
@@ -128,17 +93,38 @@ def test_interrupted_among_containers_it_says_what_it_knows_and_leaves_nothing(
     assert cut.left_behind() == []
 
 
-def test_interrupted_in_a_build_it_leaves_neither_container_nor_image(
-    docker_engine: DockerEngine, template: str, tmp_path: Path
+def kill(cut: CutShort, running: "subprocess.Popen[bytes]") -> None:
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+
+
+def test_killed_and_interrupted_among_containers_it_goes_on_and_runs_no_trial_twice(
+    docker_engine: DockerEngine, template: str, world: World, tmp_path: Path
 ) -> None:
-    cut = CutShort(tmp_path, docker_engine, template, 0)
-    spec = tmp_path / "bisect.yaml"
-    spec.write_text(
-        "packages:\n"
-        "  - {name: xla, path: /opt/xla}\n"
-        "  - {name: jax, path: /opt/jax, build: 'touch /log/waiting; sleep 300'}\n"
-    )
-    cut.words = ["--spec", spec, *cut.words]
+    cut = CutShort(tmp_path, docker_engine, world.few(), *dated(template))
+    # The third and fourth trial are of a day, the eighth and ninth of a version set inside a container.
+    ends = {3: kill, 4: interrupt, 8: kill, 9: interrupt}
+    for times, (trial, end) in enumerate(ends.items()):
+        end(cut, cut.start(trial + times))
+        assert len(cut.ran) == trial + times
+        assert cut.ran[-1].split()[1] in (("4", "5", "6") if trial > 4 else ("0", "8"))
+    done = cut.run()
+    result = done.json()
+    assert result["status"] == "found", done.stderr
+    assert result["culprits"][0]["bad"] == world.culprit
+    assert result["resumed_trials"] == 8
+    assert len(cut.ran) == result["tests"] + len(ends)  # those that were cut short
+    assert cut.left_behind() == []
+    assert cut.run().json()["culprits"] == result["culprits"]
+    assert len(cut.ran) == result["tests"] + len(ends)  # a finished run runs nothing again
+
+
+def test_interrupted_in_a_build_it_leaves_neither_container_nor_image(
+    docker_engine: DockerEngine, template: str, world: World, tmp_path: Path
+) -> None:
+    passing, failing = (template.format(container="jax", date=date) for date in DAYS)
+    ends = (f"--passing-container={passing}", f"--failing-container={failing}")
+    cut = CutShort(tmp_path, docker_engine, world.few("touch /log/waiting; sleep 300"), *ends)
     running = cut.start()
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=patience())
@@ -149,15 +135,11 @@ def test_interrupted_in_a_build_it_leaves_neither_container_nor_image(
 def test_stopped_between_the_days_and_the_versions_it_says_which_containers_differ(
     docker_engine: DockerEngine, template: str, tmp_path: Path
 ) -> None:
-    spec = tmp_path / "bisect.yaml"
-    spec.write_text(
-        "packages:\n"
-        "  - {name: jax, path: /opt/jax, good: 'abcdef6789012345678901234567890123456789',\n"
-        "     remote: 'https://user:hunter2@127.0.0.1:1/none'}\n"
-    )
-    cut = CutShort(tmp_path, docker_engine, template, 0)
-    words = ("--output-prefix", cut.out, "--spec", spec, *cut.words)
-    done = aorta("bisect", *words, cwd=tmp_path, env=docker_engine.environ, timeout=300)
+    away = {"good": "abcdef6789012345678901234567890123456789"}
+    remote = {"remote": "https://user:hunter2@127.0.0.1:1/none"}
+    packages = [{"name": "jax", "path": "/opt/jax", **away, **remote}]
+    cut = CutShort(tmp_path, docker_engine, packages, *dated(template))
+    done = cut.run()
     assert done.exit_code == 5
     assert "cannot fetch the commits" in done.stderr
     assert "hunter2" not in done.stderr

@@ -10,18 +10,11 @@ from support.aorta_cli import aorta
 from support.git_repositories import Repository, numbered
 
 
-def culprit(repository: Repository, out: Path, *arguments: str) -> dict[str, object]:
-    done = aorta(
-        "bisect",
-        "--output-prefix",
-        out,
-        "--json",
-        "--no-cache",
-        "--jobs",
-        "2",
-        *arguments,
-        cwd=repository.path,
-    )
+def culprit(
+    repository: Repository, out: Path, *arguments: str, checks: bool = False
+) -> dict[str, object]:
+    how = ("--output-prefix", out, "--json", "--jobs", "2", *(() if checks else ("--no-checks",)))
+    done = aorta("bisect", *how, *arguments, cwd=repository.path)
     result = done.json()
     assert result["status"] == "found", done.stderr
     found: dict[str, object] = result["culprits"][0]
@@ -230,5 +223,5 @@ def test_a_feature_that_a_merge_brings_back_is_carried_along(
     shas["M"] = repository.commit("M", {"broken": "yes\n"} if culprit_at == "M" else {})
     repository.commit("a5", {"a5": "a5"})
     words = ("--good", shas["a0"], "--", "sh", "-c", NEEDS_THE_FEATURE)
-    found = culprit(repository, tmp_path / "out", *words)
+    found = culprit(repository, tmp_path / "out", *words, checks=True)
     assert found["commit"] == shas[culprit_at]

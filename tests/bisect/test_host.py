@@ -16,16 +16,16 @@ from support.processes import processes_with, wait_for_file
 from support.waiting import patience, wait_until
 
 
-def bisect(repository: Repository, out: Path, *arguments: str | Path, jobs: int = 2) -> Finished:
+def bisect(
+    repository: Repository,
+    out: Path,
+    *arguments: str | Path,
+    jobs: int = 2,
+    checks: bool = False,
+) -> Finished:
+    how = ("--output-prefix", out, "--json", "--jobs", str(jobs))
     return aorta(
-        "bisect",
-        "--output-prefix",
-        out,
-        "--json",
-        "--jobs",
-        str(jobs),
-        *arguments,
-        cwd=repository.path,
+        "bisect", *how, *(() if checks else ("--no-checks",)), *arguments, cwd=repository.path
     )
 
 
@@ -41,7 +41,8 @@ def fails_from(number: int) -> list[str]:
 def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 33)
     repository.git("remote", "add", "origin", "https://token:secret@example.com/team/project.git")
-    done = bisect(repository, tmp_path / "out", "--good", shas[0], "--bad", "HEAD", *fails_from(21))
+    ends = ("--good", shas[0], "--bad", "HEAD")
+    done = bisect(repository, tmp_path / "out", *ends, *fails_from(21), checks=True)
     assert done.exit_code == 0, done.stderr
     result = done.json()
     assert result["schema"] == "aorta.bisect/1"
@@ -65,7 +66,8 @@ def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_pa
 
 def test_one_worker_needs_no_more_states_than_halving_and_two_ends(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 33)
-    result = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(11), jobs=1).json()
+    words = ("--good", shas[0], *fails_from(11))
+    result = bisect(repository, tmp_path / "out", *words, jobs=1, checks=True).json()
     assert result["culprits"][0]["bad"] == shas[11]
     sought = result["builds"] - result["checks"]["builds"]
     assert sought <= math.ceil(math.log2(32)) + 2
@@ -120,12 +122,11 @@ def test_where_it_must_be_the_same_failure_another_one_is_neither_good_nor_bad(
 
 
 def test_a_flaky_failure_is_found_with_its_rate(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 17)
+    repository, shas = numbered(tmp_path / "repo", 9)
     fails = next_fails(tmp_path / "count", "FPPFPFFPPFFPFPPF")
-    script = f"[ $(cat number) -ge 9 ] && {fails} && {{ echo Error: flaked; exit 1; }}; exit 0"
-    result = bisect(
-        repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script
-    ).json()
+    script = f"[ $(cat number) -ge 5 ] && {fails} && {{ echo Error: flaked; exit 1; }}; exit 0"
+    words = ("--good", shas[0], "--", "sh", "-c", script)
+    result = bisect(repository, tmp_path / "out", *words, checks=True).json()
     assert result["status"] == "found"
     assert result["confidence"] >= 0.95
     assert 0.2 < result["rates"]["bad"] < 0.8
@@ -135,14 +136,13 @@ def test_a_flaky_failure_is_found_with_its_rate(tmp_path: Path) -> None:
 def test_broken_repaired_and_broken_again_is_said_and_the_last_break_is_named(
     tmp_path: Path,
 ) -> None:
-    repository, shas = numbered(tmp_path / "repo", 33)
+    repository, shas = numbered(tmp_path / "repo", 17)
     script = (
-        "n=$(cat number); { [ $n -ge 6 ] && [ $n -lt 20 ]; } || [ $n -ge 27 ] && exit 1; exit 0"
+        "n=$(cat number); { [ $n -ge 3 ] && [ $n -lt 10 ]; } || [ $n -ge 13 ] && exit 1; exit 0"
     )
-    result = bisect(
-        repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script, jobs=1
-    ).json()
-    assert result["culprits"][0]["bad"] == shas[27]
+    words = ("--good", shas[0], "--", "sh", "-c", script)
+    result = bisect(repository, tmp_path / "out", *words, jobs=1, checks=True).json()
+    assert result["culprits"][0]["bad"] == shas[13]
     assert any("broken again" in warning for warning in result["warnings"])
 
 
@@ -235,13 +235,13 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 17)
     log = tmp_path / "ran"
     script = (
-        f"echo run >> {log}; test $(wc -l < {log}) -ne 6 || sleep 600; test $(cat number) -lt 9"
+        f"echo run >> {log}; test $(wc -l < {log}) -ne 4 || sleep 600; test $(cat number) -lt 9"
     )
-    arguments = ["--good", shas[0], "--", "sh", "-c", script]
+    arguments = ["--no-checks", "--good", shas[0], "--", "sh", "-c", script]
     running = start_aorta(
         "bisect", "--output-prefix", tmp_path / "out", "--no-cache", *arguments, cwd=repository.path
     )
-    wait_until(lambda: log.exists() and len(log.read_text().splitlines()) >= 6, "the sixth trial")
+    wait_until(lambda: log.exists() and len(log.read_text().splitlines()) >= 4, "the fourth trial")
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
     done = aorta(
@@ -255,7 +255,7 @@ def test_killed_and_resumed_it_runs_no_trial_twice(tmp_path: Path) -> None:
     )
     result = done.json()
     assert result["culprits"][0]["bad"] == shas[9], done.stderr
-    assert result["resumed_trials"] == 5
+    assert result["resumed_trials"] == 3
     assert repository.worktrees() == [str(repository.path)]
     ran = len(log.read_text().splitlines())
     again = aorta(
@@ -316,9 +316,9 @@ def test_interrupted_it_writes_what_it_knows_and_leaves_nothing(tmp_path: Path) 
 
 
 def test_outcomes_are_shared_in_a_named_directory_until_the_script_changes(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 17)
+    repository, shas = numbered(tmp_path / "repo", 9)
     script = tmp_path / "check.sh"
-    script.write_text("test $(cat number) -lt 9\n")
+    script.write_text("test $(cat number) -lt 6\n")
     words = ("--cache-dir", tmp_path / "kept", "--good", shas[0], "--", "sh", script)
     first = bisect(repository, tmp_path / "one", *words, jobs=1).json()
     second = bisect(repository, tmp_path / "two", *words, jobs=1).json()
@@ -333,11 +333,11 @@ def test_outcomes_are_shared_in_a_named_directory_until_the_script_changes(tmp_p
 
 def test_what_a_test_reads_may_change_between_two_bisections(tmp_path: Path) -> None:
     """A helper that the script sources is seen by nobody: no outcome is remembered."""
-    repository, shas = numbered(tmp_path / "repo", 17)
+    repository, shas = numbered(tmp_path / "repo", 5)
     script, helper = tmp_path / "check.sh", tmp_path / "helper.sh"
     script.write_text(f". {helper}\ntest $(cat number) -lt $limit\n")
-    words = ("--good", shas[0], "--", "sh", script)
-    for limit in (9, 4):
+    words = ("--no-checks", "--good", shas[0], "--", "sh", script)
+    for limit in (3, 1):
         helper.write_text(f"limit={limit}\n")
         done = aorta(
             *("bisect", "--output-prefix", tmp_path / f"below-{limit}", "--json", *words),
@@ -351,16 +351,8 @@ def test_what_a_test_reads_may_change_between_two_bisections(tmp_path: Path) -> 
 
 def test_a_budget_ends_it_with_the_interval_known_so_far(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 33)
-    done = bisect(
-        repository,
-        tmp_path / "out",
-        "--good",
-        shas[0],
-        "--max-trials",
-        "8",
-        *fails_from(20),
-        jobs=1,
-    )
+    words = ("--good", shas[0], "--max-trials", "4", *fails_from(20))
+    done = bisect(repository, tmp_path / "out", *words, jobs=1)
     assert done.exit_code == 4
     result = done.json()
     assert result["status"] == "partial"

@@ -13,28 +13,20 @@ from support.git_repositories import Repository
 def two_packages(tmp_path: Path, count: int = 12) -> tuple[list[Repository], list[list[str]]]:
     """`core` and `plugin`, each commit writing its number, in turn."""
     repositories = [Repository.create(tmp_path / name) for name in ("core", "plugin")]
-    shas: list[list[str]] = [[], []]
-    for i in range(count):
-        for which, repository in enumerate(repositories):
-            at = 1_700_000_000 + 100 * i + 10 * which
-            shas[which].append(repository.commit(f"{which}/{i}", {"number": f"{i}\n"}, at=at))
+    shas: list[list[str]] = []
+    for which, repository in enumerate(repositories):
+        repository.clock += 10 * which
+        shas.append(repository.line([(f"{which}/{i}", {"number": f"{i}\n"}) for i in range(count)]))
     return repositories, shas
 
 
-def run(tmp_path: Path, packages: list[dict[str, Any]], script: str, *more: str) -> Finished:
+def run(
+    tmp_path: Path, packages: list[dict[str, Any]], script: str, *, checks: bool = False
+) -> Finished:
     spec = tmp_path / "bisect.yaml"
     spec.write_text(yaml.safe_dump({"packages": packages, "command": ["sh", "-c", script]}))
-    return aorta(
-        "bisect",
-        "--spec",
-        spec,
-        "--output-prefix",
-        tmp_path / "out",
-        "--json",
-        "--no-cache",
-        *more,
-        cwd=tmp_path,
-    )
+    how = ("--spec", spec, "--output-prefix", tmp_path / "out", "--json", "--no-cache")
+    return aorta("bisect", *how, *(() if checks else ("--no-checks",)), cwd=tmp_path)
 
 
 def both(shas: list[list[str]], **more: Any) -> list[dict[str, Any]]:
@@ -49,7 +41,7 @@ READ = "a=$(cat $AORTA_BISECT_CORE/number); b=$(cat $AORTA_BISECT_PLUGIN/number)
 
 def test_the_package_and_its_commit_are_found_without_a_blame_phase(tmp_path: Path) -> None:
     _, shas = two_packages(tmp_path)
-    result = run(tmp_path, both(shas), f"{READ} test $b -lt 7", "--no-checks").json()
+    result = run(tmp_path, both(shas), f"{READ} test $b -lt 7").json()
     [culprit] = result["culprits"]
     assert (culprit["package"], culprit["bad"]) == ("plugin", shas[1][7])
     assert result["builds"] <= 5 + 2
@@ -64,7 +56,7 @@ def test_a_build_runs_once_for_a_version_set_and_its_failure_is_gone_around(tmp_
     packages[0]["build"] = (
         f"n=$(cat number); echo $n $(cat $AORTA_BISECT_PLUGIN/number) >> {log}; test $n -ne 6; echo $n > made"
     )
-    result = run(tmp_path, packages, f"{READ} test $(cat made) -lt 9").json()
+    result = run(tmp_path, packages, f"{READ} test $(cat made) -lt 9", checks=True).json()
     assert result["culprits"][0]["bad"] == shas[0][9]
     built = log.read_text().splitlines()
     assert len(built) == len(set(built))
@@ -87,7 +79,7 @@ def test_only_what_changed_is_rebuilt_where_a_package_says_so(tmp_path: Path) ->
 def test_two_commits_that_must_move_together_are_the_answer_as_a_pair(tmp_path: Path) -> None:
     _, shas = two_packages(tmp_path)
     api = f"{READ} c=0; test $a -lt 6 || c=1; d=0; test $b -lt 8 || d=1; test $c = $d || exit 125; test $c = 0"
-    result = run(tmp_path, both(shas), api).json()
+    result = run(tmp_path, both(shas), api, checks=True).json()
     assert result["status"] == "pair"
     assert {(c["package"], c["bad"]) for c in result["culprits"]} == {
         ("core", shas[0][6]),
@@ -97,7 +89,8 @@ def test_two_commits_that_must_move_together_are_the_answer_as_a_pair(tmp_path: 
 
 def test_the_partner_without_which_the_culprit_does_no_harm_is_named(tmp_path: Path) -> None:
     _, shas = two_packages(tmp_path)
-    result = run(tmp_path, both(shas), f"{READ} ! {{ test $a -ge 3 && test $b -ge 9; }}").json()
+    together = f"{READ} ! {{ test $a -ge 3 && test $b -ge 9; }}"
+    result = run(tmp_path, both(shas), together, checks=True).json()
     assert result["culprits"][0]["bad"] == shas[1][9]
     assert result["partner"]["package"] == "core"
     assert result["partner"]["commit"] == shas[0][3]
@@ -105,7 +98,7 @@ def test_the_partner_without_which_the_culprit_does_no_harm_is_named(tmp_path: P
 
 def test_a_culprit_that_needs_no_partner_has_none(tmp_path: Path) -> None:
     _, shas = two_packages(tmp_path)
-    result = run(tmp_path, both(shas), f"{READ} test $b -lt 9").json()
+    result = run(tmp_path, both(shas), f"{READ} test $b -lt 9", checks=True).json()
     assert result["partner"] is None
     assert result["checks"]["tests"] > 0
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from support.aorta_cli import ROOT, Finished, aorta
 
@@ -16,10 +17,12 @@ def reduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real reduction of the shipped example, from a copy of it that can be taken away."""
     place = tmp_path_factory.mktemp("site")
     shutil.copytree(EXAMPLE, place / "work", ignore=shutil.ignore_patterns("__pycache__"))
-    done = aorta(
-        "reduce", "--spec", place / "work/aorta.yaml", "--output", place / "reduce/GPU-7",
-        "--jobs", "2", "--json", "-q", timeout=300,
-    )  # fmt: skip
+    spec = place / "work/aorta.yaml"
+    document = yaml.safe_load(spec.read_text())
+    # Its failure is a certain one: a chain is not about how often one must look.
+    document["budget"] |= {"trials_per_candidate": 1, "k_of_n_to_count_as_reproducing": 1}
+    spec.write_text(yaml.safe_dump(document))
+    done = aorta("reduce", "--spec", spec, "--output", place / "reduce/GPU-7", "--json", "-q")
     assert done.exit_code == 0, done.stderr
     return Path(done.json()["run_dir"])
 

@@ -4,18 +4,22 @@ import linecache
 from pathlib import Path
 
 import pytest
-from benchmarks.divergences import PLANTED, run_planted
+from benchmarks.divergences import PLANTED, TWO_OF_EACH, Run, run_planted
 
 from aorta.diverge.comparing import compare, first_nonfinite, self_difference
 from aorta.diverge.stream import Stream, read_streams
 
 pytestmark = pytest.mark.xdist_group("torch-recordings")
+DRAWN = ("same", "dropout_draws_more")
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("planted")
-    run_planted(list(PLANTED), [("bad", {}), ("bad", {}), ("good", {}), ("good", {})], out)
+    more: dict[str, list[Run]] = {
+        name: [("single", {}), ("double", {"dtype": "float64"})] for name in DRAWN
+    }
+    run_planted({name: TWO_OF_EACH + more.get(name, []) for name in PLANTED}, out)
     return out
 
 
@@ -56,11 +60,8 @@ def test_a_mask_of_infinities_is_not_where_they_come_from(recorded: Path) -> Non
     assert first_nonfinite(streams) is None
 
 
-def test_a_good_side_in_double_precision_draws_the_same_numbers(tmp_path: Path) -> None:
-    run_planted(
-        ["same", "dropout_draws_more"], [("good", {}), ("good", {"dtype": "float64"})], tmp_path
-    )
-    for name in ("same", "dropout_draws_more"):
-        single, double = runs_of(tmp_path, name, "good")
-        assert {d.dtype for o in double[0].operations for d in o.outputs} <= {"float64", "int64"}
-        assert compare([single], [double]).first is None
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_good_side_in_double_precision_draws_the_same_numbers(name: str, recorded: Path) -> None:
+    (single,), (double,) = (runs_of(recorded, name, side) for side in ("single", "double"))
+    assert {d.dtype for o in double[0].operations for d in o.outputs} <= {"float64", "int64"}
+    assert compare([single], [double]).first is None

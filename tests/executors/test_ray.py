@@ -1,15 +1,14 @@
 """Trials on a real Ray cluster: the contract, machines that share no files, and nodes that die."""
 
+import json
 import os
 import signal
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources
 from aorta.executors.cluster import ClusterExecutor
@@ -17,7 +16,7 @@ from aorta.executors.ray import RayTasks
 from support.aorta_cli import aorta, start_aorta
 from support.executor_contract import Bench, ExecutorContract, looking_for, pid_in
 from support.processes import wait_until_gone, wait_until_no_process_has
-from support.searched import disturb, search_on
+from support.reductions import finals, numeric, write_spec
 from support.services.ray_cluster import CPUS, RayCluster
 from support.waiting import eventually, patience
 from support.warm import WarmBench, said, slow_environment
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("ray")
 def cluster(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> RayCluster:
     for name, value in ray_cluster.environ.items():
         monkeypatch.setenv(name, value)
-    return ray_cluster
+    return ray_cluster.with_nodes(1)
 
 
 def opened(
@@ -58,19 +57,7 @@ class TestTasks(ExecutorContract):
         return executors[-1]
 
 
-def test_slots_are_what_fits_on_the_nodes_that_live(cluster: RayCluster) -> None:
-    executor = opened(cluster, jobs=None)
-    try:
-        assert executor.slots == len(cluster.nodes) * CPUS
-        extra = cluster.add_node(cpus=3)
-        assert eventually(lambda: executor.slots == 2 * CPUS + 3)
-        cluster.kill_node(extra)
-        assert eventually(lambda: executor.slots == 2 * CPUS)
-    finally:
-        executor.close()
-
-
-def test_a_worker_that_sees_none_of_our_files_gets_them_and_sends_its_own_back(
+def test_slots_are_what_fits_on_the_nodes_that_live_and_one_that_sees_no_file_of_ours_gets_them(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
@@ -78,10 +65,16 @@ def test_a_worker_that_sees_none_of_our_files_gets_them_and_sends_its_own_back(
     (work / "data" / "shard.txt").write_text("forty-two")
     (work / "results" / ".aorta").mkdir(parents=True)
     (work / "results" / "old.log").write_text("of no interest")
-    node = cluster.add_node(cpus=2 * CPUS, hides=tmp_path)
-    executor = opened(cluster, Resources(cpus=2 * CPUS), jobs=1)
+    executor = opened(cluster, Resources(cpus=CPUS), jobs=None)
     try:
+        before = len(cluster.nodes)
+        assert executor.slots == before
         bench = Bench(executor, tmp_path)
+        for number in range(before):  # every node that sees our files is taken
+            bench.start("bash", "-c", f"echo $$ > {tmp_path}/{number}.pid; sleep 300")
+            pid_in(tmp_path / f"{number}.pid")
+        apart = cluster.add_node(cpus=2 * CPUS, hides=tmp_path)
+        assert eventually(lambda: executor.slots == before + 2)
         script = (
             "cat data/shard.txt; ls results 2>/dev/null; ls $0 >&2; "
             'echo \'{"failure_count": 1}\' > "$AORTA_TRIAL_DIR/result.json"; mkdir $AORTA_TRIAL_DIR/deep; '
@@ -89,63 +82,42 @@ def test_a_worker_that_sees_none_of_our_files_gets_them_and_sends_its_own_back(
         )
         place = str(work / "data")
         end = bench.run("bash", "-c", script, place, cwd=work, watch=looking_for("done"))
+        cluster.kill_node(apart)
+        assert eventually(lambda: executor.slots == before)
     finally:
         executor.close()
-        cluster.remove_node(node)
     assert end.stdout.path.read_text() == "forty-twodone\n"
     assert end.stderr.path.read_text() == "shard.txt\n"
     assert (end.result, [m.line for m in end.matches]) == ({"failure_count": 1}, ["forty-twodone"])
     assert (end.stdout.path.parent / "deep" / "file").read_text() == "kept\n"
 
 
-def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
+def test_a_node_killed_in_the_middle_of_a_reduction_changes_neither_its_answer_nor_that_stdout_is_one_document(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
-    killed: list[str] = []
-
-    def running_on() -> list[str]:
-        told = (path.read_text().strip() for path in tmp_path.rglob("node"))
-        return [where for where in told if where]  # one that is only being written names nobody yet
-
-    def kill_a_node() -> None:
-        try:
-            if eventually(lambda: bool(running_on())):
-                where = running_on()[-1]
-                node = next(node for node in cluster.nodes if str(node.directory) == where)
-                killed.append(where)
-                cluster.kill_node(node)
-        finally:
-            disturb(tmp_path)
-
-    killer = threading.Thread(target=kill_a_node)
-    killer.start()
-    try:
-        found = search_on(opened(cluster, jobs=3), tmp_path, threshold=37, disturbed=True)
-    finally:
-        killer.join()
-        if killed:
-            cluster.add_node()
-    assert killed
-    assert found.errors
-    assert found.answer == Point.of({"N": 37})
-
-
-def test_stdout_is_one_document_though_a_node_dies(cluster: RayCluster, tmp_path: Path) -> None:
-    node = cluster.add_node(cpus=2 * CPUS)
-    script = f"echo $$ > {tmp_path}/pid; [ -e {tmp_path}/again ] || sleep 300"
+    cluster.with_nodes(2)
+    nodes = tmp_path / "nodes"
+    script = (
+        f'echo "$AORTA_TEST_RAY_NODE" >> {nodes}; until [ -e {nodes}.lost ]; do sleep 0.05; done; '
+        '[ "$N" -ge 13 ] && echo BOOM\n'
+    )
+    spec = write_spec(tmp_path, script, [numeric("N", 40, 5)])
     process = start_aorta(
-        "run", "--executor", "ray", "--ray-address", cluster.address, "--cpus-per-task", str(2 * CPUS),
-        "--trials", "1", "--json", "--", "bash", "-c", script, cwd=tmp_path,
+        "reduce", "--spec", spec, "--output", tmp_path / "out", "--json", "-q",
+        "--executor", "ray", "--ray-address", cluster.address, "--jobs", "3", cwd=tmp_path,
     )  # fmt: skip
-    pid_in(tmp_path / "pid")
-    (tmp_path / "again").touch()
-    replacement = cluster.add_node(cpus=2 * CPUS)
-    cluster.kill_node(node)
-    out, err = process.communicate(timeout=patience())
-    cluster.remove_node(replacement)
+    try:
+        assert eventually(lambda: nodes.exists() and nodes.read_text().endswith("\n"))
+        where = nodes.read_text().split()[0]
+        cluster.kill_node(next(node for node in cluster.nodes if str(node.directory) == where))
+    finally:
+        nodes.with_name("nodes.lost").touch()
+        out, err = process.communicate(timeout=patience())
+    assert process.returncode == 0, (out, err)
     assert out.count(b"\n") == 1, out
-    assert process.returncode == 1, (out, err)
-    assert b'"error": 1' in out or b'"error":1' in out
+    assert finals(json.loads(out)) == {"N": 13}
+    journals = [path.read_text() for path in tmp_path.rglob("journal.jsonl")]
+    assert any('"outcome":"error"' in journal for journal in journals), journals
 
 
 def test_killing_the_owner_ends_its_trials(cluster: RayCluster, tmp_path: Path) -> None:
@@ -161,10 +133,12 @@ def test_killing_the_owner_ends_its_trials(cluster: RayCluster, tmp_path: Path) 
 
 
 def test_without_an_address_ray_is_started_here_and_gone_afterwards(tmp_path: Path) -> None:
-    mark = {"AORTA_TEST_MARK": str(tmp_path), "RAY_AUTH_MODE": "disabled"}
+    no_worker_ahead = {"RAY_prestart_worker_first_driver": "0"}
+    mark = {"AORTA_TEST_MARK": str(tmp_path), "RAY_AUTH_MODE": "disabled", **no_worker_ahead}
     done = aorta(
-        "run", "--executor", "ray", "--trials", "2", "--json", "--", "true", cwd=tmp_path, env=mark
-    )
+        "run", "--executor", "ray", "--trials", "2", "--jobs", "1", "--json", "--", "true",
+        cwd=tmp_path, env=mark,
+    )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert done.json()["counts"]["clean"] == 2
     wait_until_no_process_has(f"AORTA_TEST_MARK={tmp_path}")

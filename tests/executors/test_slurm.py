@@ -217,7 +217,7 @@ def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
     finally:
         killer.join()
         for name in killed:
-            cluster.start_node(name)
+            cluster.replace_node(name)
         cluster.wait_until_idle()
     assert killed
     assert found.errors

@@ -17,10 +17,15 @@ from support.searched import disturb, search_on
 from support.services.slurm import SlurmCluster
 from support.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("slurm")
+accounted = pytest.mark.xdist_group("slurm_accounting")
 
 
-@pytest.fixture(params=["slurm_cluster", "accounted_cluster"])
+@pytest.fixture(
+    params=[
+        pytest.param("slurm_cluster", marks=pytest.mark.xdist_group("slurm")),
+        pytest.param("accounted_cluster", marks=accounted),
+    ]
+)
 def either_cluster(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SlurmCluster]:
@@ -72,6 +77,7 @@ def befalling(where: Path, befall: Callable[[], None]) -> Iterator[None]:
     assert disturbed
 
 
+@accounted
 def test_a_controller_that_restarts_in_the_middle_of_a_search_costs_no_trial(
     cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -88,6 +94,7 @@ def test_a_controller_that_restarts_in_the_middle_of_a_search_costs_no_trial(
     assert found.errors == []
 
 
+@accounted
 def test_a_trial_withdrawn_while_the_controller_is_away_never_runs(
     cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -119,6 +126,7 @@ def test_a_controller_that_lost_its_memory_does_not_change_the_answer(
     assert found.answer == Point.of({"N": 37})
 
 
+@accounted
 def test_accounting_tells_how_forgotten_tasks_ended_and_without_it_nobody_does(
     cluster: SlurmCluster,
 ) -> None:

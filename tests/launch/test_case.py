@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,8 +23,8 @@ from aorta.launch.records import (
     WorkerEnd,
 )
 from aorta.reduce.spec import ReduceSpec, read_spec
-from support.launching import Site, environment, script
-from support.waiting import patience
+from support.aorta_cli import aorta
+from support.launching import Site, script
 
 TRAINS = """
     for step in range(1, int(sys.argv[2]) + 1):
@@ -47,18 +45,9 @@ def test_launch_stops_and_its_case_is_reduced_as_it_is(site: Site) -> None:
     assert finding["decision"]["action"] == "STOP"
     assert json.loads((case / "env.json").read_text())["schema"].startswith("aorta.env/")
     assert "RuntimeError" in (case / "logs" / "rank_0.err").read_text()
-    reduced = subprocess.run(
-        [
-            *(sys.executable, "-m", "aorta", "reduce", "--spec", str(case / "aorta.yaml")),
-            *("--output", "reduced", "--json"),
-        ],
-        cwd=site.folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-    )
-    assert reduced.returncode == 0, reduced.stderr
+    spec = case / "aorta.yaml"
+    reduced = aorta("reduce", "--spec", spec, "--output", "reduced", "--json", cwd=site.folder)
+    assert reduced.exit_code == 0, reduced.stderr
     result = json.loads(reduced.stdout)
     assert (result["axes"][0]["name"], result["axes"][0]["final"]) == ("ARG_STEPS", 1)
 
@@ -84,15 +73,9 @@ def test_a_case_runs_where_neither_the_script_nor_its_data_lie(site: Site, tmp_p
     assert (there / "workload" / "data" / "shard.txt").is_file()
     assert not (there / "workload" / "data" / "never-opened.txt").exists()
     assert str(site.folder) not in (there / "elsewhere.yaml").read_text()
-    reduced = subprocess.run(
-        [sys.executable, "-m", "aorta", "reduce", "--spec", "elsewhere.yaml", "--output", "reduced", "--json"],
-        cwd=there,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-    )  # fmt: skip
-    assert reduced.returncode == 0, reduced.stderr
+    told = ("--spec", "elsewhere.yaml", "--output", "reduced", "--json")
+    reduced = aorta("reduce", *told, cwd=there)
+    assert reduced.exit_code == 0, reduced.stderr
     assert json.loads(reduced.stdout)["axes"][0]["final"] == 3
 
 

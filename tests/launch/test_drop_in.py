@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
 
 from aorta.launch.job import launch_or_raise
 from aorta.launch.options import parse
@@ -25,7 +25,7 @@ VALUES = {
     "ft_attribution_stop_action": "log",
 }
 EVENTS = """
-    import logging, sys
+    import logging
     from torch.distributed.elastic.events import handlers
 
     class Writes(logging.Handler):
@@ -34,7 +34,6 @@ EVENTS = """
                 file.write(record.getMessage() + "\\n")
 
     handlers._log_handlers["to_file"] = Writes()
-    sys.argv = ["aorta", "launch", *sys.argv[1:]]
     from aorta.__main__ import main
     main()
 """
@@ -48,22 +47,16 @@ def test_an_event_handler_hears_of_failed_and_terminated_workers_and_of_the_agen
     )
     runner = site.folder / "with_handler.py"
     runner.write_text(textwrap.dedent(EVENTS))
-    ran = subprocess.run(
-        [
-            *(sys.executable, str(runner), "--log-dir", str(site.logs), "--nproc-per-node", "2"),
-            *("--max-restarts", "0", "--event-log-handler", "to_file", str(job)),
-        ],
-        cwd=site.folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=patience(),
+    end = site.run(
+        *("--nproc-per-node", "2", "--max-restarts", "0", "--event-log-handler", "to_file"),
+        str(job),
+        program=runner.stem,
     )
-    assert ran.returncode == 1, ran.stderr
+    assert end.code == 1, end.err
     told = [json.loads(line) for line in (site.folder / "events").read_text().splitlines()]
     seen = {(event["source"], event["metadata"]["state"]) for event in told}
     assert {("WORKER", "START"), ("WORKER", "FAILED"), ("AGENT", "SUCCEEDED")} <= seen
-    assert "Root Cause (first observed failure)" in ran.stderr
+    assert "Root Cause (first observed failure)" in end.err
 
 
 @pytest.fixture
@@ -81,13 +74,15 @@ def test_a_caller_from_python_gets_torch_s_own_error_with_the_worker_s_error_fil
     job = script(
         site.folder,
         """
-        from torch.distributed.elastic.multiprocessing.errors import record
-        @record
-        def main():
-            raise RuntimeError("the worker says why")
-        main()
+        with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
+            file.write(open("recorded").read())
+        sys.exit(1)
         """,
     )
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(site.folder / "recorded"))
+    get_error_handler().record_exception(RuntimeError("the worker says why"))  # as `@record` does
+    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE")
+    monkeypatch.chdir(site.folder)
     with pytest.raises(ChildFailedError) as failed:
         launch_or_raise(["--log-dir", str(site.logs), "--max-restarts", "0", str(job)])
     _, first = failed.value.get_first_failure()
@@ -142,25 +137,19 @@ def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: 
     )
     job = script(site.folder, "print('hello', rank)")
     prefix = site.folder / "app"
-    ran = subprocess.run(
-        [
-            *(sys.executable, "-c", "from aorta.__main__ import ft_launcher; ft_launcher()"),
-            *("--ft-cfg-path", str(config), "--ft-per-cycle-applog-prefix", str(prefix)),
-            *("--ft-rank-heartbeat-timeout", "900", "--ft-attribution-stop-action", "log"),
-            *("--ft-enable-nic-healthcheck", "false", "--ft-ignore-missing-cfg"),
-            *("--log-dir", str(site.logs), str(job)),
-        ],
-        cwd=site.folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=patience(),
+    named = "import sys; del sys.argv[1]  # launch\nfrom aorta.__main__ import ft_launcher\n"
+    (site.folder / "its_name.py").write_text(f"{named}ft_launcher()\n")
+    end = site.run(
+        *("--ft-cfg-path", str(config), "--ft-per-cycle-applog-prefix", str(prefix)),
+        *("--ft-rank-heartbeat-timeout", "900", "--ft-attribution-stop-action", "log"),
+        *("--ft-enable-nic-healthcheck", "false", "--ft-ignore-missing-cfg", str(job)),
+        program="its_name",
     )
-    assert ran.returncode == 0, ran.stderr
+    assert end.code == 0, end.err
     assert Path(f"{prefix}_cycle0.log").read_text() == "0: hello 0\n"
-    assert "here it is --ft-hang-timeout 900" in ran.stderr
-    assert "safety_factor is ft_launcher's" in ran.stderr
-    assert "--ft-enable-nic-healthcheck is ft_launcher's" in ran.stderr
+    assert "here it is --ft-hang-timeout 900" in end.err
+    assert "safety_factor is ft_launcher's" in end.err
+    assert "--ft-enable-nic-healthcheck is ft_launcher's" in end.err
 
 
 @pytest.mark.parametrize(

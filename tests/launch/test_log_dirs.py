@@ -3,15 +3,14 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from aorta.launch.cycle_dir import LogDir
-from support.launching import Site, environment, script
-from support.waiting import patience, wait_until
+from support.launching import Site, script
+from support.waiting import wait_until
 
 WAITS_FOR_GO = """
     print("job", sys.argv[1], flush=True)
@@ -63,32 +62,18 @@ def test_a_full_temporary_directory_does_not_end_a_job_that_torchrun_would_run(
     site: Site, full_disk: Path
 ) -> None:
     job = script(site.folder, "print('x' * (1 << 20), flush=True); print('done', flush=True)")
-    ran = subprocess.run(
-        [sys.executable, "-m", "aorta", "launch", str(job)],
-        cwd=site.folder,
-        env=environment(TMPDIR=str(full_disk)),
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.endswith("done\n")
-    assert ran.stderr.count("No space left") <= 2, "it is said once"
-    assert "the job goes on" in ran.stderr
+    end = site.run(str(job), log_dir="", TMPDIR=str(full_disk))
+    assert end.code == 0, end.err
+    assert end.out.endswith("done\n")
+    assert end.err.count("No space left") <= 2, "it is said once"
+    assert "the job goes on" in end.err
 
 
 def test_attribution_hears_last_words_that_no_disk_could_keep(site: Site, full_disk: Path) -> None:
     job = script(site.folder, "print('x' * (1 << 20), flush=True); import surely_not_installed")
-    ran = subprocess.run(
-        [sys.executable, "-m", "aorta", "launch", "--max-restarts", "3", str(job)],
-        cwd=site.folder,
-        env=environment(TMPDIR=str(full_disk)),
-        capture_output=True,
-        text=True,
-        timeout=patience(),
-    )
-    assert ran.returncode == 93, ran.stderr
-    assert "import_error" in ran.stderr
+    end = site.run("--max-restarts", "3", str(job), log_dir="", TMPDIR=str(full_disk))
+    assert end.code == 93, end.err
+    assert "import_error" in end.err
 
 
 def test_logs_that_nobody_asked_for_are_bounded_and_keep_the_end(
@@ -101,20 +86,13 @@ def test_logs_that_nobody_asked_for_are_bounded_and_keep_the_end(
         print("x" * (1 << 20), flush=True)
     print("the end", flush=True)
     """
-    ran = subprocess.run(
-        [sys.executable, "-m", "aorta", "launch", str(script(site.folder, body))],
-        cwd=site.folder,
-        env=environment(TMPDIR=str(temporary)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=patience(),
-    )
-    assert ran.returncode == 0, ran.stderr
+    job = script(site.folder, body)
+    end = site.run(str(job), log_dir="", TMPDIR=str(temporary))
+    assert end.code == 0, end.err
     (log,) = temporary.glob("aorta_launch_*/cycle_0/rank_0.out")
     assert log.stat().st_size <= 16 << 20
     assert log.read_text().endswith("the end\n")
-    assert ran.stderr.count("are bounded") == 1
+    assert end.err.count("are bounded") == 1
 
 
 def test_a_cycle_that_was_cut_short_has_an_end(site: Site) -> None:

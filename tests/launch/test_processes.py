@@ -153,19 +153,20 @@ def test_an_agent_that_is_stopped_lets_the_others_restart_at_once(site: Site) ->
 
 
 def test_fifty_restarts_in_a_row_leak_nothing(site: Site) -> None:
-    job = script(
-        site.folder,
+    job = site.folder / "job.sh"
+    job.write_text(
         """
-        agent = os.getppid()
-        files = len(os.listdir(f"/proc/{agent}/fd"))
-        threads = len(os.listdir(f"/proc/{agent}/task"))
-        children = len(open(f"/proc/{agent}/task/{agent}/children").read().split())
-        print("holds", files, threads, children)
-        print(f"step {attempt} loss 0.1")
-        sys.exit(3 if attempt < 50 else 0)
-        """,
+        read children < /proc/$PPID/task/$PPID/children
+        set -- /proc/$PPID/fd/*; files=$#
+        set -- /proc/$PPID/task/*; threads=$#
+        set -- $children
+        echo holds $files $threads $#
+        echo step $TORCHELASTIC_RESTART_COUNT loss 0.1
+        test $TORCHELASTIC_RESTART_COUNT = 50 || exit 3
+        """
     )
-    end = site.run("--max-restarts", "50", "--monitor-interval", "0.05", str(job))
+    how = ("--max-restarts", "50", "--monitor-interval", "0.05", "--no-python")
+    end = site.run(*how, "sh", str(job))
     assert end.code == 0, end
     holds = [tuple(map(int, line.split()[1:])) for line in end.out.splitlines() if "holds" in line]
     assert len(holds) == 51

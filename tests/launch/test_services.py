@@ -3,7 +3,6 @@
 import base64
 import json
 import shlex
-import subprocess
 import sys
 import threading
 import time
@@ -20,41 +19,41 @@ import pytest
 from aorta.attribution.http_client import JsonClient
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle
 from aorta.launch.sources.http import HttpSource
-from support.launching import RESTARTS_AND_WAITS, Site, answer, environment, script
+from support.attribution_service import running_service
+from support.launching import RESTARTS_AND_WAITS, Site, answer, script
 from support.waiting import wait_until
 
 IMPORTS_NOTHING_THERE = "import surely_not_installed"
 
 
-@contextmanager
-def attrsvc(folder: Path, root: Path, *more: str) -> Iterator[str]:
-    said = folder / "attrsvc.err"
-    with said.open("w") as err:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "aorta", "attrsvc", "--port", "0"),
-                *("--allowed-root", str(root), "--db", str(folder / "svc.sqlite"), *more),
-            ],
-            env=environment(),
-            stderr=err,
-        )
-    try:
-        wait_until(lambda: "http://" in said.read_text() or process.poll() is not None)
-        yield "http://" + said.read_text().split("http://")[1].split()[0]
-    finally:
-        process.terminate()
-        process.wait()
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One that may read the logs of all jobs here."""
+    folder = tmp_path_factory.mktemp("service")
+    with running_service(folder.parent, folder / "svc.sqlite") as running:
+        yield running.url
 
 
-def test_the_real_service_hears_every_agent_analyses_once_and_stops_the_job(site: Site) -> None:
+def counted(url: str) -> list[float]:
+    """Reports and analyses so far."""
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        rows = dict(row.rsplit(" ", 1) for row in answer.read().decode().splitlines())
+    return [float(rows[f"aorta_{what}_total"]) for what in ("triggers", "analyses")]
+
+
+def jobs_of(url: str) -> set[str]:
+    with urllib.request.urlopen(f"{url}/v1/jobs") as told:
+        return {job["job_id"] for job in json.load(told)["jobs"]}
+
+
+def test_the_real_service_hears_every_agent_analyses_once_and_stops_the_job(
+    site: Site, service: str
+) -> None:
     job = script(site.folder, IMPORTS_NOTHING_THERE)
-    with attrsvc(site.folder, site.folder) as url:
-        ends = site.run_nodes(2, "--ft-attrsvc-url", url, "--max-restarts", "2", str(job))
-        with urllib.request.urlopen(f"{url}/metrics") as answer:
-            metrics = answer.read().decode()
+    before = counted(service)
+    ends = site.run_nodes(2, "--ft-attrsvc-url", service, "--max-restarts", "2", str(job))
     assert [end.code for end in ends] == [93, 93], ends
-    assert "aorta_triggers_total 2" in metrics
-    assert "aorta_analyses_total 1" in metrics
+    assert [now - then for now, then in zip(counted(service), before, strict=True)] == [2, 1]
     assert site.cycle(0)["finding"]["class"] == "import_error"
 
 
@@ -64,8 +63,9 @@ def test_a_service_that_may_not_read_the_logs_is_sent_their_ends(site: Site) -> 
     elsewhere.mkdir()
     secret = site.folder / "token"
     secret.write_text("s3cret-token")
-    with attrsvc(site.folder, elsewhere, "--token-file", str(secret)) as url:
-        how = ("--ft-attrsvc-url", url, "--max-restarts", "2", str(job))
+    asks = ("--token-file", str(secret))
+    with running_service(elsewhere, site.folder / "svc.sqlite", *asks) as running:
+        how = ("--ft-attrsvc-url", running.url, "--max-restarts", "2", str(job))
         refused = site.run("--ft-attribution-dry-run", *how)
         end = site.run(*how, AORTA_ATTRSVC_TOKEN="s3cret-token")
     assert "HTTP 401" in refused.err
@@ -100,25 +100,27 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("by_service", [False, True])
-def test_what_the_cycle_before_outlived_is_noise_in_this_one(site: Site, by_service: bool) -> None:
+def test_what_the_cycle_before_outlived_is_noise_in_this_one(
+    site: Site, service: str, by_service: bool
+) -> None:
     job = script(site.folder, SHOUTS_AND_GOES_ON)
-    with attrsvc(site.folder, site.folder) as url:
-        how = ("--ft-attrsvc-url", url) if by_service else ()
-        site.run(*how, "--max-restarts", "1", str(job))
+    how = ("--ft-attrsvc-url", service) if by_service else ()
+    site.run(*how, "--max-restarts", "1", str(job))
     assert site.cycle(1)["finding"]["class"] == "killed"
 
 
-def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(site: Site) -> None:
+def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(
+    site: Site, service: str
+) -> None:
     """Outside Slurm every job without a name of its own is called `none`."""
     fails = script(site.folder, IMPORTS_NOTHING_THERE)
     where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{site.port}")
     same = ("--nnodes", "1", *where, "--rdzv-id", "none", "--max-restarts", "1")
-    with attrsvc(site.folder, site.folder) as url:
-        first = site.run(*same, "--ft-attrsvc-url", url, str(fails))
-        dies = script(site.folder, "os.kill(os.getpid(), 9)", "dies.py")
-        second = site.run(*same, "--ft-attrsvc-url", url, str(dies))
-        with urllib.request.urlopen(f"{url}/v1/jobs") as told:
-            jobs = [job["job_id"] for job in json.load(told)["jobs"]]
+    before = jobs_of(service)
+    first = site.run(*same, "--ft-attrsvc-url", service, str(fails))
+    dies = script(site.folder, "os.kill(os.getpid(), 9)", "dies.py")
+    second = site.run(*same, "--ft-attrsvc-url", service, str(dies))
+    jobs = jobs_of(service) - before
     assert (first.code, second.code) == (93, 1)
     assert "surely_not_installed" not in second.err
     assert len(jobs) == 2

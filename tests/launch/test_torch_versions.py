@@ -6,15 +6,21 @@ from pathlib import Path
 import pytest
 
 from aorta.launch.versions import NEWEST, OLDEST
+from support import fork_server
 from support.aorta_cli import ROOT, aorta
 
 
 @pytest.mark.parametrize("version", ["2.12.1", "2.99.1+rocm7", "3.0.0a0+git1234"])
-def test_an_unknown_torch_is_one_line(version: str, tmp_path: Path) -> None:
+def test_an_unknown_torch_is_one_line(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     described = tmp_path / f"torch-{version}.dist-info"
     described.mkdir()
     (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
     path = f"{tmp_path}:{ROOT / 'src'}"
+    monkeypatch.setenv(
+        fork_server.COLD, "1"
+    )  # or torch is imported for a command line that does not
     done = aorta("launch", "job.py", cwd=tmp_path, env={"PYTHONPATH": path})
     assert done.exit_code == 5
     assert done.stderr.count("\n") == 1

@@ -1,7 +1,6 @@
 """A script written for torchrun runs unchanged, and the output goes where torchrun would show it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,8 +56,7 @@ def test_a_script_sees_what_torchrun_would_show_it(site: Site) -> None:
 
 def test_modules_and_other_programs_run_too(site: Site) -> None:
     script(site.folder, "print('module', __name__, sys.argv[1:])", name="some_module.py")
-    where = {"PYTHONPATH": os.pathsep.join([str(site.folder), str(site.source)])}
-    end = site.run("-m", "some_module", "--flag", **where)
+    end = site.run("-m", "some_module", "--flag")
     assert (end.code, end.out) == (0, "module __main__ ['--flag']\n"), end
     end = site.run("--no-python", "--nproc-per-node", "2", "echo", "hello")
     assert (end.code, end.out) == (0, "hello\nhello\n"), end

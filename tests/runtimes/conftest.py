@@ -1,6 +1,7 @@
 """One engine at a time, the same tests for each."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -23,7 +24,11 @@ def engine(
     engine: Engine = request.getfixturevalue(request.param)
     for name, value in engine.environ.items():
         monkeypatch.setenv(name, value)
-    if engine("image", "inspect", IMAGE, check=False).returncode != 0:
-        engine.import_image(busybox, IMAGE)
+    _import_once(engine, busybox)
     yield engine
     engine.remove_containers()
+
+
+@cache
+def _import_once(engine: Engine, busybox: Rootfs) -> str:
+    return engine.import_image(busybox, IMAGE)

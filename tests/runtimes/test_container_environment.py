@@ -58,25 +58,18 @@ def test_a_container_gets_its_layers_and_nothing_of_the_host(
     assert inside.keys() == layers.keys() | FROM_AORTA | FROM_ENGINE[engine.kind]
 
 
-def test_a_container_without_layers_has_only_the_documented_variables(
-    engine: Engine, tmp_path: Path
-) -> None:
-    trial = make_trial(tmp_path, engine.environment(IMAGE), *SHOW_ENVIRONMENT)
-    inside = seen(finished(trial).stdout)
-    assert inside.keys() == FROM_AORTA | FROM_ENGINE[engine.kind]
-    assert inside["AORTA_TRIAL_DIR"] == str(trial.trial_dir)
-    assert inside["AORTA_DOCKER_IMAGE"] == IMAGE
-    assert inside["AORTA_DOCKER_DIGEST"] == launch_for(trial).image_digest
-
-
-def test_proxies_of_the_clients_configuration_stay_out(
+def test_a_container_without_layers_has_only_the_documented_variables_and_no_proxy_of_the_client(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxies = {"default": {"httpProxy": "http://proxy.invalid:1", "noProxy": "a"}}
     (tmp_path / "config.json").write_text(json.dumps({"proxies": proxies}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     trial = make_trial(tmp_path, engine.environment(IMAGE), *SHOW_ENVIRONMENT)
-    assert seen(finished(trial).stdout).keys() == FROM_AORTA | FROM_ENGINE[engine.kind]
+    inside = seen(finished(trial).stdout)
+    assert inside.keys() == FROM_AORTA | FROM_ENGINE[engine.kind]
+    assert inside["AORTA_TRIAL_DIR"] == str(trial.trial_dir)
+    assert inside["AORTA_DOCKER_IMAGE"] == IMAGE
+    assert inside["AORTA_DOCKER_DIGEST"] == launch_for(trial).image_digest
 
 
 def test_layers_win_over_the_images_own_variables(

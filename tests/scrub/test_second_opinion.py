@@ -1,11 +1,10 @@
 """Another detector looks at what is left: detect-secrets, with the plugins that know a secret by its shape."""
 
-import pytest
 from detect_secrets.core.scan import scan_line
 from detect_secrets.settings import transient_settings
 
 from aorta.scrub.scrubber import Scrubber
-from support.planted import CORPUS, Planted
+from support.planted import CORPUS
 
 _PLUGINS = (
     "ArtifactoryDetector AWSKeyDetector AzureStorageKeyDetector BasicAuthDetector CloudantDetector "
@@ -15,14 +14,10 @@ _PLUGINS = (
 )
 
 
-@pytest.mark.parametrize("planted", CORPUS, ids=lambda planted: planted.name)
-def test_detect_secrets_finds_nothing_in_scrubbed_text(planted: Planted) -> None:
-    scrubber = Scrubber()
-    scrubber.learn(planted.line)
+def test_detect_secrets_finds_nothing_in_scrubbed_text() -> None:
     with transient_settings({"plugins_used": [{"name": name} for name in _PLUGINS.split()]}):
-        left = [
-            secret
-            for line in scrubber.text(planted.line).text.splitlines()
-            for secret in scan_line(line)
-        ]
-    assert left == []
+        for planted in CORPUS:
+            scrubber = Scrubber()
+            scrubber.learn(planted.line)
+            for line in scrubber.text(planted.line).text.splitlines():
+                assert list(scan_line(line)) == [], planted.name

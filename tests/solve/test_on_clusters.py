@@ -10,27 +10,43 @@ from support.aorta_cli import aorta
 from support.services.ray_cluster import RayCluster
 from support.services.slurm import SlurmCluster
 
+NAN = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--data")
+parser.add_argument("--steps", type=int)
+given = parser.parse_args()
+if {"row_1", "row_4"} <= set(open(given.data).read().split()) and given.steps >= 3:
+    raise FloatingPointError("loss is nan at step 3")
+"""
+
 
 @pytest.mark.xdist_group("slurm")
-def test_a_nan_is_reduced_to_its_rows_layers_and_steps_on_slurm(
+def test_a_nan_is_reduced_to_its_rows_and_steps_on_slurm_and_ships(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    story = solve_stories.nan_of_three_rows(tmp_path)
+    (tmp_path / "train.py").write_text(NAN)
+    (tmp_path / "rows.txt").write_text("".join(f"row_{number}\n" for number in range(5)))
     done = aorta(
-        *("solve", "--json", "-q", "--skip", "triage", "--executor", "slurm", "--jobs", "4"),
-        *("--", *story.command),
+        *("solve", "--json", "-q", "--skip", "triage", "--executor", "slurm", "--jobs", "2"),
+        *("--", "python", "train.py", "--data", "rows.txt", "--steps", "6"),
         cwd=tmp_path, env=slurm_cluster.environ, timeout=400,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    parts = parts_right("nan_of_three_rows", done.json())
-    assert parts == dict.fromkeys(parts, True)
+    document = done.json()
+    assert document["failure"]["class"] == "nan"
+    axes = {axis["name"]: axis for axis in document["reproducer"]["axes"]}
+    assert axes["DATA"]["final_items"] == ["row_1", "row_4"]
+    assert axes["STEPS"]["final"] == 3
+    assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
 
 
 @pytest.mark.xdist_group("ray")
 def test_a_race_is_cured_by_one_thread_on_ray(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    ray_cluster.with_nodes(1)
     place = tmp_path / "story"
     place.mkdir()
-    story = solve_stories.race_of_threads(place, rate=1.0)
+    story = solve_stories.race_of_threads(place, rate=1.0, useless=1)
     done = aorta(
         *("solve", "--json", "-q", "--executor", "ray", "--ray-address", ray_cluster.address),
         *("--jobs", "2", "--cpus-per-task", "2", *story.options, "--", *story.command),

@@ -87,6 +87,13 @@ def test_a_forked_command_line_sees_and_leaves_what_one_started_from_nothing_doe
     assert forked[1]["environ"]["ONE"] == "more"
 
 
+@pytest.fixture
+def small_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is decided before anything of ours is imported: a server of its own that imports little."""
+    monkeypatch.setattr(fork_server, "_PLAIN", ("aorta.cli.app",))
+
+
+@pytest.mark.usefixtures("small_server")
 @pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "LC_ALL"])
 def test_what_an_interpreter_reads_only_at_its_start_is_read(
     variable: str, both: Callable[..., list[Any]]
@@ -96,6 +103,7 @@ def test_what_an_interpreter_reads_only_at_its_start_is_read(
     assert forked == cold
 
 
+@pytest.mark.usefixtures("small_server")
 def test_what_a_process_inherits_is_inherited(
     both: Callable[..., list[Any]], request: pytest.FixtureRequest
 ) -> None:
@@ -129,7 +137,25 @@ def test_a_forked_command_line_is_signalled_polled_and_waited_for_like_any_child
     wait_until_gone(process.pid)
 
 
+# Each in a process that has none of ours, though all that is not ours: that alone takes most of the time.
+ALONE = """
+import importlib, os, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+for name in [name for name in sys.modules if name.partition(".")[0] == "aorta"]:
+    del sys.modules[name]
+for name in [*sys.argv[1:], "aorta.nowhere"]:
+    if os.fork() == 0:
+        importlib.import_module(name)
+        os._exit(0)
+    if os.wait()[1]:
+        print(name)
+"""
+
+
 def test_every_verb_can_be_imported_on_its_own() -> None:
     """What the server has imported before might hide that one needs another."""
-    for module in {*fork_server._PLAIN, *chain(*fork_server._OF_A_VERB.values())}:
-        subprocess.run([sys.executable, "-c", f"import {module}"], env=environ(), check=True)
+    modules = {*fork_server._PLAIN, *chain(*fork_server._OF_A_VERB.values())}
+    command = [sys.executable, "-c", ALONE, *sorted(modules)]
+    done = subprocess.run(command, env=environ(), capture_output=True, text=True, check=True)
+    assert done.stdout == "aorta.nowhere\n", done.stderr

@@ -16,7 +16,7 @@ import pytest
 from support.services.guarded import Guarded, private_directory
 from support.services import health
 from support.processes import is_running
-import os, signal
+import os, signal, time
 
 @pytest.fixture(scope="session")
 def service():
@@ -35,7 +35,7 @@ def pid(service):
 def test_kills(service):
     os.kill(pid(service), signal.SIGKILL)
     while is_running(pid(service)):
-        pass
+        time.sleep(0.01)
 
 def test_next(service):
     assert is_running(pid(service))
@@ -51,7 +51,8 @@ def run_of(folder: Path, tests: str, *options: str, before: str = "") -> str:
     (folder / "tmp").mkdir(exist_ok=True)
     (folder / "test_it.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    words = [sys.executable, "-m", "pytest", "-p", "support.hermetic", "-p", "no:cacheprovider"]
+    plugins = ("support.hermetic", "pytest_timeout", "xdist.plugin", "no:cacheprovider")
+    words = [sys.executable, "-m", "pytest", *(word for name in plugins for word in ("-p", name))]
     done = subprocess.run(
         ["sh", "-c", f'{before} exec "$@"', "sh", *words, *options],
         cwd=folder,
@@ -59,6 +60,7 @@ def run_of(folder: Path, tests: str, *options: str, before: str = "") -> str:
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests"))),
             "TMPDIR": str(folder / "tmp"),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
         capture_output=True,
         text=True,

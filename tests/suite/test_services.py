@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.aorta_cli import ROOT
+from support.processes import processes_under
 from support.services import requirements
 from support.services.engines import DockerEngine
 from support.services.guarded import Guarded, private_directory
@@ -17,12 +18,6 @@ from support.services.registry import Registry
 from support.waiting import eventually
 
 ABSENT = requirements.Component("a unicorn", ("no-such-command",), ("unicorn",))
-
-
-def processes_under(directory: Path) -> list[bytes]:
-    """The command lines that name anything in this directory."""
-    lines = subprocess.run(("ps", "axww", "-o", "args="), capture_output=True, check=True).stdout
-    return [line for line in lines.splitlines() if bytes(directory) in line]
 
 
 def test_a_stopped_service_leaves_no_process_and_no_directory() -> None:
@@ -39,19 +34,24 @@ def test_a_stopped_service_leaves_no_process_and_no_directory() -> None:
 STARTS = {
     "docker": "from support.services.engines import start_docker as start\n",
     "slurm": "from support.services.slurm import start_slurm as start\n",
-    "ray": "from support.services.ray_cluster import start_ray as start\n",
+    "sleep": (
+        "from support.services.guarded import Guarded, private_directory\n"
+        "def start():\n"
+        "    place = private_directory('sleep')\n"
+        "    kept = Guarded(place, ('sh', '-c', f'echo up; sleep 600 # {place}'))\n"
+        "    kept.wait_until(lambda: 'up' in kept.log, 'sleep')\n"
+        "    return kept\n"
+    ),
 }
 
 
 @pytest.mark.parametrize(
     ("service", "number"),
     [
-        *(
-            pytest.param("docker", number, marks=pytest.mark.xdist_group("docker"))
-            for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
-        ),
+        ("sleep", signal.SIGINT),
+        ("sleep", signal.SIGTERM),
+        pytest.param("docker", signal.SIGKILL, marks=pytest.mark.xdist_group("docker")),
         pytest.param("slurm", signal.SIGKILL, marks=pytest.mark.xdist_group("slurm")),
-        pytest.param("ray", signal.SIGKILL, marks=pytest.mark.xdist_group("ray")),
     ],
 )
 def test_a_service_dies_with_the_process_that_started_it(

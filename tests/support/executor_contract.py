@@ -182,6 +182,13 @@ class ExecutorContract:
         assert ended == started
         assert not bench.executor.wait(0.1)
 
+    def test_a_trial_does_not_see_stdin_of_the_caller(self, bench: Bench) -> None:
+        assert bench.run("cat").exit_code == 0
+
+    def test_file_descriptors_do_not_leak_into_the_trial(self, bench: Bench) -> None:
+        end = bench.run("bash", "-c", "ls /proc/self/fd | wc -l")
+        assert int(end.stdout.path.read_text()) <= 4
+
     def test_closing_ends_what_runs_and_may_be_done_twice(
         self, bench: Bench, tmp_path: Path
     ) -> None:
@@ -193,10 +200,3 @@ class ExecutorContract:
         bench.executor.close()
         bench.executor.close()
         wait_until_gone(running)
-
-    def test_a_trial_does_not_see_stdin_of_the_caller(self, bench: Bench) -> None:
-        assert bench.run("cat").exit_code == 0
-
-    def test_file_descriptors_do_not_leak_into_the_trial(self, bench: Bench) -> None:
-        end = bench.run("bash", "-c", "ls /proc/self/fd | wc -l")
-        assert int(end.stdout.path.read_text()) <= 4

@@ -16,9 +16,9 @@ def with_git(
     base: Rootfs,
     directory: Path,
     repositories: Mapping[str, Path],
-    scripts: Mapping[str, str] | None = None,
+    programs: Mapping[str, str] | None = None,
 ) -> Rootfs:
-    """`base` with git itself, these repositories (path inside -> path here) and shell scripts (path -> text)."""
+    """`base` with git itself, these repositories (path inside -> path here) and programs (path -> text)."""
     directory.mkdir(parents=True, exist_ok=True)
     tarball = directory / "rootfs.tar"
     shutil.copyfile(base.tarball, tarball)
@@ -29,8 +29,8 @@ def with_git(
             archive.add(Path(library).resolve(), library[1:])
         for inside, path in repositories.items():
             archive.add(path, inside.lstrip("/"))
-        for inside, text in (scripts or {}).items():
-            _script(archive, inside.lstrip("/"), f"#!/bin/sh\n{text}\n".encode())
+        for inside, text in (programs or {}).items():
+            _program(archive, inside.lstrip("/"), text.encode())
     return Rootfs(tarball)
 
 
@@ -41,10 +41,10 @@ def _link(archive: tarfile.TarFile, name: str, target: str) -> None:
     archive.addfile(link)
 
 
-def _script(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    script = tarfile.TarInfo(name)
-    script.mode, script.size = 0o755, len(content)
-    archive.addfile(script, io.BytesIO(content))
+def _program(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    program = tarfile.TarInfo(name)
+    program.mode, program.size = 0o755, len(content)
+    archive.addfile(program, io.BytesIO(content))
 
 
 def _libraries(binary: Path) -> list[str]:

@@ -29,7 +29,7 @@ _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _DEAF_TO = pytest.StashKey[list[int]]()
 _KEPT = pytest.StashKey[Path]()
 _STARTED_AGAIN: list[str] = []
-_SLOW_LOOK = 0.01  # seconds of this thread: thousands of tests are looked after
+_SLOW_LOOK = 0.003  # seconds of this thread: thousands of tests are looked after
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=_ABOUT_SPEED)
 settings.load_profile("any machine")

@@ -58,14 +58,15 @@ class Ended:
 
 
 class Agent:
-    """One `aorta launch` in a session of its own."""
+    """One `aorta launch` in a session of its own; or `program launch`, a module beside the script."""
 
-    def __init__(self, arguments: list[str], cwd: Path, **env: str) -> None:
+    def __init__(self, arguments: list[str], cwd: Path, program: str = "aorta", **env: str) -> None:
         self._out = (cwd / f"agent_{id(self)}.out").open("w+")
         self._err = (cwd / f"agent_{id(self)}.err").open("w+")
         self.process = fork_server.start(
             *("launch", *arguments),
             cwd=cwd,
+            module=program,
             env=environment(**env),
             stdout=self._out,
             stderr=self._err,
@@ -112,13 +113,18 @@ class Site:
         self.source = SOURCE
         self._agents: list[Agent] = []
 
-    def start(self, *arguments: str, **env: str) -> Agent:
-        agent = Agent(["--log-dir", str(self.logs), *arguments], self.folder, **env)
+    def start(
+        self, *arguments: str, program: str = "aorta", log_dir: str = "logs", **env: str
+    ) -> Agent:
+        where = ["--log-dir", str(self.folder / log_dir)] if log_dir else []
+        agent = Agent([*where, *arguments], self.folder, program, **env)
         self._agents.append(agent)
         return agent
 
-    def run(self, *arguments: str, **env: str) -> Ended:
-        return self.start(*arguments, **env).wait()
+    def run(
+        self, *arguments: str, program: str = "aorta", log_dir: str = "logs", **env: str
+    ) -> Ended:
+        return self.start(*arguments, program=program, log_dir=log_dir, **env).wait()
 
     def start_node(
         self, node: int, *arguments: str, nodes: str = "2", conf: str = "", **env: str

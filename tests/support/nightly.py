@@ -2,10 +2,11 @@
 
 import io
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 from support.git_images import with_git
 from support.git_repositories import Repository
@@ -56,6 +57,11 @@ class World:
     rootfs: dict[str, Rootfs]
     root: Path
 
+    def few(self, build: str = BUILD) -> list[dict[str, Any]]:
+        """For tests of something else than the search: one package of a spec, with two changes left in it."""
+        ends = {"good": self.jax[CULPRIT - 1], "bad": self.jax[CULPRIT + 1]}
+        return [{"name": "jax", "path": "/opt/jax", "build": build, **ends}]
+
     def publish(
         self,
         registry: Registry,
@@ -73,14 +79,21 @@ class World:
         return f"{registry.address}/{repository}:{{container}}-{{date}}"
 
     def _day_layer(self, day: str, broken: str) -> Path:
-        """What a nightly adds to the sources: the day, and what was built of them."""
-        path = self.root / f"{day}-{broken}.tar"
-        with tarfile.open(path, "w") as archive:
-            for name, text in (("etc/nightly", day), ("installed", broken)):
-                member = tarfile.TarInfo(name)
-                member.size = len(text) + 1
-                archive.addfile(member, io.BytesIO(f"{text}\n".encode()))
-        return path
+        """What makes the image of one day another than that of the next, and what was built on it."""
+        return layer(
+            self.root / f"{day}-{broken}.tar",
+            {"etc/nightly": f"{day}\n", "installed": f"{broken}\n"},
+        )
+
+
+def layer(path: Path, files: Mapping[str, str]) -> Path:
+    """A layer of an image: these files, by their paths in it."""
+    with tarfile.open(path, "w") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(text), 0o755
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
 
 
 def make_world(busybox: Rootfs, root: Path) -> World:
@@ -99,8 +112,12 @@ def make_world(busybox: Rootfs, root: Path) -> World:
         for name, repository in repositories.items():
             repository.git("checkout", "--quiet", "--detach", shas[name][commit])
         here = {f"/opt/{name}": repository.path for name, repository in repositories.items()}
-        scripts = {"/usr/bin/build-jax.sh": BUILD, "/usr/bin/test-jax.sh": TEST}
-        images[side] = with_git(busybox, root / side, here, scripts)
+        programs = {
+            "/usr/bin/build-jax.sh": f"#!/bin/sh\n{BUILD}\n",
+            "/usr/bin/test-jax.sh": f"#!/bin/sh\n{TEST}\n",
+            "/installed": "yes\n" if commit >= CULPRIT else "no\n",
+        }
+        images[side] = with_git(busybox, root / side, here, programs)
     return World(shas["jax"], shas["xla"], shas["jax"][CULPRIT], images, root)
 
 

@@ -1,6 +1,7 @@
 """Looking at processes from outside: are they there, are they gone?"""
 
 import signal
+import subprocess
 from pathlib import Path
 
 from support.waiting import wait_until
@@ -50,6 +51,12 @@ def processes_with(variable: str) -> list[int]:
             if wanted in environ.split(b"\0") and is_running(int(entry.name)):
                 found.append(int(entry.name))
     return found
+
+
+def processes_under(directory: Path) -> list[bytes]:
+    """The command lines that name anything in this directory."""
+    lines = subprocess.run(("ps", "axww", "-o", "args="), capture_output=True, check=True).stdout
+    return [line for line in lines.splitlines() if bytes(directory) in line]
 
 
 def wait_until_no_process_has(variable: str) -> None:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from aorta.attribution.line_fields import (
     CLOCK,
@@ -95,7 +96,12 @@ _BAR = re.compile(
 _BARE_BAR = re.compile(r"^[^|]{0,80}\|[^|]{0,200}\|\s*\d+/\d+ \[[^\]]{0,200}\](?=\S)")
 _ANCHOR = re.compile(r'\s*(?:File "[^"]+", line \d+|Traceback \(most recent)')
 _FRAME = re.compile(r'^(?P<before>\S.{0,200}?\S?)\s+File "[^"]+", line \d+')
+_ANY_FIELDS = (*_HEAD_FIELDS, *_LOGGED_FIELDS)
+_OF_A_LOGGER = frozenset({"clock", "letter", "level"})
 _MOST_FIELDS = 10
+_LONGEST_KEPT = (
+    1000  # characters of a line whose fields are kept: thousands of them are a few megabytes
+)
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL", "D": "DEBUG"}
 
 
@@ -113,9 +119,8 @@ class LineFormat:
         self.loud_throughout = (
             loud_throughout  # every line has a level: it is not the program that gave it
         )
-        self._learned = learned
+        self._learned = (_BARE_RANK, *learned) if bare_ranks else learned
         self._margins = margins or {}
-        self._bare_ranks = bare_ranks
         self._ranks_of = ranks_of or {}
 
     def read(self, raw: str) -> Spoken:
@@ -144,36 +149,14 @@ class LineFormat:
             return spoken
         margin = self._margins.get(fields, 1)
         indent = len(spoken.text) - len(spoken.text.lstrip(" "))
-        return replace(spoken, text=spoken.text[min(margin, indent) :])
+        text = spoken.text[min(margin, indent) :]
+        return Spoken(text, spoken.rank, spoken.node, spoken.who, spoken.time, spoken.level)
 
     def _fields(self, spoken: Spoken) -> tuple[Spoken, tuple[int, ...]]:
-        logged = False
-        taken: list[int] = []
-        for _ in range(_MOST_FIELDS):
-            gap = len(spoken.text) - len(spoken.text.lstrip()) if taken else 0
-            found, number = self._next_field(spoken.text, gap, logged)
-            if found is None or found.end() == gap:
-                break
-            logged |= bool(found.groupdict().keys() & {"clock", "letter", "level"})
-            taken.append(number)
-            spoken = _with_fields(spoken, found)
-        return spoken, tuple(taken)
-
-    def _next_field(self, text: str, at: int, logged: bool) -> tuple[re.Match[str] | None, int]:
-        if (found := self._learned_match(text, at)) is not None:
-            return found, -1
-        if not logged and _MAY_BEGIN.match(text, at) is None:
-            return None, 0
-        fields = (*_HEAD_FIELDS, *_LOGGED_FIELDS) if logged else _HEAD_FIELDS
-        for number, field in enumerate(fields):
-            if (found := field.match(text, at)) is not None:
-                return found, number
-        return None, 0
-
-    def _learned_match(self, text: str, at: int) -> re.Match[str] | None:
-        if self._bare_ranks and (found := _BARE_RANK.match(text, at)):
-            return found
-        return next((match for field in self._learned if (match := field.match(text, at))), None)
+        """Ranks write the same lines, and one line is asked for by many: what it begins with is read once."""
+        if len(spoken.text) > _LONGEST_KEPT:
+            return _fields_read(spoken, self._learned)
+        return _fields_of(spoken, self._learned)
 
     def with_margins(self, sample: list[str]) -> "LineFormat":
         """The same with the gap that each sequence of fields leaves before the least indented line."""
@@ -187,7 +170,7 @@ class LineFormat:
                 indent = len(spoken.text) - len(spoken.text.lstrip(" "))
                 margins[fields] = min(indent, margins.get(fields, indent))
         throughout = len(sample) > _ENOUGH and loud >= _NEARLY_ALL * len(sample)
-        return LineFormat(self._learned, self._bare_ranks, self._ranks_of, margins, throughout)
+        return LineFormat(self._learned, False, self._ranks_of, margins, throughout)
 
     def _placed(self, spoken: Spoken) -> Spoken:
         if spoken.rank is None and spoken.who in self._ranks_of:
@@ -293,6 +276,40 @@ def _before_frames(lines: list[str]) -> re.Pattern[str] | None:
     pattern = re.compile(r"\d+".join(re.escape(part) for part in shape.split("#")))
     begun = sum(pattern.match(text) is not None for text in lines)
     return pattern if count > 1 or begun >= _NEARLY_ALL * len(lines) else None
+
+
+def _fields_read(
+    spoken: Spoken, learned: tuple[re.Pattern[str], ...]
+) -> tuple[Spoken, tuple[int, ...]]:
+    """The line without the fields it begins with, and which these were."""
+    logged = False
+    taken: list[int] = []
+    for _ in range(_MOST_FIELDS):
+        gap = len(spoken.text) - len(spoken.text.lstrip()) if taken else 0
+        found, number = _next_field(spoken.text, gap, logged, learned)
+        if found is None or found.end() == gap:
+            break
+        logged = logged or not _OF_A_LOGGER.isdisjoint(found.re.groupindex)
+        taken.append(number)
+        spoken = _with_fields(spoken, found)
+    return spoken, tuple(taken)
+
+
+_fields_of = lru_cache(maxsize=4096)(_fields_read)
+
+
+def _next_field(
+    text: str, at: int, logged: bool, learned: tuple[re.Pattern[str], ...]
+) -> tuple[re.Match[str] | None, int]:
+    for field in learned:
+        if (found := field.match(text, at)) is not None:
+            return found, -1
+    if not logged and _MAY_BEGIN.match(text, at) is None:
+        return None, 0
+    for number, field in enumerate(_ANY_FIELDS if logged else _HEAD_FIELDS):
+        if (found := field.match(text, at)) is not None:
+            return found, number
+    return None, 0
 
 
 def _with_fields(spoken: Spoken, found: re.Match[str]) -> Spoken:

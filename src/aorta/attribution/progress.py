@@ -202,15 +202,15 @@ def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:
 
 def growing_number(text: str) -> list[int]:
     """The values of the one number that grows from line to line in lines that are otherwise alike."""
-    columns: dict[str, list[tuple[int, ...]]] = {}
+    alike: dict[str, list[str]] = {}
     for line in re.split(r"[\r\n]+", text)[-_LOOKED_AT:]:
-        if _OF_A_STACK.search(line) or _OTHER_WORK.search(line) or _ELSEWHERE.search(line):
-            continue
-        plain = _CLOCK.sub("~", line)
-        numbers = tuple(int(number) for number in _NUMBER.findall(plain))
-        if numbers:
-            shape = " ".join(_NUMBER.sub("#", plain).split())  # columns are padded
-            columns.setdefault(shape, []).append(numbers)
+        if (shape := _shape_of(line)) is not None:
+            alike.setdefault(shape, []).append(line)
+    columns = {
+        shape: [_numbers_of(line) for line in lines if not _tells_of_other_work(line)]
+        for shape, lines in alike.items()
+        if len(lines) >= _ENOUGH_LINES
+    }
     shapes = Counter({shape: len(rows) for shape, rows in columns.items()})
     for shape, count in shapes.most_common(5):
         if count < _ENOUGH_LINES:
@@ -219,3 +219,19 @@ def growing_number(text: str) -> list[int]:
             if all(later > earlier for earlier, later in pairwise(column)):
                 return list(column)
     return []
+
+
+def _shape_of(line: str) -> str | None:
+    """A line without its numbers; None where it has none. Columns are padded."""
+    plain = _CLOCK.sub("~", line)
+    shape, numbers = _NUMBER.subn("#", plain)
+    return " ".join(shape.split()) if numbers else None
+
+
+def _numbers_of(line: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in _NUMBER.findall(_CLOCK.sub("~", line)))
+
+
+def _tells_of_other_work(line: str) -> bool:
+    others = (_OF_A_STACK, _OTHER_WORK, _ELSEWHERE)
+    return any(other.search(line) is not None for other in others)

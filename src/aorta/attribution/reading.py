@@ -31,6 +31,7 @@ _MOST_INFLATED = 16 << 30  # a packed file may hold any number of zeros
 _GZIP = b"\x1f\x8b"
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
 _LINE_ENDS = (b"\n", b"\r")
+_ROW = re.compile(rb"[^\r\n]*(?:[\r\n]|\Z)")
 _LINE_FEED = ord("\n")
 _FAR = 300 << 20
 
@@ -234,11 +235,13 @@ def lines_after(
     data: bytes, position: int, source: ReadableLog, offset: int = 0
 ) -> Iterator[LogLine]:
     """The lines from `position` on, which must be a line's beginning; at most one margin of them."""
-    for raw in re.split(rb"(?<=[\r\n])", data[position : position + MARGIN]):
+    for found in _ROW.finditer(data, position, position + MARGIN):
+        raw = found[0]
         own = raw.rstrip(b"\r\n")
         longest = MARGIN if own.startswith(b"{") else LONGEST_LINE
-        yield from cleaned(own[:longest], source, offset + position)
-        position += len(raw)
+        yield from cleaned(own[:longest], source, offset + found.start())
+        if len(own) == len(raw):
+            return  # the last, which no line end closes
 
 
 def line_start(data: bytes, position: int) -> int:

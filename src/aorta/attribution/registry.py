@@ -136,15 +136,21 @@ class Pattern(StrictModel):
 
     def match(self, text: str, raised: Raised | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        raised = raised or Raised()
+        if self._asks_where and not self._fits_there(raised or Raised()):
+            return None
+        return self._found_in(text)
+
+    @cached_property
+    def _asks_where(self) -> bool:
+        return not (self.frame is None and self.source is None and self.stack is None)
+
+    def _fits_there(self, raised: Raised) -> bool:
         places = (
             (self.frame, raised.frame),
             (self.source, raised.source),
             (self.stack, raised.stack),
         )
-        if any(w is not None and not (place and re.search(w, place)) for w, place in places):
-            return None
-        return self._found_in(text)
+        return all(asked is None or (place and re.search(asked, place)) for asked, place in places)
 
     def fits_after(self, lines: Iterable[str]) -> bool:
         """Whether the lines before a match are those this row asks for."""
@@ -161,7 +167,7 @@ class Pattern(StrictModel):
         return None if wrong is None else f"matches its miss {wrong!r}"
 
     def _found_in(self, text: str) -> re.Match[str] | None:
-        spoken = text if self.whole_message else text.split("\n", 1)[0]
+        spoken = text if self.whole_message else text.partition("\n")[0]
         if self.words and not says(_own_words(spoken), self.words, self.never):
             return None
         return self.compiled.search(spoken)
@@ -190,8 +196,9 @@ class Registry:
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
-        self.on_exception = tuple(row for row in self.patterns if row.on == "exception")
-        self.on_sentence = tuple(row for row in self.patterns if row.on == "sentence")
+        by_weight = sorted(self.patterns, key=lambda row: row.says, reverse=True)
+        self.on_exception = tuple(row for row in by_weight if row.on == "exception")
+        self.on_sentence = tuple(row for row in by_weight if row.on == "sentence")
         by_trigger: dict[str, list[Pattern]] = {}
         for row in self.patterns:
             for trigger in row.triggers:
@@ -202,26 +209,24 @@ class Registry:
         self, text: str, raised: Raised | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """The row that says most about an exception."""
-        return _says_most(self.on_exception, text, raised)
+        return _first_to_match(self, "exception", text, raised)
 
     def sentence(
         self, text: str, raised: Raised | None = None
     ) -> tuple[Pattern, re.Match[str]] | None:
         """What a message says that no row on `exception` knows."""
-        return _says_most(self.on_sentence, text, raised)
+        return _first_to_match(self, "sentence", text, raised)
 
 
-def _says_most(
-    rows: Iterable[Pattern], text: str, raised: Raised | None
+@lru_cache(maxsize=1024)  # what ended one rank ended many, and is asked for more than once of each
+def _first_to_match(
+    registry: Registry, on: str, text: str, raised: Raised | None
 ) -> tuple[Pattern, re.Match[str]] | None:
-    best: tuple[Pattern, re.Match[str]] | None = None
+    rows = registry.on_exception if on == "exception" else registry.on_sentence
     for row in rows:
-        if best is not None and row.says <= best[0].says:
-            continue
-        found = row.match(text, raised)
-        if found is not None:
-            best = (row, found)
-    return best
+        if (match := row.match(text, raised)) is not None:
+            return row, match
+    return None
 
 
 @cache

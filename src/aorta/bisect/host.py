@@ -34,11 +34,12 @@ from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import user_cache
 from aorta.bisect.trials import BuildAndTest, VersionSets
-from aorta.core.errors import UsageError
+from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import TrialSpec
 from aorta.engine.rundir import PRIVATE
+from aorta.runtimes.checkout import GitFaultError, forget_trees, with_commit
 from aorta.runtimes.git import Commit, Repository
-from aorta.runtimes.worktree_job import Job, TreeJob, forget_trees, with_commit
+from aorta.runtimes.worktree_job import TreeJob, TreesJob
 
 
 def bisect_on_host(request: ResolvedRequest) -> Findings:
@@ -294,7 +295,7 @@ class HostTrees(VersionSets):
             self._lanes[trial.id] = lane
             places = {p.name: self._root / f"lane-{lane}" / p.name for p in self._git()}
             key = f"lane-{lane}"
-            job: Job | None = self._job(versions, places, None)
+            job: TreesJob | None = self._job(versions, places, None)
         else:
             places = {p.name: self._tree(p, versions) for p in self._git()}
             key = set_key(self._packages, versions)
@@ -321,9 +322,9 @@ class HostTrees(VersionSets):
         own = [p for p in self._packages if p.name in {package.name, *package.spec.needs}]
         return self._root / set_key(own, versions) / package.name
 
-    def _job(self, versions: Versions, places: Mapping[str, Path], mark: Path | None) -> Job:
+    def _job(self, versions: Versions, places: Mapping[str, Path], mark: Path | None) -> TreesJob:
         jobs = [self._tree_job(p, versions, places.get(p.name)) for p in self._packages]
-        return Job(
+        return TreesJob(
             [job for job in jobs if job], self.variables(versions, places), str(mark or "") or None
         )
 
@@ -366,10 +367,13 @@ def carried(
     if package.repository is None or len(onto) > _MOST_CARRIED:
         return None
     where, merges = package.repository.where, len(commit.parents) > 1
-    return [
-        with_commit(tree, where, state, commit.sha, number if merges else None)
-        for state, number in onto
-    ]
+    try:
+        return [
+            with_commit(str(tree), where, state, commit.sha, number if merges else None)
+            for state, number in onto
+        ]
+    except GitFaultError as fault:
+        raise InfrastructureError(str(fault)) from None
 
 
 def _mark_of(tree: Path) -> Path:

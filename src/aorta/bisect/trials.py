@@ -30,8 +30,10 @@ from aorta.core.trial import (
     Watch,
 )
 from aorta.executors import Executor
+from aorta.runtimes import checkout
+from aorta.runtimes.checkout import GIT_FAULT
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.worktree_job import GIT_FAULT
+from aorta.runtimes.worktree_job import TreesJob
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -99,15 +101,17 @@ class VersionSets(Builder):
 def build_trial(
     job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
 ) -> TrialSpec:
-    """The process that makes something: the module of the job, told by a file that others may not read, since addresses
-    and variables may be secrets.
+    """The process that makes something: the module of the job, or the one for checkouts, told by a file that others may
+    not read, since addresses and variables may be secrets.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "job.json"
     path.touch(mode=0o600)
     path.write_text(json.dumps(asdict(job), indent=1), encoding="utf-8")
+    is_checkout = isinstance(job, TreesJob)
+    program = ("-I", "-S", checkout.__file__) if is_checkout else ("-m", type(job).__module__)
     return TrialSpec(
-        argv=(sys.executable, "-m", type(job).__module__, str(path)),
+        argv=(sys.executable, *program, str(path)),
         trial_dir=directory,
         cwd=directory,
         id=name,

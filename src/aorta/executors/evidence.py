@@ -54,6 +54,7 @@ class CompiledPattern:
     keep_last: bool
     match: dict[str, Any] | None = None
     searched_to: int = 0  # absolute offset behind the last match, for `keep_last`
+    hopeless: bool = False  # it took too long once, and is not tried again
 
 
 class Log:
@@ -201,17 +202,19 @@ class WatchedStream:
         return next((at for behind, at in self._came if behind >= offset), self.last_at or 0.0)
 
     def _search(self, pattern: CompiledPattern, settled: bool) -> bool:
-        if pattern.match is not None and not pattern.keep_last:
+        if pattern.hopeless or (pattern.match is not None and not pattern.keep_last):
             return False
         base = self.seen - len(self._window)  # the absolute offset of the window's first byte
         # One byte of context keeps `^` from matching at a cut that is not the start of a line.
         start = max(1 if base else 0, pattern.searched_to - base)
+        pattern.hopeless = True  # until it has come to an end
         with _time_limit(pattern.text):
             if pattern.keep_last:
                 last = deque(pattern.regex.finditer(self._window, start), maxlen=1)
                 found = last[0] if last else None
             else:
                 found = pattern.regex.search(self._window, start)
+        pattern.hopeless = False
         if found is None:
             return False
         if found.end() == len(self._window) and not settled:

@@ -15,12 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from aorta.runtimes.package_index import Sources
+from aorta.runtimes.checkout import GIT_FAULT, check_out
 from aorta.runtimes.pythons import find_uv
-from aorta.runtimes.worktree_job import GIT_FAULT, TreeJob, check_out
+from aorta.runtimes.worktree_job import TreeJob
+
+if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
+    from aorta.runtimes.package_index import Sources
 
 UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
@@ -56,7 +60,7 @@ class EnvironmentJob:
     mark: str | None = None
     listed: str | None = None  # where it is written what is in it: a resolver may have had a say
 
-    def of(self, sources: Sources) -> "EnvironmentJob":
+    def of(self, sources: "Sources") -> "EnvironmentJob":
         """The same, with packages from these places."""
         return replace(
             self, indexes=sources.indexes, find_links=sources.find_links, pre=sources.pre
@@ -85,7 +89,7 @@ def make(job: EnvironmentJob, beside: Path) -> None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     for tree in job.trees:
-        check_out(tree)
+        check_out(str(tree.tree), str(tree.repository), str(tree.sha), tree.cherry_pick, tree.files)
         _install_tree(job, tree)
     if job.mark is not None:
         Path(job.mark).write_text(place.name, encoding="utf-8")

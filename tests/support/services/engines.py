@@ -46,9 +46,10 @@ class Engine:
         """All of them, also one that somebody else is removing already."""
 
         def are_gone() -> bool:
-            for name in self.containers():
+            there = self.containers()
+            for name in there:
                 self("rm", "--force", name, check=False)
-            return not self.containers()
+            return not there
 
         wait_until(are_gone, "the removal of all containers")
 

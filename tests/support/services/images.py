@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PYTHON = "/usr/bin/python3"
+_BASH = "/bin/bash"
 _LEFT_OUT = {"__pycache__", "dist-packages", "test", "idlelib", "tkinter", "ensurepip"}
 
 
@@ -33,6 +34,16 @@ def python_rootfs(directory: Path) -> Rootfs:
         _add_busybox(archive)
         _add_python(archive)
     return Rootfs(tarball)
+
+
+def bash_layer(directory: Path) -> Path:
+    """Bash, which other images than these have, and what it needs."""
+    path = directory / "bash.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.add(Path(_BASH).resolve(), "bin/bash")
+        for library in _shared_libraries([Path(_BASH)]):
+            archive.add(Path(library).resolve(), library[1:])
+    return path
 
 
 def _add_busybox(archive: tarfile.TarFile) -> None:

@@ -61,6 +61,8 @@ def running_peer_service(root: Path) -> Iterator[str]:
         LLM_API_KEY_FILE=str(key),
         NVRX_ATTRSVC_ENDPOINT=url,
         NVRX_ATTRSVC_ALLOWED_ROOT=str(root),
+        NVRX_ATTRSVC_RESTART_AGENT_LOG_QUIET_SECONDS="1",
+        NVRX_ATTRSVC_RESTART_AGENT_LOG_MAX_WAIT_SECONDS="3",
     )
     spelt = [f"{name}={value}" for name, value in environment.items()]
     kept = Guarded(directory, ("env", "-i", *spelt, sys.executable, "-m", _SERVICE))

@@ -13,7 +13,10 @@ from support.services.guarded import Guarded, private_directory
 from support.services.ports import free_ports
 
 CPUS = 2
-_RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block")
+_RAY = (
+    *(sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block"),
+    "--include-log-monitor=false",  # nobody reads what workers print
+)
 _QUIET = (
     "env",
     "PYTHONUNBUFFERED=1",
@@ -36,6 +39,12 @@ class RayCluster:
     @property
     def directory(self) -> Path:
         return self.head.directory
+
+    def with_nodes(self, count: int) -> "RayCluster":
+        """With at least so many: each takes two seconds of CPU to start, so there are no more than a test needs."""
+        while len(self.nodes) < count:
+            self.add_node()
+        return self
 
     def add_node(self, cpus: int = CPUS, hides: Path | None = None) -> Guarded:
         """With `hides`, a node on which that directory is empty, as it is on another machine."""

@@ -1,12 +1,13 @@
 """A real OCI registry on the loopback interface, with a store of its own."""
 
+import functools
 import hashlib
 import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class Registry:
     """`address` is HOST:PORT, the first part of an image's reference; engines take the loopback without TLS."""
 
     kept: Guarded
+    held: dict[str, str] = field(default_factory=dict)  # a repository that has this blob
 
     @property
     def address(self) -> str:
@@ -59,18 +61,21 @@ class Registry:
         self, repository: str, tag: str, layers: Sequence[Path], env: Sequence[str] = ()
     ) -> str:
         """An image made of tar files, lowest first, through the registry's own API; returns its reference."""
-        blobs = [layer.read_bytes() for layer in layers]
         config = {
             "architecture": "amd64",
             "os": "linux",
             "config": {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin", *env]},
-            "rootfs": {"type": "layers", "diff_ids": [_digest(blob) for blob in blobs]},
+            "rootfs": {"type": "layers", "diff_ids": [_digest_of(layer) for layer in layers]},
         }
+        about = json.dumps(config).encode()
         manifest = {
             "schemaVersion": 2,
             "mediaType": _OCI_MANIFEST,
-            "config": self._upload(repository, _CONFIG, json.dumps(config).encode()),
-            "layers": [self._upload(repository, _LAYER, blob) for blob in blobs],
+            "config": self._upload(repository, _CONFIG, _digest(about), lambda: about),
+            "layers": [
+                self._upload(repository, _LAYER, _digest_of(layer), layer.read_bytes)
+                for layer in layers
+            ],
         }
         headers = {"Content-Type": _OCI_MANIFEST}
         self._send(
@@ -82,16 +87,22 @@ class Registry:
         """The manifest itself: the tag stays listed for a while, and cannot be pulled."""
         self._send("DELETE", f"/v2/{repository}/manifests/{self.digest(repository, tag)}")
 
-    def _upload(self, repository: str, kind: str, blob: bytes) -> dict[str, Any]:
-        digest = _digest(blob)
+    def _upload(
+        self, repository: str, kind: str, digest: str, read: Callable[[], bytes]
+    ) -> dict[str, Any]:
+        """What another repository of this registry has is taken from there."""
         try:
-            self._send("HEAD", f"/v2/{repository}/blobs/{digest}")
+            found = self._send("HEAD", f"/v2/{repository}/blobs/{digest}")
         except urllib.error.HTTPError:
-            place = self._send("POST", f"/v2/{repository}/blobs/uploads/")["Location"]
-            separator = "&" if "?" in place else "?"
-            headers = {"Content-Type": "application/octet-stream"}
-            self._send("PUT", f"{place}{separator}digest={digest}", blob, headers)
-        return {"mediaType": kind, "size": len(blob), "digest": digest}
+            other = f"?mount={digest}&from={self.held[digest]}" if digest in self.held else ""
+            place = self._send("POST", f"/v2/{repository}/blobs/uploads/{other}")["Location"]
+            if not other:
+                separator = "&" if "?" in place else "?"
+                headers = {"Content-Type": "application/octet-stream"}
+                self._send("PUT", f"{place}{separator}digest={digest}", read(), headers)
+            found = self._send("HEAD", f"/v2/{repository}/blobs/{digest}")
+        self.held[digest] = repository
+        return {"mediaType": kind, "size": int(found["Content-Length"]), "digest": digest}
 
     def _send(
         self,
@@ -115,6 +126,17 @@ class Registry:
 
 def _digest(blob: bytes) -> str:
     return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def _digest_of(layer: Path) -> str:
+    about = layer.stat()
+    return _digest_of_content(layer, about.st_mtime_ns, about.st_size)
+
+
+@functools.cache
+def _digest_of_content(layer: Path, *_: int) -> str:
+    """Of a file that is as old and as long as it was: the layers of an image are those of many others."""
+    return _digest(layer.read_bytes())
 
 
 def start_registry() -> Registry:

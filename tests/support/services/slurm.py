@@ -106,6 +106,14 @@ class SlurmCluster:
                         os.kill(pid, signal.SIGKILL)
         self.nodes.pop(name).stop()
 
+    def replace_node(self, name: str) -> None:
+        """A node that was killed is there again, and the job that Slurm believes on it is given up.
+
+        Declared lost, as its administrator would: Slurm takes a minute to find it out.
+        """
+        self("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
+        self.start_node(name)
+
     def _is_ours(self, pid: int) -> bool:
         with suppress(OSError):
             wanted = f"SLURM_CONF={self.environ['SLURM_CONF']}".encode()

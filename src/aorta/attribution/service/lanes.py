@@ -2,6 +2,7 @@
 
 A lane is one worker that does one analysis at a time. Two lanes: everything begins in the quick one, and what takes longer
 there than an ordinary failure ever does starts again in the patient one. So one endless log delays nobody else's decision.
+The worker of the patient lane is started when something comes there: that is seldom, and half a second is nothing to it.
 """
 
 import asyncio
@@ -43,9 +44,8 @@ class Lanes:
         raise AnalysisLostError(f"the analysis took longer than {_PATIENT:.0f} s")
 
     def start(self) -> None:
-        """Have the workers ready before they are needed."""
-        for lane in self._lanes:
-            lane.start()
+        """Have the worker of the quick lane ready before it is needed."""
+        self._lanes[0].start()
 
     def close(self) -> None:
         for lane in self._lanes:

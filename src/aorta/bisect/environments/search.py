@@ -45,10 +45,10 @@ from aorta.bisect.spec import PackageSpec
 from aorta.bisect.stages import MAIN
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE
+from aorta.runtimes.checkout import forget_trees
 from aorta.runtimes.git import Repository
 from aorta.runtimes.package_index import PackageIndex
 from aorta.runtimes.pythons import pythons_between
-from aorta.runtimes.worktree_job import forget_trees
 from aorta.search.belief import Counts
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Vector
