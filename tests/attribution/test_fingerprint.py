@@ -76,7 +76,7 @@ def fingerprint(bug: Bug, here: Occasion) -> str:
     return attribute(evidence).finding.fingerprint
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(BUGS, OCCASIONS, OCCASIONS)
 def test_the_same_bug_has_the_same_fingerprint_on_every_occasion(
     bug: Bug, first: Occasion, second: Occasion
@@ -84,7 +84,7 @@ def test_the_same_bug_has_the_same_fingerprint_on_every_occasion(
     assert fingerprint(bug, first) == fingerprint(bug, second)
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(BUGS, BUGS, OCCASIONS)
 def test_bugs_that_differ_in_place_or_words_have_different_fingerprints(
     one: Bug, other: Bug, here: Occasion

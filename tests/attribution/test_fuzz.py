@@ -22,7 +22,7 @@ SHREDS = st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(SHREDS, max_size=40), st.integers(0, 3))
 def test_shreds_of_real_failures_in_any_order_are_answered(shreds: list[str], ranks: int) -> None:
     failures = tuple(RankEnd(rank, exit_code=rank) for rank in range(ranks))

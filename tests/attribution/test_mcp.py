@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import httpx2
-import pytest
 from benchmarks.faults.corpus import CORPUS
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -22,6 +21,11 @@ from support.waiting import patience
 
 LOGS = str(CORPUS / "disk_full_write")
 ACCEPTS = {"Accept": "application/json, text/event-stream"}
+CANNOT_BE_DONE: list[tuple[str, dict[str, Any], str]] = [
+    ("attribute_log", {"log_paths": ["/etc/passwd"]}, "outside the allowed roots"),
+    ("attribute_log", {"log_paths": [f"{CORPUS}/../x"]}, "hold no '..'"),
+    ("explain_finding", {"failure_class": "gremlins"}, "is no failure class"),
+]
 INITIALISE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -46,9 +50,26 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
     return structured.get("result", structured)
 
 
-def test_every_tool_answers_over_stdio(tmp_path: Path) -> None:
+async def refused(client: Client, tool: str, arguments: dict[str, Any]) -> str:
+    try:
+        result = await client.call_tool(tool, arguments)
+    except MCPError as wrong:
+        return str(wrong)
+    assert result.is_error
+    return str(result.content)
+
+
+def test_every_tool_answers_over_stdio_and_what_it_cannot_do_is_said_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secret").write_text("ModuleNotFoundError: No module named 'secret_4711'\n")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "rank_0.err").symlink_to(tmp_path / "secret")
+
     async def talk(url: str) -> None:
-        async with Client(stdio("--service-url", url)) as client:
+        options = ("--service-url", url, "--allowed-root", str(logs))
+        async with Client(stdio(*options)) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             assert {"attribute_log", "get_decision", "explain_finding", "list_patterns"} <= tools
             failures = [{"rank": 1, "exit_code": 1}]
@@ -62,6 +83,10 @@ def test_every_tool_answers_over_stdio(tmp_path: Path) -> None:
             assert [row["id"] for row in rows] == known
             decision = await call(client, "get_decision", job_id="j", cycle_id="j:0", wait=30)
             assert decision["decision"]["action"] == "STOP"
+            for tool, arguments, said in CANNOT_BE_DONE:
+                assert said in await refused(client, tool, arguments)
+            linked = await call(client, "attribute_log", log_paths=[str(logs)])
+            assert "secret_4711" not in str(linked), "a link among logs is not followed"
 
     with running_service(CORPUS, tmp_path / "s.sqlite") as service, service.client() as http:
         report = {"job_id": "j", "cycle_id": "j:0", "agent": "a", "log_paths": [LOGS]}
@@ -69,18 +94,27 @@ def test_every_tool_answers_over_stdio(tmp_path: Path) -> None:
         asyncio.run(talk(service.url))
 
 
-def test_every_tool_is_there_over_streamable_http(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with http_server() as url, Client(url) as client:
-            found = await call(client, "attribute_log", log_paths=[LOGS])
-            assert found["finding"]["class"] == "disk_full"
-            assert len(await call(client, "list_patterns")) > 50
-
-    asyncio.run(talk())
-
-
 def posted(url: str, headers: dict[str, str]) -> httpx.Response:
     return httpx.post(url, json=INITIALISE, headers=headers, timeout=patience())
+
+
+def test_over_http_every_tool_is_there_but_for_a_web_page_that_points_its_name_at_this_machine() -> (
+    None
+):
+    async def talk() -> None:
+        async with http_server() as url:
+            async with Client(url) as client:
+                found = await call(client, "attribute_log", log_paths=[LOGS])
+                assert found["finding"]["class"] == "disk_full"
+                assert len(await call(client, "list_patterns")) > 50
+                alone = await refused(client, "get_decision", {"job_id": "j", "cycle_id": "0"})
+                assert "no attribution service is configured" in alone
+            for foreign in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+                answer = posted(url, {**ACCEPTS, **foreign})
+                assert answer.status_code in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.FORBIDDEN}
+            assert posted(url, ACCEPTS).status_code == HTTPStatus.OK
+
+    asyncio.run(talk())
 
 
 def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> None:
@@ -90,8 +124,8 @@ def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> N
     async def talk() -> None:
         async with http_server("--token-file", str(token)) as url:
             for headers in ({}, {"Authorization": "Bearer wrong"}):
-                refused = posted(url, {**ACCEPTS, **headers})
-                assert refused.status_code == HTTPStatus.UNAUTHORIZED
+                answer = posted(url, {**ACCEPTS, **headers})
+                assert answer.status_code == HTTPStatus.UNAUTHORIZED
             bearer = {"Authorization": "Bearer correct horse battery"}
             allowed = httpx2.AsyncClient(headers=bearer, timeout=patience())
             async with allowed, Client(streamable_http_client(url, http_client=allowed)) as client:
@@ -99,56 +133,6 @@ def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> N
                 assert found["finding"]["class"] == "disk_full"
 
     asyncio.run(talk())
-
-
-@pytest.mark.parametrize("header", ["Host", "Origin"])
-def test_a_web_page_that_points_its_name_at_this_machine_is_refused(header: str) -> None:
-    async def talk() -> None:
-        async with http_server() as url:
-            foreign = {"Host": "evil.example", "Origin": "http://evil.example"}[header]
-            headers = {**ACCEPTS, header: foreign}
-            refused = posted(url, headers)
-            assert refused.status_code in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.FORBIDDEN}
-            assert posted(url, ACCEPTS).status_code == HTTPStatus.OK
-
-    asyncio.run(talk())
-
-
-def test_a_link_in_a_directory_of_logs_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("ModuleNotFoundError: No module named 'secret_4711'\n")
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "rank_0.err").symlink_to(tmp_path / "secret")
-
-    async def talk() -> str:
-        parameters = stdio("--allowed-root", str(tmp_path / "logs"))
-        async with Client(parameters) as client:
-            return str(await call(client, "attribute_log", log_paths=[str(tmp_path / "logs")]))
-
-    assert "secret_4711" not in asyncio.run(talk())
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
-    [
-        ("attribute_log", {"log_paths": ["/etc/passwd"]}, "outside the allowed roots"),
-        ("attribute_log", {"log_paths": [f"{CORPUS}/../x"]}, "hold no '..'"),
-        ("explain_finding", {"failure_class": "gremlins"}, "is no failure class"),
-        ("get_decision", {"job_id": "j", "cycle_id": "0"}, "no attribution service is configured"),
-    ],
-)
-def test_what_cannot_be_done_is_said_in_a_sentence(
-    tool: str, arguments: dict[str, Any], said: str
-) -> None:
-    async def talk() -> str:
-        async with Client(stdio()) as client:
-            try:
-                result = await client.call_tool(tool, arguments)
-            except MCPError as wrong:
-                return str(wrong)
-            assert result.is_error
-            return str(result.content)
-
-    assert said in asyncio.run(talk())
 
 
 @asynccontextmanager

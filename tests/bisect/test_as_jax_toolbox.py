@@ -94,6 +94,7 @@ def test_an_ordinary_user_may_write_where_the_image_may_and_owns_what_comes_out(
     spec.write_text(yaml.safe_dump({"packages": world.few()}))
     done = triage(
         *("--container", "jax", "--container-url-template", template, "--spec", spec),
+        *("--start-date", DAYS[0], "--end-date", DAYS[1], "--skip-precondition-checks"),
         *("--no-checks", "--output-prefix", home / "out", "--json", "--no-cache"),
         *("sh", "-c", test),
         cwd=home,

@@ -177,9 +177,7 @@ def test_podman_finds_the_commit_between_two_named_containers(
     )
     options = list(podman_engine.options)
     containers = {"runtime": "podman", "passing": passing, "failing": failing, "options": options}
-    jax = {"good": world.jax[4], "bad": world.jax[6]}
-    packages = [PACKAGES[0], {**PACKAGES[1], **jax}]
-    spec = {"containers": containers, "packages": packages}
+    spec = {"containers": containers, "packages": world.few()}
     done = bisect(tmp_path, spec, podman_engine, "--no-checks")
     result = done.json()
     assert result["status"] == "found", done.stderr

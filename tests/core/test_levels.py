@@ -65,21 +65,21 @@ def test_numbers_that_never_vary_are_still_levels() -> None:
 
 @pytest.mark.parametrize(
     ("noise", "right", "trials"),
-    [(0.01, 99, 24), (0.1, 99, 24), (0.2, 97, 26), (0.3, 96, 40), (0.5, 90, 90)],
+    [(0.01, 0.99, 24), (0.1, 0.99, 24), (0.2, 0.97, 26), (0.3, 0.96, 40), (0.5, 0.9, 90)],
 )
 def test_a_noisy_number_leads_to_the_commit_in_few_trials(
     noise: float, right: float, trials: float
 ) -> None:
-    found = simulated(noise, 100)
+    found = simulated(noise, 50)
     counts = Counter(one.status for one in found)
-    assert counts["right"] >= right, counts
-    assert counts["wrong"] <= 1
+    assert counts["right"] >= right * len(found), counts
+    assert not counts["wrong"]
     assert statistics.fmean(one.trials for one in found) <= trials
 
 
 def test_levels_that_are_the_same_are_said_to_be_so() -> None:
-    found = simulated(1.0, 60, gap=0.0)
-    assert sum(one.status == "cannot tell" for one in found) >= 58
+    found = simulated(1.0, 30, gap=0.0)
+    assert sum(one.status == "cannot tell" for one in found) >= 29
     assert max(one.trials for one in found) <= 400
 
 

@@ -264,7 +264,7 @@ class Told(Descent):
     """Remembers what it was told, in order."""
 
     def __init__(self) -> None:
-        super().__init__([number("N", 200, 1, tolerance=0.1), subset("lines", tuple("abcdefgh"))])
+        super().__init__([number("N", 60, 1, tolerance=0.1), subset("lines", tuple("abcdef"))])
         self.told: list[tuple[str, Verdict]] = []
 
     def tell(self, point: Point, verdict: Verdict) -> None:
@@ -281,7 +281,7 @@ def fails_at(rate: float, rng: random.Random) -> Answer:
     return answer
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rate=st.sampled_from([0.5, 0.8, 1.0]),
     kills=st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1), st.integers(1, 6)), max_size=5),

@@ -7,7 +7,7 @@ from pathlib import Path
 from aorta.attribution import attribute
 from aorta.attribution.evidence import collect
 from support.launching import RESTARTS_AND_WAITS, Oracle, Site, answer, script, serving
-from support.waiting import wait_until
+from support.waiting import patience, wait_until
 
 FAILS = "print('attempt', attempt); sys.exit(3)"
 FAILS_ONCE = "print('attempt', attempt); sys.exit(3 if attempt == 0 and rank == 0 else 0)"
@@ -140,11 +140,11 @@ def test_when_the_leader_dies_while_deciding_the_next_leader_reads_the_same_verd
     site: Site,
 ) -> None:
     job = script(site.folder, "time.sleep(0.5); sys.exit(3)")
+    soon = ("--ft-attribution-decision-timeout", str(patience(5)))
     with serving(Oracle(lambda _: answer("STOP", "same for all"), delay=3.0)) as oracle:
-        first = site.start_node(
-            1, *asked(oracle), str(job), nodes="1:2"
-        )  # ranks follow process ids
-        host = site.start_node(0, *asked(oracle), str(job), nodes="1:2")
+        how = (*asked(oracle, *soon), str(job))
+        first = site.start_node(1, *how, nodes="1:2")  # ranks follow process ids
+        host = site.start_node(0, *how, nodes="1:2")
         wait_until(lambda: oracle.reads)
         first.signal(signal.SIGKILL)
         survivor = host.wait()

@@ -7,7 +7,7 @@ import pytest
 from aorta.report.building import page_of, reader_of
 from aorta.report.html import document
 from support.report_runs import HOSTILE, LONG, MAKERS, reduce_dir, run_dir
-from support.services.chromium import Chromium, tab
+from support.services.chromium import Chromium, Tab, tab
 
 pytestmark = pytest.mark.xdist_group("chromium")
 WIDTHS = (390, 1280)
@@ -28,54 +28,52 @@ def page_file(run: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("verb", MAKERS)
 def test_a_page_renders_at_every_width_without_a_complaint_or_a_request(
-    verb: str, text: str, tmp_path: Path, browser: Chromium
+    verb: str, tmp_path: Path, browser: Chromium
 ) -> None:
-    file = page_file(MAKERS[verb](tmp_path, TEXTS[text]))
-    assert file.stat().st_size < 1_000_000
-    for width in WIDTHS:
-        with tab(browser, width, dark=width == 390) as page:
+    for text, planted in TEXTS.items():
+        (place := tmp_path / text).mkdir()
+        file = page_file(MAKERS[verb](place, planted))
+        assert file.stat().st_size < 1_000_000
+        with tab(browser, WIDTHS[0], dark=True) as page:
             page.open(file.as_uri())
+            for width in WIDTHS:
+                page.show_at(width, dark=width == WIDTHS[0])
+                assert page.evaluate("document.documentElement.scrollWidth") == width
+                check_page(page)
+                if text == "hostile":
+                    check_hostile_text(page.evaluate("document.body.textContent"))
+                if text == "plain":
+                    check_that_it_can_be_heard(page)
             assert page.complaints == []
             assert page.requests == [file.as_uri()]
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-            assert (
-                page.evaluate("document.querySelectorAll('script, iframe, object, img').length")
-                == 0
-            )
-            if text == "hostile":
-                check_hostile_text(page.evaluate("document.body.textContent"))
-            assert page.evaluate("document.querySelectorAll('h1').length") == 1
-            assert page.evaluate(
-                "document.querySelector('figure svg').getBoundingClientRect().width >= 0"
-            )
 
 
-@pytest.mark.parametrize("verb", MAKERS)
-def test_a_page_can_be_heard(verb: str, tmp_path: Path, browser: Chromium) -> None:
+def check_page(page: Tab) -> None:
+    assert page.evaluate("document.querySelectorAll('script, iframe, object, img').length") == 0
+    assert page.evaluate("document.querySelectorAll('h1').length") == 1
+    assert page.evaluate("document.querySelector('figure svg').getBoundingClientRect().width >= 0")
+
+
+def check_that_it_can_be_heard(page: Tab) -> None:
     """Pictures have words, tables have heads, regions that scroll can be reached by keyboard and have names."""
-    file = page_file(MAKERS[verb](tmp_path, ""))
-    with tab(browser, 1280) as page:
-        page.open(file.as_uri())
-        assert page.evaluate("document.documentElement.lang") == "en"
-        pictures = "[...document.querySelectorAll('figure > div > svg')]"
-        assert page.evaluate(f"{pictures}.length") > 0
-        assert page.evaluate(f"{pictures}.every(s => s.getAttribute('aria-label').length > 8)")
-        assert page.evaluate("[...document.querySelectorAll('th')].every(h => h.scope === 'col')")
-        regions = "[...document.querySelectorAll('[role=region]')]"
-        assert page.evaluate(
-            f"{regions}.every(r => r.tabIndex === 0 && r.getAttribute('aria-label'))"
-        )
+    assert page.evaluate("document.documentElement.lang") == "en"
+    pictures = "[...document.querySelectorAll('figure > div > svg')]"
+    assert page.evaluate(f"{pictures}.length") > 0
+    assert page.evaluate(f"{pictures}.every(s => s.getAttribute('aria-label').length > 8)")
+    assert page.evaluate("[...document.querySelectorAll('th')].every(h => h.scope === 'col')")
+    regions = "[...document.querySelectorAll('[role=region]')]"
+    assert page.evaluate(f"{regions}.every(r => r.tabIndex === 0 && r.getAttribute('aria-label'))")
 
 
 def test_a_page_follows_the_light_and_the_dark(tmp_path: Path, browser: Chromium) -> None:
     file = page_file(run_dir(tmp_path))
     seen = []
-    for dark in (False, True):
-        with tab(browser, 1280, dark=dark) as page:
-            page.open(file.as_uri())
+    with tab(browser, 1280) as page:
+        page.open(file.as_uri())
+        for dark in (False, True):
+            page.show_at(1280, dark=dark)
             seen.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(set(seen)) == 2
 

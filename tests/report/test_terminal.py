@@ -1,11 +1,11 @@
 """The picture in characters, on a real terminal, while the long verbs run."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from support.git_repositories import numbered
 from support.terminals import on_terminal, written_lines
 
 COLUMNS = (24, 90)
@@ -13,7 +13,7 @@ PACE = "sleep 0.15"
 SPEC = {
     "workload": {"command": f"bash -c '{PACE}; echo \\e[31mnoise; test $N -lt 8'"},
     "oracle": {"kind": "exit_code"},
-    "axes": [{"name": "N", "kind": "env", "type": "int", "initial": 4000, "floor": 1}],
+    "axes": [{"name": "N", "kind": "env", "type": "int", "initial": 100, "floor": 1}],
 }
 
 
@@ -36,8 +36,8 @@ def test_reduce_shows_its_axes_shrinking(columns: int, tmp_path: Path) -> None:
     received, code = on_terminal(["reduce", "--spec", "aorta.yaml"], tmp_path, columns)
     assert code == 0, received
     lines = check_lines(received, columns)
-    assert any(line.startswith("N 4000 → ") for line in lines)
-    assert any(line.startswith("N 4000 → ") and line.endswith("▁") for line in lines)
+    assert any(line.startswith("N 100 → ") for line in lines)
+    assert any(line.startswith("N 100 → ") and line.endswith("▁") for line in lines)
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
@@ -59,12 +59,7 @@ def test_triage_shows_its_matrix_filling(columns: int, tmp_path: Path) -> None:
 
 
 def test_bisect_shows_its_belief_narrowing(tmp_path: Path) -> None:
-    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.com")
-    subprocess.run((*git, "init", "--quiet"), check=True)
-    for number in range(24):
-        (tmp_path / "n").write_text(str(number))
-        subprocess.run((*git, "add", "n"), check=True)
-        subprocess.run((*git, "commit", "--quiet", "--message", f"change {number}"), check=True)
+    repository, _ = numbered(tmp_path / "repository", 24, name="n")
     words = [
         "bisect",
         "--good",
@@ -77,10 +72,10 @@ def test_bisect_shows_its_belief_narrowing(tmp_path: Path) -> None:
         "--",
     ]
     received, code = on_terminal(
-        [*words, "bash", "-c", f"{PACE}; test $(cat n) -lt 15"], tmp_path, 90
+        [*words, "bash", "-c", f"{PACE}; test $(cat n) -lt 15"], repository.path, 90
     )
     assert code == 0, received
     lines = check_lines(received, 90)
     assert any("of 23 changes are plausible" in line for line in lines)
     assert any(line.strip("\u2581\u2582\u2583\u2584\u2585\u2586\u2587 ") == "█" for line in lines)
-    assert (tmp_path / "out" / "timeline.json").exists()
+    assert (repository.path / "out" / "timeline.json").exists()

@@ -87,6 +87,13 @@ def test_a_forked_command_line_sees_and_leaves_what_one_started_from_nothing_doe
     assert forked[1]["environ"]["ONE"] == "more"
 
 
+@pytest.fixture
+def small_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is decided before anything of ours is imported: a server of its own that imports little."""
+    monkeypatch.setattr(fork_server, "_PLAIN", ("aorta.cli.app",))
+
+
+@pytest.mark.usefixtures("small_server")
 @pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "LC_ALL"])
 def test_what_an_interpreter_reads_only_at_its_start_is_read(
     variable: str, both: Callable[..., list[Any]]
@@ -96,6 +103,7 @@ def test_what_an_interpreter_reads_only_at_its_start_is_read(
     assert forked == cold
 
 
+@pytest.mark.usefixtures("small_server")
 def test_what_a_process_inherits_is_inherited(
     both: Callable[..., list[Any]], request: pytest.FixtureRequest
 ) -> None:

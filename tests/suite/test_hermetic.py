@@ -16,7 +16,7 @@ import pytest
 from support.services.guarded import Guarded, private_directory
 from support.services import health
 from support.processes import is_running
-import os, signal
+import os, signal, time
 
 @pytest.fixture(scope="session")
 def service():
@@ -35,7 +35,7 @@ def pid(service):
 def test_kills(service):
     os.kill(pid(service), signal.SIGKILL)
     while is_running(pid(service)):
-        pass
+        time.sleep(0.01)
 
 def test_next(service):
     assert is_running(pid(service))

@@ -136,15 +136,21 @@ class Pattern(StrictModel):
 
     def match(self, text: str, raised: Raised | None = None) -> re.Match[str] | None:
         """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        raised = raised or Raised()
+        if self._asks_where and not self._fits_there(raised or Raised()):
+            return None
+        return self._found_in(text)
+
+    @cached_property
+    def _asks_where(self) -> bool:
+        return not (self.frame is None and self.source is None and self.stack is None)
+
+    def _fits_there(self, raised: Raised) -> bool:
         places = (
             (self.frame, raised.frame),
             (self.source, raised.source),
             (self.stack, raised.stack),
         )
-        if any(w is not None and not (place and re.search(w, place)) for w, place in places):
-            return None
-        return self._found_in(text)
+        return all(asked is None or (place and re.search(asked, place)) for asked, place in places)
 
     def fits_after(self, lines: Iterable[str]) -> bool:
         """Whether the lines before a match are those this row asks for."""
@@ -161,7 +167,7 @@ class Pattern(StrictModel):
         return None if wrong is None else f"matches its miss {wrong!r}"
 
     def _found_in(self, text: str) -> re.Match[str] | None:
-        spoken = text if self.whole_message else text.split("\n", 1)[0]
+        spoken = text if self.whole_message else text.partition("\n")[0]
         if self.words and not says(_own_words(spoken), self.words, self.never):
             return None
         return self.compiled.search(spoken)
@@ -212,13 +218,15 @@ class Registry:
         return _first_to_match(self, "sentence", text, raised)
 
 
-@lru_cache(maxsize=1024)  # what ended one rank ended many, and is asked for more than once of each
+@lru_cache(maxsize=4096)  # what ended one rank ended many, and is asked for more than once of each
 def _first_to_match(
     registry: Registry, on: str, text: str, raised: Raised | None
 ) -> tuple[Pattern, re.Match[str]] | None:
     rows = registry.on_exception if on == "exception" else registry.on_sentence
-    found = ((row, row.match(text, raised)) for row in rows)
-    return next(((row, match) for row, match in found if match is not None), None)
+    for row in rows:
+        if (match := row.match(text, raised)) is not None:
+            return row, match
+    return None
 
 
 @cache

@@ -166,12 +166,14 @@ class Belief:
 
     def best_position(self) -> int:
         """The state whose trial brings most. Within an atom the gain is concave, so it is searched, not scanned."""
-        best, best_gain = self._stop, -1.0
-        for atom in self._plausible_atoms():
-            offset, gain = _concave_maximum(partial(self._gain_in, atom), self._lengths[atom])
-            if gain > best_gain + 1e-12:
-                best, best_gain = self._starts[atom] + offset, gain
-        return best
+        best = max(
+            map(self._best_of, self._plausible_atoms()), key=lambda found: round(found[1], 12)
+        )
+        return best[0]
+
+    def _best_of(self, atom: int) -> tuple[int, float]:
+        offset, gain = _concave_maximum(partial(self._gain_in, atom), self._lengths[atom])
+        return self._starts[atom] + offset, gain
 
     def plausible_positions(self) -> range:
         """The states between which nearly all of the belief lies."""
@@ -286,7 +288,7 @@ class _Scenario:
             noise += mass * noisier
 
     def failing(self, atom: int, offset: int) -> float:
-        return min(1.0, max(0.0, self._chance_at[atom] + offset * self._chance_slope[atom]))
+        return self._chance_at[atom] + offset * self._chance_slope[atom]
 
     def gain(self, atom: int, offset: int) -> float:
         left = self._noise_at[atom] + offset * self._noise_slope[atom]

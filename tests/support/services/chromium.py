@@ -131,6 +131,12 @@ class Tab:
         self._session: str = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self._call(f"{domain}.enable")
+        self.show_at(width, height, dark=dark, media=media)
+
+    def show_at(
+        self, width: int, height: int = 900, *, dark: bool = False, media: str = ""
+    ) -> None:
+        """The same page on another screen, or paper."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 720}
         self._call("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
