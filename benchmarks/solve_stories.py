@@ -93,7 +93,7 @@ parser.add_argument("--epochs", type=int)
 given = parser.parse_args()
 held = []
 for _ in range(given.batch):
-    held.append(bytearray(b"x") * (8 << 20))
+    held.append(bytearray(b"x") * (EACH << 20))
 print("fits")
 '''
 
@@ -260,9 +260,9 @@ def _commit(number: int, files: dict[str, str]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def batch_too_large(directory: Path) -> Story:
-    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB."""
-    (directory / "train.py").write_text(HOG)
+def batch_too_large(directory: Path, each: int = 8) -> Story:
+    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB, or of 160 for half of each."""
+    (directory / "train.py").write_text(HOG.replace("EACH", str(each)))
     return Story(
         "memory",
         directory,
@@ -305,14 +305,15 @@ print(alpha.version, gamma.version)
 '''
 
 
-def release_of_a_dependency(directory: Path, python: str) -> Story:
-    """(f) A dependency's release: a local index with 20 releases of 3 packages; `python` has the newest of them."""
+def release_of_a_dependency(directory: Path, python: str, releases: int = 20) -> Story:
+    """(f) A dependency's release: a local index with so many of 3 packages; `python` has the newest of them."""
+    good, bad = (f"1.{releases * 2 // 3 - more}" for more in (1, 0))
     planted = importlib.import_module("support.planted_index")  # of the tests, wherever they are
     index = planted.PlantedIndex(directory / "wheels")
     newest = {}
-    for name, broken_from in (("alpha", None), ("beta", "1.13"), ("gamma", None)):
-        index.releases(name, [f"1.{minor}" for minor in range(20)], broken_from)
-        newest[name] = "1.19"
+    for name, broken_from in (("alpha", None), ("beta", bad), ("gamma", None)):
+        index.releases(name, [f"1.{minor}" for minor in range(releases)], broken_from)
+        newest[name] = f"1.{releases - 1}"
     (directory / "good.txt").write_text("".join(f"{name}==1.0\n" for name in newest))
     venv = directory / "venv"
     # Without pip, and so without what pip brings, which is on no index of ours.
@@ -328,7 +329,7 @@ def release_of_a_dependency(directory: Path, python: str) -> Story:
         work,
         (str(venv / "bin/python"), "train.py", "--rows", "500"),
         ("--good", str(directory / "good.txt"), "--no-index", *wheels),
-        {"culprit": ("beta", "1.12", "1.13"), "axes": {"ROWS": 4}},
+        {"culprit": ("beta", good, bad), "axes": {"ROWS": 4}},
     )
 
 

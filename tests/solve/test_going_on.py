@@ -114,19 +114,19 @@ def test_data_and_configurations_that_a_run_opens_shrink_where_they_lie(tmp_path
 def test_numbers_and_lists_of_a_configuration_that_the_command_names_shrink(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "a.yaml").write_text(
-        "net:\n  layers:\n    - 4\n    - 8\n    - 15\n  width: 8\nsteps: 90\nrates: [1, 2, 3]\n"
+        "net:\n  layers:\n    - 4\n    - 8\n    - 15\n  width: 4\nsteps: 9\nrates: [1, 2, 3]\n"
     )
     (tmp_path / "train.py").write_text(
         "import sys, yaml\n"
         "config = yaml.safe_load(open(sys.argv[2]))\n"
         "total = sum(config['rates'])\n"
-        "if 8 in config['net']['layers'] and config['steps'] >= 8 and config['net']['width'] > 1:\n"
+        "if 8 in config['net']['layers'] and config['steps'] >= 3 and config['net']['width'] > 1:\n"
         "    raise RuntimeError('a bad mix of settings')\n"
     )
     words = ("--config", "conf/a.yaml")
     document = solve(tmp_path, "--stages", "reproduce,reduce,bundle", *COMMAND, *words)
     finals = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
-    assert finals == {"CONFIG_WIDTH": 2, "CONFIG_STEPS": 8, "CONFIG_LAYERS": 1, "CONFIG_RATES": 1}
+    assert finals == {"CONFIG_WIDTH": 2, "CONFIG_STEPS": 3, "CONFIG_LAYERS": 1, "CONFIG_RATES": 1}
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
     said = (Path(document["reproducer"]["path"]).parent / "SHIP.md").read_text()
     assert "not in here" not in said

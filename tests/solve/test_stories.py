@@ -147,8 +147,8 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_one_run_in
 def test_a_batch_that_the_memory_cgroup_kills_is_shrunk_to_the_smallest_that_it_does(
     tmp_path: Path,
 ) -> None:
-    story = solve_stories.batch_too_large(tmp_path)
-    with solve_stories.limited_memory() as group:
+    story = solve_stories.batch_too_large(tmp_path, each=4)
+    with solve_stories.limited_memory(160) as group:
 
         def enter() -> None:
             (group / "cgroup.procs").write_text(str(os.getpid()))
@@ -184,7 +184,7 @@ def test_a_rank_that_never_comes_to_its_collective_is_a_hang_of_two_ranks_and_fi
 
 
 def test_the_release_of_a_dependency_is_named_between_two_environments(tmp_path: Path) -> None:
-    story = solve_stories.release_of_a_dependency(tmp_path, sys.executable)
+    story = solve_stories.release_of_a_dependency(tmp_path, sys.executable, releases=6)
     done = aorta(
         *("solve", "--json", "-q", "--skip", "triage", *story.options, "--", *story.command),
         cwd=story.directory, timeout=600,
