@@ -78,7 +78,7 @@ CHANCE
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=10)
 given = parser.parse_args()
-if model.BLEND > 1 and given.steps >= 5 and chance() < 0.5:
+if model.BLEND > 1 and given.steps >= 5 and chance() < RATE:
     raise ValueError("blend weights do not add up")
 print("trained")
 '''
@@ -93,7 +93,7 @@ parser.add_argument("--epochs", type=int)
 given = parser.parse_args()
 held = []
 for _ in range(given.batch):
-    held.append(bytearray(b"x") * (8 << 20))
+    held.append(bytearray(b"x") * (EACH << 20))
 print("fits")
 '''
 
@@ -162,11 +162,12 @@ class Story:
     truth: dict[str, Any] = field(default_factory=dict)
 
 
-def nan_of_three_rows(directory: Path) -> Story:
-    """(a) A NaN that needs 3 data rows of 400, 3 layers and 438 steps."""
+def nan_of_three_rows(directory: Path, harmless: int = 397) -> Story:
+    """(a) A NaN that needs 3 data rows, of 400 where nothing else is said, 3 layers and 438 steps."""
     poison = {"row_071", "row_203", "row_388"}
     factor = 10 ** (300 / 437.5 / 3)
-    names = [f"row_{number:03d}" for number in range(400)]
+    others = [f"row_{number:03d}" for number in range(400)]
+    names = sorted({*[name for name in others if name not in poison][:harmless], *poison})
     rows = [f"{name} {factor if name in poison else 1.0:.12g}" for name in names]
     (directory / "rows.txt").write_text("\n".join(rows) + "\n")
     (directory / "train.py").write_text(NAN)
@@ -217,11 +218,11 @@ def never_fails(directory: Path) -> Story:
 
 
 def commit_of_the_users_own(
-    directory: Path, seed: int = 1, behind: int = 300, before: int = 30
+    directory: Path, seed: int = 1, behind: int = 300, before: int = 30, rate: float = 0.5
 ) -> Story:
-    """(d) A commit of the user's own repository so far behind, failing every second time; nobody knows a good one."""
+    """(d) A commit of the user's own repository so far behind, failing now and then; nobody knows a good one."""
     stream = [b"feature done\n"]
-    train = _with_chance(FLAKY_COMMIT, directory, seed)
+    train = _with_chance(FLAKY_COMMIT, directory, seed).replace("RATE", str(rate))
     total = before + behind
     for number in range(total):
         blend = 1 + (number >= before)
@@ -259,9 +260,9 @@ def _commit(number: int, files: dict[str, str]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def batch_too_large(directory: Path) -> Story:
-    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB."""
-    (directory / "train.py").write_text(HOG)
+def batch_too_large(directory: Path, each: int = 8) -> Story:
+    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB, or of 160 for half of each."""
+    (directory / "train.py").write_text(HOG.replace("EACH", str(each)))
     return Story(
         "memory",
         directory,
@@ -304,22 +305,22 @@ print(alpha.version, gamma.version)
 '''
 
 
-def release_of_a_dependency(directory: Path, python: str) -> Story:
-    """(f) A dependency's release: a local index with 20 releases of 3 packages; `python` has the newest of them."""
+def release_of_a_dependency(directory: Path, python: str, releases: int = 20) -> Story:
+    """(f) A dependency's release: a local index with so many of 3 packages; `python` has the newest of them."""
+    good, bad = (f"1.{releases * 2 // 3 - more}" for more in (1, 0))
     planted = importlib.import_module("support.planted_index")  # of the tests, wherever they are
     index = planted.PlantedIndex(directory / "wheels")
     newest = {}
-    for name, broken_from in (("alpha", None), ("beta", "1.13"), ("gamma", None)):
-        index.releases(name, [f"1.{minor}" for minor in range(20)], broken_from)
-        newest[name] = "1.19"
+    for name, broken_from in (("alpha", None), ("beta", bad), ("gamma", None)):
+        index.releases(name, [f"1.{minor}" for minor in range(releases)], broken_from)
+        newest[name] = f"1.{releases - 1}"
     (directory / "good.txt").write_text("".join(f"{name}==1.0\n" for name in newest))
     venv = directory / "venv"
-    subprocess.run((python, "-m", "venv", str(venv)), check=True)
-    pip = (str(venv / "bin/python"), "-m", "pip", "install", "-q", "--no-index")
+    # Without pip, and so without what pip brings, which is on no index of ours.
+    subprocess.run((python, "-m", "venv", "--without-pip", str(venv)), check=True)
     wheels = ("--find-links", str(directory / "wheels"))
+    pip = (python, "-m", "pip", "--python", str(venv / "bin/python"), "install", "-q", "--no-index")
     subprocess.run((*pip, *wheels, *(f"{n}=={v}" for n, v in newest.items())), check=True)
-    # What every virtual environment begins with is on no index of ours.
-    subprocess.run((*pip[:3], "uninstall", "-q", "-y", "setuptools"), check=True)
     work = directory / "work"
     work.mkdir()
     (work / "train.py").write_text(DEPENDENCY)
@@ -328,18 +329,20 @@ def release_of_a_dependency(directory: Path, python: str) -> Story:
         work,
         (str(venv / "bin/python"), "train.py", "--rows", "500"),
         ("--good", str(directory / "good.txt"), "--no-index", *wheels),
-        {"culprit": ("beta", "1.12", "1.13"), "axes": {"ROWS": 4}},
+        {"culprit": ("beta", good, bad), "axes": {"ROWS": 4}},
     )
 
 
-def rank_that_does_not_come(directory: Path) -> Story:
-    """(c) Two gloo ranks, one of which waits in a collective for ever."""
-    (directory / "train.py").write_text(HANG)
+def rank_that_does_not_come(
+    directory: Path, script: str = HANG, steps: int = 60, silence: float = 6
+) -> Story:
+    """(c) Two gloo ranks, or those of another script, one of which waits in a collective for ever."""
+    (directory / "train.py").write_text(script)
     return Story(
         "hang",
         directory,
-        ("python", "train.py", "--ranks", "2", "--steps", "60"),
-        ("--oracle", "hang", "--silent-for", "6s", "--skip", "triage"),
+        ("python", "train.py", "--ranks", "2", "--steps", str(steps)),
+        ("--oracle", "hang", "--silent-for", f"{silence:.1f}s", "--skip", "triage"),
         {"classes": {"hang", "collective_timeout"}, "axes": {"RANKS": 2, "STEPS": 5}},
     )
 

@@ -25,7 +25,6 @@ CANNOT_BE_DONE: list[tuple[str, dict[str, Any], str]] = [
     ("attribute_log", {"log_paths": ["/etc/passwd"]}, "outside the allowed roots"),
     ("attribute_log", {"log_paths": [f"{CORPUS}/../x"]}, "hold no '..'"),
     ("explain_finding", {"failure_class": "gremlins"}, "is no failure class"),
-    ("get_decision", {"job_id": "j", "cycle_id": "0"}, "no attribution service is configured"),
 ]
 INITIALISE = {
     "jsonrpc": "2.0",
@@ -60,9 +59,17 @@ async def refused(client: Client, tool: str, arguments: dict[str, Any]) -> str:
     return str(result.content)
 
 
-def test_every_tool_answers_over_stdio(tmp_path: Path) -> None:
+def test_every_tool_answers_over_stdio_and_what_it_cannot_do_is_said_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secret").write_text("ModuleNotFoundError: No module named 'secret_4711'\n")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "rank_0.err").symlink_to(tmp_path / "secret")
+
     async def talk(url: str) -> None:
-        async with Client(stdio("--service-url", url)) as client:
+        options = ("--service-url", url, "--allowed-root", str(logs))
+        async with Client(stdio(*options)) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             assert {"attribute_log", "get_decision", "explain_finding", "list_patterns"} <= tools
             failures = [{"rank": 1, "exit_code": 1}]
@@ -76,29 +83,15 @@ def test_every_tool_answers_over_stdio(tmp_path: Path) -> None:
             assert [row["id"] for row in rows] == known
             decision = await call(client, "get_decision", job_id="j", cycle_id="j:0", wait=30)
             assert decision["decision"]["action"] == "STOP"
+            for tool, arguments, said in CANNOT_BE_DONE:
+                assert said in await refused(client, tool, arguments)
+            linked = await call(client, "attribute_log", log_paths=[str(logs)])
+            assert "secret_4711" not in str(linked), "a link among logs is not followed"
 
     with running_service(CORPUS, tmp_path / "s.sqlite") as service, service.client() as http:
         report = {"job_id": "j", "cycle_id": "j:0", "agent": "a", "log_paths": [LOGS]}
         http.post("/v1/cycles", json=report)
         asyncio.run(talk(service.url))
-
-
-def test_what_cannot_be_done_is_said_in_a_sentence_and_a_link_among_logs_is_not_followed(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "secret").write_text("ModuleNotFoundError: No module named 'secret_4711'\n")
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    (logs / "rank_0.err").symlink_to(tmp_path / "secret")
-
-    async def talk() -> None:
-        async with Client(stdio("--allowed-root", str(logs))) as client:
-            for tool, arguments, said in CANNOT_BE_DONE:
-                assert said in await refused(client, tool, arguments)
-            found = await call(client, "attribute_log", log_paths=[str(logs)])
-            assert "secret_4711" not in str(found)
-
-    asyncio.run(talk())
 
 
 def posted(url: str, headers: dict[str, str]) -> httpx.Response:
@@ -114,6 +107,8 @@ def test_over_http_every_tool_is_there_but_for_a_web_page_that_points_its_name_a
                 found = await call(client, "attribute_log", log_paths=[LOGS])
                 assert found["finding"]["class"] == "disk_full"
                 assert len(await call(client, "list_patterns")) > 50
+                alone = await refused(client, "get_decision", {"job_id": "j", "cycle_id": "0"})
+                assert "no attribution service is configured" in alone
             for foreign in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
                 answer = posted(url, {**ACCEPTS, **foreign})
                 assert answer.status_code in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.FORBIDDEN}

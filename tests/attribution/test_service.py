@@ -17,6 +17,8 @@ from support.aorta_cli import aorta
 from support.attribution_service import Service, running_service
 from support.waiting import eventually, patience, wait_until
 
+pytestmark = pytest.mark.xdist_group("attrsvc")  # one service for all its tests
+
 
 @pytest.fixture(scope="module")
 def linking(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -17,6 +17,8 @@ from support.aorta_cli import aorta
 from support.attribution_service import Service, running_service
 from support.waiting import patience, wait_until
 
+pytestmark = pytest.mark.xdist_group("attrsvc_access")  # one service for all its tests
+
 NOBODY = 65534
 ASK = """
 import encodings.idna, os, sys, urllib.error, urllib.request  # another user may not be let in to where they lie

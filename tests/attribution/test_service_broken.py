@@ -24,6 +24,8 @@ from support.attribution_service import Service, running_service
 from support.hung_mount import hung_mount
 from support.waiting import patience, wait_until
 
+pytestmark = pytest.mark.xdist_group("attrsvc_broken")  # one service for all its tests
+
 SECRET = "No module named 'secret_4711'"
 
 

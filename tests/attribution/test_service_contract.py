@@ -16,6 +16,8 @@ from aorta.attribution.service.api import LONGEST_WAIT
 from support.attribution_service import Service, running_service
 from support.waiting import patience
 
+pytestmark = pytest.mark.xdist_group("attrsvc_contract")  # one service for all its tests
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:

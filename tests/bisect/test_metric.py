@@ -25,26 +25,24 @@ def measuring(level: str, noise: float) -> list[str]:
     return ["--", "sh", "-c", script]
 
 
-def bisect(repository: Repository, out: Path, *words: str | Path, jobs: int = 2) -> Finished:
-    return aorta(
-        "bisect",
-        "--output-prefix",
-        out,
-        "--json",
-        f"--jobs={jobs}",
-        "--metric-name=step_ms",
-        *words,
-        cwd=repository.path,
-    )
+def bisect(
+    repository: Repository,
+    out: Path,
+    *words: str | Path,
+    jobs: int = 2,
+    checks: bool = False,
+) -> Finished:
+    how = ("--output-prefix", out, "--json", f"--jobs={jobs}", "--metric-name=step_ms")
+    return aorta("bisect", *how, *(() if checks else ("--no-checks",)), *words, cwd=repository.path)
 
 
 def test_a_noisy_number_leads_to_the_commit_without_any_sample_given(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 24)
-    words = measuring("(n < 15 ? 10 : 12)", 0.5)
-    done = bisect(repository, tmp_path / "out", "--good", shas[0], *words)
+    repository, shas = numbered(tmp_path / "repo", 12)
+    words = measuring("(n < 7 ? 10 : 12)", 0.5)
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], *words, checks=True)
     result = done.json()
     assert result["status"] == "found", done.stderr
-    assert result["culprits"][0]["bad"] == shas[15]
+    assert result["culprits"][0]["bad"] == shas[7]
     assert result["confidence"] >= 0.95
     assert 9 < result["metric"]["good"]["mean"] < 11 < result["metric"]["bad"]["mean"] < 13
     assert "`step_ms` is" in (tmp_path / "out" / "report.md").read_text()
@@ -53,7 +51,7 @@ def test_a_noisy_number_leads_to_the_commit_without_any_sample_given(tmp_path: P
 def test_ends_that_the_number_does_not_tell_apart_are_said_to_be_so_in_one_line(
     tmp_path: Path,
 ) -> None:
-    repository, shas = numbered(tmp_path / "repo", 24)
+    repository, shas = numbered(tmp_path / "repo", 3)
     done = bisect(repository, tmp_path / "out", "--good", shas[0], *measuring("10", 1.0), jobs=4)
     result = done.json()
     assert done.exit_code == 3
@@ -77,12 +75,12 @@ def test_a_state_between_the_two_levels_is_neither_and_the_answer_is_the_range_a
 
 
 def test_given_samples_count_and_a_bigger_number_may_be_the_better_one(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 16)
+    repository, shas = numbered(tmp_path / "repo", 9)
     samples = ["--passing-metric=14", "--passing-metric=14.1", "--failing-metric=10"]
-    words = measuring("(n < 10 ? 14 : 10)", 0.1)
+    words = measuring("(n < 6 ? 14 : 10)", 0.1)
     result = bisect(repository, tmp_path / "out", "--good", shas[0], *samples, *words).json()
     assert result["status"] == "found"
-    assert result["culprits"][0]["bad"] == shas[10]
+    assert result["culprits"][0]["bad"] == shas[6]
     assert result["metric"]["good"]["values"] > result["metric"]["bad"]["values"]
     refused = bisect(repository, tmp_path / "no", "--good", shas[0], samples[0], *words)
     assert refused.exit_code == 2
@@ -106,7 +104,7 @@ def test_a_number_in_the_output_is_read_by_a_pattern_of_the_spec(tmp_path: Path)
     oracle = {"kind": "metric", "pattern": "loss=([0-9.]+)"}
     content = {"packages": packages, "oracle": oracle, "command": ["sh", "-c", script]}
     spec.write_text(yaml.safe_dump(content))
-    words = ("--spec", spec, "--json", "--no-cache", "--output-prefix", tmp_path / "out")
+    words = ("--spec", spec, "--json", "--no-checks", "--output-prefix", tmp_path / "out")
     result = aorta("bisect", *words).json()
     assert result["culprits"][0]["bad"] == shas[7]
 
@@ -117,19 +115,19 @@ def test_killed_and_resumed_no_measurement_is_made_twice_and_the_next_run_makes_
     repository, shas = numbered(tmp_path / "repo", 17)
     log = tmp_path / "ran"
     words = measuring("(n < 9 ? 10 : 14)", 0.1)
-    words[-1] = f"echo >> {log}; test $(wc -l < {log}) -ne 10 || sleep 600; {words[-1]}"
-    words = ["--cache-dir", str(tmp_path / "kept"), *words]
+    words[-1] = f"echo >> {log}; test $(wc -l < {log}) -ne 6 || sleep 600; {words[-1]}"
+    words = ["--no-checks", "--cache-dir", str(tmp_path / "kept"), *words]
     options: list[str | Path] = ["--good", shas[0], "--metric-name=step_ms", *words]
     running = start_aorta(
         "bisect", "--output-prefix", tmp_path / "out", *options, cwd=repository.path
     )
-    wait_until(lambda: log.exists() and len(log.read_text()) >= 10, "the tenth measurement")
+    wait_until(lambda: log.exists() and len(log.read_text()) >= 6, "the sixth measurement")
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
     resumed = ["--resume", tmp_path / "out", "--json", *options]
     result = aorta("bisect", *resumed, cwd=repository.path).json()
     assert result["culprits"][0]["bad"] == shas[9]
-    assert result["resumed_trials"] == 9
+    assert result["resumed_trials"] == 5
     made = len(log.read_text())
     again = bisect(repository, tmp_path / "two", "--good", shas[0], *words, jobs=1).json()
     assert again["culprits"] == result["culprits"]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from support.aorta_cli import aorta
-from support.real_runs import MAKERS, PRIVATE_VALUES, SPOKEN, TICKET
+from support.real_runs import MAKERS, PRIVATE_VALUES, SPOKEN, packed_run
 
 EACH_VERB = pytest.mark.parametrize("verb", MAKERS)
 PLACEHOLDER = re.compile(r"<(?:SECRET|TEXT|EMAIL|PATH|IPV4|IPV6|MAC|HOST|USER):\d+>")
@@ -35,20 +35,16 @@ def picked(document: Any, steps: list[str]) -> Any:
     return picked(document[first], rest)
 
 
-def unpacked(run: Path, tmp_path: Path, *options: str) -> Path:
-    done = aorta(
-        "bundle", run, "--output", tmp_path / "out", "--ticket", TICKET, "--json", *options
-    )
+def opened(bundle: Path, tmp_path: Path) -> Path:
+    done = aorta("bundle", "unpack", bundle, tmp_path / "there", "--json")
     assert done.exit_code == 0, done.stderr
-    opened = aorta("bundle", "unpack", done.json()["path"], tmp_path / "there", "--json")
-    assert opened.exit_code == 0, opened.stderr
-    return Path(opened.json()["directory"])
+    return Path(done.json()["directory"])
 
 
 @EACH_VERB
 def test_packing_changes_no_answer_and_lets_nothing_private_out(verb: str, tmp_path: Path) -> None:
     run = MAKERS[verb]()
-    there = unpacked(run, tmp_path, "--no-check")
+    there = opened(packed_run(verb).bundle, tmp_path)
     name, *answers = ANSWERS[verb]
     before, after = (json.loads((place / str(name)).read_bytes()) for place in (run, there))
     for steps in answers:
@@ -82,7 +78,7 @@ def assert_only_replaced(before: Any, after: Any) -> None:
 
 def test_a_bisect_bundle_names_its_culprit_in_words_and_holds_its_trials(tmp_path: Path) -> None:
     run = MAKERS["bisect"]()
-    there = unpacked(run, tmp_path)
+    there = opened(packed_run("bisect").bundle, tmp_path)
     result = json.loads((run / "result.json").read_bytes())
     report = (there / "report.md").read_text()
     title = result["culprits"][0]["title"]

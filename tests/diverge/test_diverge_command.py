@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.aorta_cli import COMMAND, aorta, environ, start_aorta
+from support.aorta_cli import COMMAND, Finished, aorta, environ, start_aorta
 from support.processes import wait_until_no_process_has
 from support.waiting import patience, wait_until
 
@@ -36,13 +36,23 @@ def script(folder: Path, text: str) -> tuple[str, str]:
     return sys.executable, "train.py"
 
 
-def test_the_first_value_that_parts_is_named_also_without_torch(tmp_path: Path) -> None:
-    command = script(tmp_path, PLAIN)
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Path]:
+    """What was said of two sides that part, and the run directory."""
+    place = tmp_path_factory.mktemp("parted")
+    command = script(place, PLAIN)
     done = aorta(
-        "diverge", "--json", "--bad-env", "SCALE=1.5", "--good-env", "SCALE=1", "--", *command, cwd=tmp_path
-    )  # fmt: skip
+        "diverge", "--bad-env", "SCALE=1.5", "--good-env", "SCALE=1", "--", *command, cwd=place
+    )
     assert done.exit_code == 0, done.stderr
-    report = done.json()
+    (run_dir,) = (place / "diverge").iterdir()
+    return done, run_dir
+
+
+def test_the_first_value_that_parts_is_named_also_without_torch(
+    parted: tuple[Finished, Path],
+) -> None:
+    report = json.loads((parted[1] / "result.json").read_text())
     assert report["schema"] == "aorta.diverge/1"
     assert report["status"] == "found"
     assert report["first"]["op"] == "record::scaled"
@@ -50,22 +60,16 @@ def test_the_first_value_that_parts_is_named_also_without_torch(tmp_path: Path) 
     assert report["first"]["line"] == 11
     assert report["first"]["difference"] > report["first"]["expected_rounding"]
     assert report["compared_ops"] == 3
-    assert (
-        json.loads((tmp_path / report["run_dir"] / "result.json").read_text())["status"] == "found"
-    )
 
 
-def test_people_read_where_and_how_far(tmp_path: Path) -> None:
-    command = script(tmp_path, PLAIN)
-    done = aorta(
-        "diverge", "--bad-env", "SCALE=1.5", "--good-env", "SCALE=1", "--", *command, cwd=tmp_path
-    )
+def test_people_read_where_and_how_far(parted: tuple[Finished, Path]) -> None:
+    done, run_dir = parted
     lines = done.stdout.splitlines()
     assert lines[0] == "The numbers part here:"
     assert "record::scaled" in lines[1]
     assert "train.py:11" in lines[1]
     assert "differs by" in lines[2]
-    page = aorta("report", str(next((tmp_path / "diverge").iterdir())), cwd=tmp_path)
+    page = aorta("report", run_dir, cwd=run_dir)
     assert page.exit_code == 0, page.stderr
 
 
@@ -73,8 +77,12 @@ def test_two_sides_that_are_alike_are_said_to_be(tmp_path: Path) -> None:
     command = script(tmp_path, PLAIN)
     done = aorta("diverge", "--json", "--good-env", "SCALE=1", "--", *command, cwd=tmp_path)
     assert done.exit_code == 0
-    assert done.json()["status"] == "same"
-    assert done.json()["first"] is None
+    report = done.json()
+    assert report["schema"] == "aorta.diverge/1"
+    assert report["status"] == "same"
+    assert report["first"] is None
+    stored = json.loads((tmp_path / report["run_dir"] / "result.json").read_text())
+    assert {**stored, "run_dir": report["run_dir"]} == report
 
 
 def test_a_program_that_does_not_repeat_itself_is_told_apart_from_a_divergence(

@@ -85,10 +85,8 @@ def test_flight_recorder_of_every_rank_names_the_one_that_did_not_arrive(site: S
     finding = site.cycle(0)["finding"]
     assert finding["class"] in {"hang", "collective_timeout"}
     assert finding["suspect_ranks"] == [1], finding
-    for rank in (
-        0,
-        1,
-    ):  # with torchrun they meet again only now and then, in a store full of old addresses
+    # With torchrun they meet again only now and then, in a store full of old addresses.
+    for rank in (0, 1):
         assert "total 2" in (site.logs / "cycle_1" / f"rank_{rank}.out").read_text()
 
 
@@ -102,7 +100,11 @@ def test_a_user_s_own_sitecustomize_still_runs(site: Site) -> None:
         print("inherited:", "hook" in os.environ["PYTHONPATH"])
         """,
     )
-    end = site.run("--ft-hang-timeout", "60", str(job), PYTHONPATH=f"{site.folder}:{site.source}")
+    (site.folder / "with_path.py").write_text(
+        f"import os\nos.environ['PYTHONPATH'] = '{site.folder}:{site.source}'\n"
+        "from aorta.__main__ import main\nmain()\n"
+    )
+    end = site.run("--ft-hang-timeout", "60", str(job), program="with_path")
     assert end.code == 0, end
     assert "mine: True ours on the path: False" in end.out
     assert "inherited: False" in end.out

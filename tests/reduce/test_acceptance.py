@@ -170,7 +170,7 @@ def test_the_directory_bundles_as_it_is_and_fails_where_it_is_unpacked(
     assert "NaN detected at step" in done.stdout
 
 
-def test_a_registered_workload_needs_no_spec(tmp_path: Path) -> None:
+def test_a_registered_workload_needs_no_spec_and_its_reproducer_an_aorta(tmp_path: Path) -> None:
     done = aorta(
         "reduce", "--workload", "bad_shard", "--output", "out", "--json", "-q", cwd=tmp_path
     )
@@ -187,3 +187,11 @@ def test_a_registered_workload_needs_no_spec(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "CRC check failed" in ran.stderr
     assert json.loads((tmp_path / report["run_dir"] / "result.json").read_text()) == {**report}
+    ship = (tmp_path / report["run_dir"] / "SHIP.md").read_text()
+    assert "it needs a Python with aorta, which is not in here" in ship
+    without = subprocess.run(
+        ["bash", script], env={**os.environ, "PYTHON": "/bin/false"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert without.returncode == 127  # not taken for the failure
+    assert "it needs aorta" in without.stderr

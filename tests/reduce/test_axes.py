@@ -167,15 +167,15 @@ def test_a_list_whose_separator_was_not_said_is_not_taken_for_one_item(tmp_path:
 
 
 def test_a_window_closes_around_the_steps_that_matter(tmp_path: Path) -> None:
-    axis = {"name": "steps", "kind": "window", "start": "FIRST", "length": "COUNT", "initial": [0, 1000]}  # fmt: skip
-    script = '[ "$FIRST" -le 400 ] && [ $((FIRST + COUNT)) -gt 420 ] && echo BOOM'
+    axis = {"name": "steps", "kind": "window", "start": "FIRST", "length": "COUNT", "initial": [0, 100]}  # fmt: skip
+    script = '[ "$FIRST" -le 40 ] && [ $((FIRST + COUNT)) -gt 42 ] && echo BOOM'
     spec = write_spec(tmp_path, script, [axis])
     done = aorta("reduce", "--spec", spec, "--output", "out", "--json", cwd=tmp_path)
-    assert finals(done.json()) == {"steps": [400, 21]}
-    assert "steps=400+21: reproduces" in done.stderr
+    assert finals(done.json()) == {"steps": [40, 3]}
+    assert "steps=40+3: reproduces" in done.stderr
     assert " items" not in done.stderr
     trace = trace_of(run_dir_of(done.json(), tmp_path))
-    assert trace[-1]["values"] == {"steps": [400, 21]}
+    assert trace[-1]["values"] == {"steps": [40, 3]}
     run_dir = run_dir_of(done.json(), tmp_path)
     again = aorta("reduce", "--spec", spec, "--resume", run_dir, "--json", "-q", cwd=tmp_path)
     assert again.json()["resumed_trials"] == again.json()["trials"]
@@ -207,11 +207,11 @@ def test_an_axis_that_is_not_monotone_is_reported_so(tmp_path: Path) -> None:
 
 
 def test_several_axes_settle_together(tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("".join(f"l{number}\n" for number in range(16)))
-    script = '[ $((A + B)) -ge 70 ] && [ "$B" -ge 20 ] && grep -qx l9 "$LINES" && echo BOOM'
+    (tmp_path / "lines.txt").write_text("".join(f"l{number}\n" for number in range(8)))
+    script = '[ $((A + B)) -ge 70 ] && [ "$B" -ge 20 ] && grep -qx l5 "$LINES" && echo BOOM'
     axes = [
-        numeric("A", 400, 10),
-        numeric("B", 300, 10),
+        numeric("A", 80, 10),
+        numeric("B", 60, 10),
         {"name": "LINES", "kind": "file_subset", "initial": "lines.txt"},
     ]
     found = finals(reduce_spec(write_spec(tmp_path, script, axes), "--jobs", "2").json())
@@ -221,9 +221,9 @@ def test_several_axes_settle_together(tmp_path: Path) -> None:
 
 
 def test_priority_decides_which_axis_gives_way_first(tmp_path: Path) -> None:
-    script = "[ $((A + B)) -ge 100 ] && echo BOOM"
+    script = "[ $((A + B)) -ge 10 ] && echo BOOM"
     for first, second in (("A", "B"), ("B", "A")):
-        axes = [numeric(first, 99, 1, priority=1), numeric(second, 99, 1, priority=2)]
+        axes = [numeric(first, 9, 1, priority=1), numeric(second, 9, 1, priority=2)]
         spec = write_spec(tmp_path / first, script, axes)
         found = finals(reduce_spec(spec).json())
-        assert found == {first: 1, second: 99}
+        assert found == {first: 1, second: 9}

@@ -185,21 +185,19 @@ def test_another_failure_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_mitigations_are_honoured_and_bare_turns_them_off(tmp_path: Path) -> None:
-    script = (
-        'echo "${OMP_NUM_THREADS:-many}"; [ "${OMP_NUM_THREADS:-}" = "$((N / N))" ] && echo BOOM'
-    )
-    keys: dict[str, Any] = {"mitigations": ["omp_one_thread"]}
+    script = '[ "$ATEN_CPU_CAPABILITY" = default ] && [ "$N" -ge 1 ] && echo BOOM'
+    keys: dict[str, Any] = {"mitigations": ["aten_no_vectors"]}
     spec = write_spec(tmp_path, script, [numeric("N", 9, 1)], **keys)
-    clean = {"OMP_NUM_THREADS": "4"}
+    clean = {"ATEN_CPU_CAPABILITY": "avx2"}
     with_it = reduce_spec(spec, env=clean)
     assert with_it.exit_code == 0, with_it.stderr
     report = with_it.json()
-    assert report["mitigations"] == ["omp_one_thread"]
+    assert report["mitigations"] == ["aten_no_vectors"]
     assert report["shipped_copy"]["self_contained"] is True
     run_dir = run_dir_of(report, tmp_path)
     env = json.loads((run_dir / "shrunken" / "env.json").read_text())
-    assert env["env_vars"]["OMP_NUM_THREADS"] == "1"
-    assert "omp_one_thread" in (run_dir / "shrunken" / "recipe.resolved.yaml").read_text()
+    assert env["env_vars"]["ATEN_CPU_CAPABILITY"] == "default"
+    assert "aten_no_vectors" in (run_dir / "shrunken" / "recipe.resolved.yaml").read_text()
     assert reduce_spec(spec, "--bare", env=clean).json()["status"] == "did_not_reproduce"
 
 

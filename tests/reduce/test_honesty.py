@@ -49,20 +49,20 @@ def test_each_candidate_says_which_variables_it_sets_otherwise_than_the_original
     tmp_path: Path,
 ) -> None:
     spec = write_spec(
-        tmp_path, '[ "$N" -ge 3 ] && echo BOOM', [numeric("N", 500, 1), numeric("API_TOKEN", 9, 9)]
+        tmp_path, '[ "$N" -ge 3 ] && echo BOOM', [numeric("N", 8, 1), numeric("API_TOKEN", 9, 9)]
     )
     lines = trace_of(run_dir_of(reduce_spec(spec).json(), tmp_path))
     assert lines[0]["purpose"] == "calibrate"
     assert lines[0]["env_difference"] == {}
     for line in lines[1:]:
-        assert line["env_difference"] == {"N": ["500", str(line["values"]["N"])]}
+        assert line["env_difference"] == {"N": ["8", str(line["values"]["N"])]}
 
 
 def test_an_axis_that_is_read_is_reduced_beside_one_that_is_not(tmp_path: Path) -> None:
     spec = write_spec(
         tmp_path,
         '[ "$N" -ge 3 ] && echo BOOM',
-        [numeric("N", 500, 1), numeric("NOBODY", 100, 1)],
+        [numeric("N", 8, 1), numeric("NOBODY", 100, 1)],
     )
     done = reduce_spec(spec)
     assert done.exit_code == 0, done.stderr

@@ -142,7 +142,7 @@ def test_of_pytest_the_failing_assertion_is_the_pattern(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_sum():\n    assert sum([1, 1]) == 3\n")
     aorta(
         "reduce", "init", "--", "python3", "-m", "pytest", "-p", "no:cacheprovider", "test_it.py",
-        cwd=tmp_path,
+        cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
     oracle = load_spec(tmp_path / "aorta.yaml").content.oracle
     assert isinstance(oracle, RegexOracle)

@@ -73,7 +73,7 @@ def test_a_reproducer_of_any_command_fails_the_same_way_elsewhere(
 ) -> None:
     command = commands(tmp_path)[shape]
     spec = write_spec(
-        tmp_path / "work", "", [numeric("N", 40, 1)], oracle=FAILS, workload={"command": command},
+        tmp_path / "work", "", [numeric("N", 6, 4)], oracle=FAILS, workload={"command": command},
     )  # fmt: skip
     done = reduce_spec(spec)
     assert done.exit_code == 0, done.stderr
@@ -98,7 +98,7 @@ def test_files_opened_by_a_computed_name_ship_too(tmp_path: Path) -> None:
         "assert int(os.environ['N']) < 5, 'the loss is nan'\n"
     )
     spec = write_spec(
-        tmp_path, "", [numeric("N", 40, 1)], oracle=FAILS, workload={"command": "python3 train.py"}
+        tmp_path, "", [numeric("N", 6, 4)], oracle=FAILS, workload={"command": "python3 train.py"}
     )
     report = reduce_spec(spec).json()
     assert report["shipped_copy"]["self_contained"] is True, report["shipped_copy"]
@@ -121,7 +121,7 @@ def test_a_copy_that_dies_of_something_else_is_not_called_self_contained(tmp_pat
         "assert int(os.environ['N']) < 5, 'the loss is nan'\n"
     )
     spec = write_spec(
-        work, "", [numeric("N", 40, 1)], oracle=FAILS, workload={"command": "python3 train.py"}
+        work, "", [numeric("N", 6, 4)], oracle=FAILS, workload={"command": "python3 train.py"}
     )
     report = reduce_spec(spec).json()
     assert report["status"] == "reduced"
@@ -159,7 +159,7 @@ def test_a_registered_workload_ships_with_its_code_its_config_its_predicate_and_
     (code / "mine.py").write_text(MINE)
     (code / "helper.py").write_text("def is_bad(n):\n    return n >= 111\n")
     spec = write_spec(
-        work, "", [numeric("N", 1000, 1)], oracle={"kind": "python", "predicate": "too_many"},
+        work, "", [numeric("N", 40, 35)], oracle={"kind": "python", "predicate": "too_many"},
         workload={"name": "mine:Mine", "config": {"times": 3}},
     )  # fmt: skip
     paths = os.pathsep.join([environ()["PYTHONPATH"], str(code)])
@@ -179,27 +179,14 @@ def test_a_registered_workload_ships_with_its_code_its_config_its_predicate_and_
     there = tmp_path / "there" / "shrunken"
     matrix = aorta(
         "triage", "run", "--recipe", there / "recipe.resolved.yaml", "--output-dir", "t", "--json",
-        "--trials", "2", cwd=tmp_path, env={"PYTHON": sys.executable},
+        "--trials", "1", cwd=tmp_path, env={"PYTHON": sys.executable},
     ).json()  # fmt: skip
     cell = matrix["cells"][0]
     assert cell["mitigations"] == ["none"]
-    assert (cell["failed_count"], cell["trials"]) == (2, 2)
+    assert (cell["failed_count"], cell["trials"]) == (1, 1)
     assert (cell["step_time_source"], cell["mean_step_time_ms"]) == ("per_step", 2)
     again = aorta("reduce", "--spec", there / "aorta.yaml", "--output", "r", "--json", cwd=tmp_path)
     assert again.json()["status"] == "not_reduced", again.stdout
-
-
-def test_a_reproducer_without_the_aorta_it_needs_is_not_taken_for_the_failure(
-    tmp_path: Path,
-) -> None:
-    done = aorta(
-        "reduce", "--workload", "half_nan", "--output", "out", "--json", "-q", cwd=tmp_path
-    )
-    ship = (run_dir_of(done.json(), tmp_path) / "SHIP.md").read_text()
-    assert "it needs a Python with aorta, which is not in here" in ship
-    ran = elsewhere(run_dir_of(done.json(), tmp_path), tmp_path, PYTHON="/bin/false")
-    assert ran.returncode == 127
-    assert "it needs aorta" in ran.stderr
 
 
 def test_other_runs_repositories_caches_and_environments_are_no_workload(tmp_path: Path) -> None:
@@ -220,7 +207,7 @@ def test_other_runs_repositories_caches_and_environments_are_no_workload(tmp_pat
         (tmp_path / place / "secret.txt").write_text("not workload\n")
     script = f'cat {of_a} */secret.txt .git/secret.txt; [ "$N" -ge 5 ] && echo BOOM'
     workload = {"command": "bash fails.sh", "files": ["*"]}
-    spec = write_spec(tmp_path, script, [numeric("N", 9, 1)], workload=workload)
+    spec = write_spec(tmp_path, script, [numeric("N", 6, 4)], workload=workload)
     for output in ("reduce/TICKET-B", "deep/er/TICKET-C"):
         done = aorta("reduce", "--spec", spec, "--output", output, "--json", cwd=tmp_path)
         shipped = run_dir_of(done.json(), tmp_path) / "shrunken" / "workload"
@@ -233,7 +220,7 @@ def test_a_secret_variable_is_asked_for_instead_of_written_down(tmp_path: Path) 
     spec = write_spec(
         tmp_path,
         'echo "with $HF_TOKEN"; [ "$HF_TOKEN" ] && [ "$N" -ge 5 ] && echo BOOM',
-        [numeric("N", 9, 1)],
+        [numeric("N", 6, 4)],
         extra_env={"HF_TOKEN": token, "PGPASSWORD": "hunter2-x", "PLAIN": "kept"},
     )
     report = reduce_spec(spec).json()
@@ -250,29 +237,34 @@ def test_a_secret_variable_is_asked_for_instead_of_written_down(tmp_path: Path) 
     assert "set HF_TOKEN" in refused.stderr
 
 
-@pytest.mark.parametrize("broken", [b'{"a": 1', b"\xff\xfe\x00", b'{"a": 1, "a": 2}', b"a: [b"])
-def test_a_file_that_does_not_parse_is_bytes_and_may_be_the_answer(
-    broken: bytes, tmp_path: Path
-) -> None:
+def test_files_that_do_not_parse_are_bytes_and_may_be_the_answer(tmp_path: Path) -> None:
     shards = tmp_path / "shards"
     shards.mkdir()
     for name in ("a.json", "b.yaml", "c.jsonl", "d.json"):
         (shards / name).write_bytes(b"1\n")
-    (shards / "bad.json").write_bytes(broken)
-    (shards / "bad.yaml").write_bytes(broken)
+    broken = {
+        f"bad{number}{suffix}": content
+        for number, content in enumerate(
+            (b'{"a": 1', b"\xff\xfe\x00", b'{"a": 1, "a": 2}', b"a: [b")
+        )
+        for suffix in (".json", ".yaml")
+    }
+    for name, content in broken.items():
+        (shards / name).write_bytes(content)
     axis = {"name": "S", "kind": "dir_subset", "initial": "shards"}
-    spec = write_spec(tmp_path, '[ -e "$S"/bad.json ] && echo BOOM', [axis])
+    spec = write_spec(tmp_path, '[ "$(ls "$S"/bad?.json | wc -l)" = 4 ] && echo BOOM', [axis])
     report = reduce_spec(spec, "--scrub", "nothing-of-this").json()
     shipped = run_dir_of(report, tmp_path) / "shrunken" / "shards"
-    assert [path.name for path in shipped.iterdir()] == ["bad.json"]
-    assert (shipped / "bad.json").read_bytes() == broken
+    assert {path.name: path.read_bytes() for path in shipped.iterdir()} == {
+        name: content for name, content in broken.items() if name.endswith(".json")
+    }
 
 
 def test_a_tar_of_a_scrubbed_run_directory_holds_nothing_of_what_was_scrubbed(
     tmp_path: Path,
 ) -> None:
     spec = write_spec(
-        tmp_path, 'echo "project zebra-9"; [ "$N" -ge 5 ] && echo BOOM', [numeric("N", 40, 1)]
+        tmp_path, 'echo "project zebra-9"; [ "$N" -ge 5 ] && echo BOOM', [numeric("N", 6, 4)]
     )
     report = reduce_spec(spec, "--scrub", "zebra-9").json()
     run_dir = run_dir_of(report, tmp_path)
@@ -294,13 +286,13 @@ def test_a_tar_of_a_scrubbed_run_directory_holds_nothing_of_what_was_scrubbed(
 def test_scrubbing_that_breaks_the_reproducer_is_seen_and_said(tmp_path: Path) -> None:
     spec = write_spec(
         tmp_path, '[ "$N" -ge 5 ] && [ zebra = "$WHO" ] && echo BOOM',
-        [numeric("N", 40, 1)], extra_env={"WHO": "zebra"}, oracle=dict(BOOM),
+        [numeric("N", 6, 4)], extra_env={"WHO": "zebra"}, oracle=dict(BOOM),
     )  # fmt: skip
     good = reduce_spec(spec, "--scrub", "zebra").json()
     assert good["shipped_copy"]["self_contained"] is True  # both sides changed alike
     spec = write_spec(
         tmp_path, '[ "$N" -ge 5 ] && [ "${#WHO}" = 5 ] && echo BOOM',
-        [numeric("N", 40, 1)], extra_env={"WHO": "zebra"}, oracle=dict(BOOM),
+        [numeric("N", 6, 4)], extra_env={"WHO": "zebra"}, oracle=dict(BOOM),
     )  # fmt: skip
     done = reduce_spec(spec, "--scrub", "zebra")
     bad = done.json()

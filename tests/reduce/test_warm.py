@@ -27,7 +27,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reduced(folder: Path, python: Path, *options: str, how: str = "") -> dict[str, Any]:
-    axes = [numeric("NUM_STEPS_OF_MINE", 500, 1)]
+    axes = [numeric("NUM_STEPS_OF_MINE", 60, 20)]
     spec = write_spec(
         folder, "", axes, workload={"command": f"{python} train.py", "cwd": "./"}, budget={}
     )

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aorta.scrub import signs
 from aorta.scrub.encodings import NotTextError
 from aorta.scrub.findings import PLACEHOLDER
 from aorta.scrub.scrubber import Identity, Rules, Scrubber
+from aorta.scrub.signs import HYPERSCAN, PLAIN
 from aorta.scrub.stream import Account, TextStream
 from support.aorta_cli import environ
 from support.planted import CORPUS
@@ -65,7 +67,7 @@ def streamed(rules: Rules, text: str, piece: int, engine: str) -> str:
     return after.decode("utf-8", "surrogatepass")
 
 
-@given(TEXT, RULES, st.sampled_from([64, 300, 1 << 20]), st.sampled_from(["", "re"]))
+@given(TEXT, RULES, st.sampled_from([64, 300, 1 << 20]), st.sampled_from([HYPERSCAN, PLAIN]))
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_text_in_pieces_is_scrubbed_like_a_text_as_a_whole(
     text: str, rules: Rules, piece: int, engine: str
@@ -75,7 +77,7 @@ def test_a_text_in_pieces_is_scrubbed_like_a_text_as_a_whole(
 
 @given(
     st.lists(st.lists(st.sampled_from(ONE_SIGN), min_size=1, max_size=3), max_size=8),
-    st.sampled_from(["", "re"]),
+    st.sampled_from([HYPERSCAN, PLAIN]),
 )
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_line_that_only_some_rules_can_change_is_scrubbed_like_by_all_of_them(
@@ -92,6 +94,16 @@ def test_a_number_that_scrubbed_text_holds_already_is_not_given_again() -> None:
     )
 
 
+def test_a_text_that_hyperscan_takes_over_from_python_has_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signs, "_PAYS_FROM", 1 << 11)
+    signs._compiled.cache_clear()
+    text = "".join(f"step {n} on /home/jdoe77/a at 10.1.2.{n}\n" for n in range(250))
+    assert len(text) > 2 << 11
+    assert streamed(Rules(), text, 1 << 10, "") == streamed(Rules(), text, 1 << 10, PLAIN)
+
+
 def unnumbered(text: str) -> str:
     """Which of two values is met first depends on where a piece ends."""
     return PLACEHOLDER.sub(r"<\1>", text)
@@ -101,7 +113,7 @@ def test_a_sign_leads_to_every_planted_value() -> None:
     for planted in CORPUS:
         text = "\n".join([*CLEAN, planted.line, *CLEAN, ""])
         expected = whole(Rules(), text)
-        for engine in ("", "re"):
+        for engine in (HYPERSCAN, PLAIN):
             assert streamed(Rules(), text, 1 << 20, engine) == expected, planted.name
 
 

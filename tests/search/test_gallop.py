@@ -61,7 +61,7 @@ def test_a_newest_day_that_does_not_fail_is_no_question() -> None:
 @pytest.mark.parametrize("fails", [0.7, 0.5])
 def test_a_flaky_failure_is_placed_right_as_often_as_the_answer_says(fails: float) -> None:
     right, stated = 0, 0.0
-    for seed in range(40):
+    for seed in range(14):
         first_bad = 200 - 2 ** (seed % 7)
         gallop, _ = search(list(range(200)), first_bad, fails=fails, seed=seed)
         good, bad = found(gallop)
@@ -69,16 +69,16 @@ def test_a_flaky_failure_is_placed_right_as_often_as_the_answer_says(fails: floa
         assert gallop.bisection is not None
         assert gallop.bisection.answer is not None
         stated += gallop.bisection.answer.mass
-    assert stated / 40 >= 0.95
-    assert right >= 36
+    assert stated / 14 >= 0.95
+    assert right >= 13
 
 
 def test_a_flaky_series_that_never_passes_is_not_given_a_first_bad_day() -> None:
-    verdicts = [search(list(range(60)), -1, fails=0.5, seed=seed)[0].verdict for seed in range(20)]
-    assert verdicts.count(GallopVerdict.NEVER_GOOD) >= 18
+    verdicts = [search(list(range(60)), -1, fails=0.5, seed=seed)[0].verdict for seed in range(10)]
+    assert verdicts.count(GallopVerdict.NEVER_GOOD) >= 9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.integers(2, 80),
     st.integers(1, 6),

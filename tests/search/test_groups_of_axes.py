@@ -22,7 +22,7 @@ def reduced(names: list[str], needed: dict[str, int]) -> tuple[dict[str, object]
     return dict(best.values), judged
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(6, 40), st.data())
 def test_the_axes_that_matter_are_found_among_many_that_do_not(
     count: int, data: st.DataObject

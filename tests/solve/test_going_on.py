@@ -90,43 +90,43 @@ def test_a_reduction_is_not_done_again_and_a_finished_solve_runs_nothing(tmp_pat
 
 def test_data_and_configurations_that_a_run_opens_shrink_where_they_lie(tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
-    for number in range(6):
+    for number in range(3):
         (tmp_path / "shards" / f"s{number}.txt").write_text(f"x{number}\n")
-    (tmp_path / "rows.txt").write_text("".join(f"row{n}\n" for n in range(20)))
-    (tmp_path / "config.json").write_text('{\n  "layers": 9,\n  "seed": 7\n}\n')
+    (tmp_path / "rows.txt").write_text("".join(f"row{n}\n" for n in range(6)))
+    (tmp_path / "config.json").write_text('{\n  "layers": 6,\n  "seed": 7\n}\n')
     (tmp_path / "train.py").write_text(
         "import argparse, json, os\n"
         "parser = argparse.ArgumentParser()\n"
-        "parser.add_argument('--warmup', type=int, default=50)\n"
+        "parser.add_argument('--warmup', type=int, default=9)\n"
         "given = parser.parse_args()\n"
         "rows = open('rows.txt').read().split()\n"
         "layers = json.load(open('config.json'))['layers']\n"
         "shards = [open(f'shards/{n}').read().strip() for n in sorted(os.listdir('shards'))]\n"
-        "if {'row7', 'row11'} <= set(rows) and layers >= 4 and 'x3' in shards and given.warmup >= 12:\n"
+        "if {'row1', 'row4'} <= set(rows) and layers >= 4 and 'x1' in shards and given.warmup >= 3:\n"
         "    raise RuntimeError('a bad mix of rows')\n"
     )
     document = solve(tmp_path, "--stages", "reproduce,reduce,bundle", *COMMAND)
     finals = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
-    assert finals == {"WARMUP": 12, "SHARDS_DIR": 1, "CONFIG_LAYERS": 4, "ROWS_FILE": 2}
+    assert finals == {"WARMUP": 3, "SHARDS_DIR": 1, "CONFIG_LAYERS": 4, "ROWS_FILE": 2}
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
 
 
 def test_numbers_and_lists_of_a_configuration_that_the_command_names_shrink(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "a.yaml").write_text(
-        "net:\n  layers:\n    - 4\n    - 8\n    - 15\n  width: 64\nsteps: 900\nrates: [1, 2, 3]\n"
+        "net:\n  layers:\n    - 4\n    - 8\n    - 15\n  width: 4\nsteps: 9\nrates: [1, 2, 3]\n"
     )
     (tmp_path / "train.py").write_text(
         "import sys, yaml\n"
         "config = yaml.safe_load(open(sys.argv[2]))\n"
         "total = sum(config['rates'])\n"
-        "if 8 in config['net']['layers'] and config['steps'] >= 438 and config['net']['width'] > 1:\n"
+        "if 8 in config['net']['layers'] and config['steps'] >= 3 and config['net']['width'] > 1:\n"
         "    raise RuntimeError('a bad mix of settings')\n"
     )
     words = ("--config", "conf/a.yaml")
     document = solve(tmp_path, "--stages", "reproduce,reduce,bundle", *COMMAND, *words)
     finals = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
-    assert finals == {"CONFIG_WIDTH": 2, "CONFIG_STEPS": 438, "CONFIG_LAYERS": 1, "CONFIG_RATES": 1}
+    assert finals == {"CONFIG_WIDTH": 2, "CONFIG_STEPS": 3, "CONFIG_LAYERS": 1, "CONFIG_RATES": 1}
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
     said = (Path(document["reproducer"]["path"]).parent / "SHIP.md").read_text()
     assert "not in here" not in said

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,32 @@ from benchmarks import solve_stories
 from benchmarks.solve_stories import Story
 
 from support.aorta_cli import COMMAND, Finished, aorta, environ
+from support.waiting import patience
+
+RANKS_IN_A_RING = '''\
+"""Two ranks that pass a number on in every step; from step 5 on the last rank does not come."""
+import argparse
+import os
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ranks", type=int)
+parser.add_argument("--steps", type=int)
+given = parser.parse_args()
+ring = [os.pipe() for _ in range(given.ranks)]
+for rank in range(given.ranks):
+    if os.fork() == 0:
+        for step in range(1, given.steps + 1):
+            if rank == 1 and step == 5:
+                time.sleep(10_000)
+            os.write(ring[(rank + 1) % given.ranks][1], b"1")
+            os.read(ring[rank][0], 1)
+            print(f"rank {rank} step {step}", flush=True)
+        os._exit(0)
+for _ in ring:
+    os.wait()
+print("done")
+'''
 
 
 def solved(make: Callable[[Path], Story], place: Path, *options: str) -> tuple[Story, Finished]:
@@ -56,7 +83,9 @@ def test_a_failure_that_does_not_show_is_told_with_the_most_often_it_can_be(tmp_
 
 
 def test_a_nan_is_reduced_to_its_rows_layers_and_steps_and_ships(tmp_path: Path) -> None:
-    story, done = solved(solve_stories.nan_of_three_rows, tmp_path, "--ticket", "NAN-1")
+    story, done = solved(
+        partial(solve_stories.nan_of_three_rows, harmless=37), tmp_path, "--ticket", "NAN-1"
+    )
     assert done.exit_code == 0, done.stderr
     document = done.json()
     assert document["failure"]["class"] == "nan"
@@ -76,7 +105,7 @@ def test_a_nan_is_reduced_to_its_rows_layers_and_steps_and_ships(tmp_path: Path)
 def test_a_race_is_cured_by_one_thread_among_useless_mitigations_and_on_the_original(
     tmp_path: Path,
 ) -> None:
-    story, done = solved(solve_stories.race_of_threads, tmp_path)
+    story, done = solved(partial(solve_stories.race_of_threads, rate=0.7), tmp_path)
     assert done.exit_code == 0, done.stderr
     document = done.json()
     assert document["status"] == "solved"
@@ -91,13 +120,13 @@ def test_a_race_is_cured_by_one_thread_among_useless_mitigations_and_on_the_orig
     assert document["reproducer"]["elsewhere"]["reproduced"] == 1
 
 
-def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_it_fails_every_second_time(
+def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_one_run_in_five_passes(
     tmp_path: Path,
 ) -> None:
     repository = tmp_path / "repository"
     repository.mkdir()
     story, done = solved(
-        solve_stories.commit_of_the_users_own,
+        partial(solve_stories.commit_of_the_users_own, behind=20, before=6, rate=0.8),
         repository,
         *("--skip", "triage", "--output", str(tmp_path / "solve")),
     )
@@ -106,7 +135,7 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_it_fails_e
     assert document["status"] == "solved"
     (culprit,) = document["culprits"]
     assert culprit["bad"] == story.truth["culprit"]
-    assert culprit["title"] == "change 30"
+    assert culprit["title"] == "change 6"
     assert document["confidence"] >= 0.95
     assert finals(document) == story.truth["axes"]
     assert (
@@ -118,8 +147,8 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_it_fails_e
 def test_a_batch_that_the_memory_cgroup_kills_is_shrunk_to_the_smallest_that_it_does(
     tmp_path: Path,
 ) -> None:
-    story = solve_stories.batch_too_large(tmp_path)
-    with solve_stories.limited_memory() as group:
+    story = solve_stories.batch_too_large(tmp_path, each=4)
+    with solve_stories.limited_memory(160) as group:
 
         def enter() -> None:
             (group / "cgroup.procs").write_text(str(os.getpid()))
@@ -140,12 +169,13 @@ def test_a_batch_that_the_memory_cgroup_kills_is_shrunk_to_the_smallest_that_it_
 def test_a_rank_that_never_comes_to_its_collective_is_a_hang_of_two_ranks_and_five_steps(
     tmp_path: Path,
 ) -> None:
-    story = solve_stories.rank_that_does_not_come(tmp_path)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = aorta(
-        *("solve", "--json", "-q", "--jobs", "2", *story.options, "--", *story.command),
-        cwd=tmp_path, env={"PATH": path}, timeout=600,
-    )  # fmt: skip
+    told = partial(
+        solve_stories.rank_that_does_not_come,
+        script=RANKS_IN_A_RING,
+        steps=12,
+        silence=patience(2),
+    )
+    story, done = solved(told, tmp_path, "--jobs", "4")
     assert done.exit_code == 0, done.stderr
     document = done.json()
     assert document["failure"]["class"] in story.truth["classes"]
@@ -154,7 +184,7 @@ def test_a_rank_that_never_comes_to_its_collective_is_a_hang_of_two_ranks_and_fi
 
 
 def test_the_release_of_a_dependency_is_named_between_two_environments(tmp_path: Path) -> None:
-    story = solve_stories.release_of_a_dependency(tmp_path, sys.executable)
+    story = solve_stories.release_of_a_dependency(tmp_path, sys.executable, releases=6)
     done = aorta(
         *("solve", "--json", "-q", "--skip", "triage", *story.options, "--", *story.command),
         cwd=story.directory, timeout=600,

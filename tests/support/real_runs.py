@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from support.aorta_cli import aorta
+from support.aorta_cli import Finished, aorta
 from support.hermetic import SHARED
 from support.planted import CORPUS
 from support.reductions import numeric, write_spec
@@ -177,6 +178,36 @@ MAKERS: Mapping[str, Callable[[], Path]] = {
     "bisect": bisect_dir,
     "launch": launch_dir,
 }
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What `aorta bundle` made of a run, and whether the run was the same afterwards."""
+
+    said: Finished
+    run_is_untouched: bool
+
+    @property
+    def bundle(self) -> Path:
+        return Path(self.said.json()["path"])
+
+
+@cache
+def packed_run(verb: str) -> Packed:
+    """Under the ticket, not run from where it is unpacked. Once a worker, for all who only look at it."""
+    run = MAKERS[verb]()
+    before = _state_of(run)
+    output = tempfile.mkdtemp(prefix=f"aorta-{verb}-packed-", dir=os.environ[SHARED])
+    said = aorta("bundle", run, "--output", output, "--ticket", TICKET, "--no-check", "--json")
+    assert said.exit_code == 0, said.stderr
+    return Packed(said, _state_of(run) == before)
+
+
+def _state_of(run: Path) -> dict[str, tuple[int, bytes | None]]:
+    return {
+        str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        for path in sorted(run.rglob("*"))
+    }
 
 
 def copied(run: Path, where: Path) -> Path:

@@ -202,37 +202,28 @@ def test_strict_is_exit_1_when_a_cell_did_not_run_and_only_then(tmp_path: Path) 
     assert done.exit_code == 0, "a cell that ran and failed is an answer"
 
 
-def test_a_mitigation_that_nothing_reads_is_marked_inert(tmp_path: Path) -> None:
-    cells = [BASELINE, cell("no-tf32", "tf32_off"), cell("again")]
+def test_a_mitigation_that_nothing_reads_or_that_is_already_set_so_is_marked_inert(
+    tmp_path: Path,
+) -> None:
+    cells = [
+        BASELINE,
+        cell("no-tf32", "tf32_off"),
+        cell("again"),
+        cell("set", "aten_no_vectors"),
+        cell("acts", "onednn_max_isa_avx2"),
+    ]
     path = written(tmp_path, document(*cells, trials=1))
     matrix = aorta(
-        "triage",
-        "run",
-        "--recipe",
-        path,
-        "--json",
-        "-q",
-        cwd=tmp_path,
-        env={"OMP_NUM_THREADS": "1"},
-    ).json()
+        "triage", "run", "--recipe", path, "--json", "-q",
+        cwd=tmp_path, env={"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "ALL"},
+    ).json()  # fmt: skip
     found = by_name(matrix)
     assert found["again"]["call"] == "inert"
     assert found["no-tf32"]["call"] == "inert"
     assert "no library reads" in found["no-tf32"]["inert"]
-    assert "cannot differ from the baseline" in page_of(tmp_path, matrix)
-
-
-def test_a_variable_that_is_already_set_so_makes_a_cell_inert(tmp_path: Path) -> None:
-    cells = [BASELINE, cell("one", "omp_one_thread"), cell("acts", "aten_no_vectors")]
-    path = written(tmp_path, document(*cells, trials=1))
-    found = by_name(
-        aorta(
-            "triage", "run", "--recipe", path, "--json", "-q",
-            cwd=tmp_path, env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        ).json()
-    )  # fmt: skip
-    assert "already have this value here" in found["one"]["inert"]
+    assert "already has this value here" in found["set"]["inert"]
     assert found["acts"]["inert"] is None
+    assert "cannot differ from the baseline" in page_of(tmp_path, matrix)
 
 
 def test_a_baseline_that_never_fails_is_said_on_top(tmp_path: Path) -> None:
@@ -465,7 +456,8 @@ def test_the_room_starts_no_process_of_its_own() -> None:
 
 def test_the_shipped_example_runs_as_it_is(tmp_path: Path) -> None:
     recipe = ROOT / "examples/triage/half_nan.yaml"
-    done = aorta("triage", "run", "--recipe", recipe, "--jobs", "2", "--json", "-q", cwd=tmp_path)
+    words = ("--trials", "6", "--jobs", "2", "--json", "-q")  # one in 15,000 never sees a NaN
+    done = aorta("triage", "run", "--recipe", recipe, *words, cwd=tmp_path)
     assert done.exit_code == 0, done.stderr
     cells = by_name(done.json())
     assert cells["check-overflow"]["failed_count"] == 0
@@ -485,7 +477,7 @@ def counting(folder: Path, *names: str) -> list[dict[str, Any]]:
     return [cell(name, extra_env={"COUNT": str(folder / f"{name}.count")}) for name in names]
 
 
-@pytest.mark.parametrize("trials", [3, 4, 5, 7])
+@pytest.mark.parametrize("trials", [3, 5])
 def test_asking_for_more_trials_never_gives_a_cell_fewer(tmp_path: Path, trials: int) -> None:
     _, matrix = matrix_of(
         tmp_path,

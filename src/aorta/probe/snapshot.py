@@ -4,6 +4,7 @@ every probe asked once, none able to stop the others.
 Every key is always there; null is unknown or absent.
 """
 
+import copy
 import functools
 import json
 import math
@@ -288,12 +289,12 @@ def collect_env(machine: Machine | None = None) -> EnvSnapshot:
     seen = machine or Machine.here()
     where_to_look = tuple((name, seen.environ.get(name)) for name in _STEERING)
     findings = {
-        **_static_findings(seen.root, where_to_look),
+        **copy.deepcopy(_static_findings(seen.root, where_to_look)),
         **{name: _answer(name, probe, seen) for name, probe in LIVE_PROBES.items()},
     }
-    reasons = [str(_cleaned(line)) for found in findings.values() for line in found.missing]
+    reasons = [line for found in findings.values() for line in found.missing]
     known: JsonObject = {
-        name: _cleaned(found.value) for name, found in findings.items() if found.value is not None
+        name: found.value for name, found in findings.items() if found.value is not None
     }
     return EnvSnapshot(
         captured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -306,16 +307,17 @@ def collect_env(machine: Machine | None = None) -> EnvSnapshot:
 @functools.cache
 def _static_findings(
     root: Path, where_to_look: tuple[tuple[str, str | None], ...]
-) -> Mapping[str, Probed]:
+) -> dict[str, Probed]:
     machine = Machine(root, {name: value for name, value in where_to_look if value is not None})
     return {name: _answer(name, probe, machine) for name, probe in STATIC_PROBES.items()}
 
 
 def _answer(name: str, probe: Probe, machine: Machine) -> Probed:
     try:
-        return probe(machine)
+        found = probe(machine)
     except Exception as broken:  # noqa: BLE001 - a snapshot never fails; the cause is kept in it
-        return Probed(None, (f"{name}: the probe failed with {type(broken).__name__}: {broken}",))
+        found = Probed(None, (f"{name}: the probe failed with {type(broken).__name__}: {broken}",))
+    return Probed(_cleaned(found.value), tuple(str(_cleaned(line)) for line in found.missing))
 
 
 def _cleaned(value: object) -> object:

@@ -10,8 +10,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from packaging.markers import default_environment
-
 _FINAL_PART = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -40,6 +38,8 @@ def this_python() -> str:
 
 def marker_environment(python: str) -> dict[str, str]:
     """What markers are judged by, for another Python on this machine."""
+    from packaging.markers import default_environment
+
     around = {name: str(value) for name, value in default_environment().items()}
     parts = python.split(".")
     around["python_version"] = ".".join(parts[:2])

@@ -15,13 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from aorta.runtimes.checkout import GIT_FAULT, check_out
-from aorta.runtimes.package_index import Sources
 from aorta.runtimes.pythons import find_uv
 from aorta.runtimes.worktree_job import TreeJob
+
+if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
+    from aorta.runtimes.package_index import Sources
 
 UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
@@ -57,7 +60,7 @@ class EnvironmentJob:
     mark: str | None = None
     listed: str | None = None  # where it is written what is in it: a resolver may have had a say
 
-    def of(self, sources: Sources) -> "EnvironmentJob":
+    def of(self, sources: "Sources") -> "EnvironmentJob":
         """The same, with packages from these places."""
         return replace(
             self, indexes=sources.indexes, find_links=sources.find_links, pre=sources.pre

@@ -166,12 +166,14 @@ class Belief:
 
     def best_position(self) -> int:
         """The state whose trial brings most. Within an atom the gain is concave, so it is searched, not scanned."""
-        best, best_gain = self._stop, -1.0
-        for atom in self._plausible_atoms():
-            offset, gain = _concave_maximum(partial(self._gain_in, atom), self._lengths[atom])
-            if gain > best_gain + 1e-12:
-                best, best_gain = self._starts[atom] + offset, gain
-        return best
+        best = max(
+            map(self._best_of, self._plausible_atoms()), key=lambda found: round(found[1], 12)
+        )
+        return best[0]
+
+    def _best_of(self, atom: int) -> tuple[int, float]:
+        offset, gain = _concave_maximum(partial(self._gain_in, atom), self._lengths[atom])
+        return self._starts[atom] + offset, gain
 
     def plausible_positions(self) -> range:
         """The states between which nearly all of the belief lies."""
@@ -286,7 +288,7 @@ class _Scenario:
             noise += mass * noisier
 
     def failing(self, atom: int, offset: int) -> float:
-        return min(1.0, max(0.0, self._chance_at[atom] + offset * self._chance_slope[atom]))
+        return self._chance_at[atom] + offset * self._chance_slope[atom]
 
     def gain(self, atom: int, offset: int) -> float:
         left = self._noise_at[atom] + offset * self._noise_slope[atom]
@@ -303,7 +305,7 @@ def _in_steps(
 ) -> Iterator[tuple[int, Split, float]]:
     """The runs of candidates, cut where the prior changes, and the prior weight of each candidate in them."""
     starts, steps = [start for start, _ in runs], [start for start, _ in prior]
-    for mark in sorted({*starts, *(step for step in steps if starts[0] < step < stop)}):
+    for mark in sorted({*starts, *(step for step in steps if step in range(starts[0], stop))}):
         split = runs[bisect_right(starts, mark) - 1][1]
         yield mark, split, prior[bisect_right(steps, mark) - 1][1]
 

@@ -204,7 +204,7 @@ class Bisection(ABC):
         if self.settings.beyond and not any(vector):
             return True
         astray = self._astray[vector]
-        return astray >= _ASTRAY and astray > sum(self.trials.get(vector, (0, 0)))
+        return astray >= _ASTRAY and astray > sum(self.trials[vector])
 
     @property
     def states_tried(self) -> int:

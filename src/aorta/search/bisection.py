@@ -109,7 +109,7 @@ class TimelineBisection(Bisection):
 
     def _is_open(self, vector: Vector) -> bool:
         window, position = self._sharp_window(), self.timeline.position(vector)
-        return window is None or position is None or window[0] < position < window[1]
+        return window is None or position is None or position in range(*window)
 
     @property
     def _is_close_enough(self) -> bool:
@@ -143,30 +143,26 @@ class TimelineBisection(Bisection):
 
     def _halving(self, window: tuple[int, int], pending: list[int]) -> int | None:
         """The middle of the widest open gap, or the most promising state near it if that cannot be built."""
-        marks = [
-            window[0],
-            *(p for p in dict.fromkeys(pending) if window[0] < p < window[1]),
-            window[1],
-        ]
+        marks = sorted({*window, *(p for p in pending if p in range(*window))})
         weight = self.timeline.weight_before
         gaps = sorted(pairwise(marks), key=lambda gap: weight[gap[0]] - weight[gap[1]])
         for low, high in gaps:
-            middle = self._middle(low, high)
-            if high - low > 1 and self._chance(middle) == 1.0:
+            inside = range(low + 1, high)
+            if inside and self._chance(middle := self._middle(low, high)) == 1.0:
                 return middle
             promising = [
                 ((weight[p] - weight[low]) * (weight[high] - weight[p]) * self._chance(p), -p)
-                for p in range(low + 1, high)
+                for p in inside
+                if self._chance(p)
             ]
-            score, place = max(promising, default=(0.0, 0))
-            if score > 0:
-                return -place
+            if promising:
+                return -max(promising)[1]
         return None
 
     def _middle(self, low: int, high: int) -> int:
         """The state that halves what lies between two others: each change counts as the commits it brings."""
         weight = self.timeline.weight_before
-        at = bisect_left(weight, (weight[low] + weight[high]) / 2, low + 1, max(low + 1, high - 1))
+        at = bisect_left(weight, (weight[low] + weight[high]) / 2, low + 1, high - 1)
         before = at - 1
         if before > low and weight[high] - weight[before] <= weight[at] - weight[low]:
             return before
@@ -251,9 +247,7 @@ class TimelineBisection(Bisection):
         self._counted = {
             vector: counts
             for vector, counts in self.trials.items()
-            if self._floor == 0
-            or not any(vector)
-            or (self.timeline.position(vector) or 0) >= self._floor
+            if not any(vector) or (self.timeline.position(vector) or 0) >= self._floor
         }
         belief = Belief.after(
             self.prior_rates, self.timeline, self._counted, self._floor, self._prior
@@ -297,7 +291,7 @@ class TimelineBisection(Bisection):
         chosen: list[int] = []
         sides = [(group.stop, self.timeline.changes)] * self.settings.sentinels
         for low, high in [*sides, *[(self._floor, group.start)] * bool(sides)]:
-            known = sorted({low, high, *chosen, *(p for p in tried if low < p < high)})
+            known = sorted({low, high, *chosen, *(p for p in tried if p in range(low, high))})
             wide = max(pairwise(known), key=lambda g: g[1] - g[0], default=None)
             if wide and wide[1] - wide[0] > 1 and self._chance(sum(wide) // 2):
                 chosen.append(sum(wide) // 2)

@@ -90,11 +90,7 @@ def _depths(lines: Sequence[str]) -> list[int]:
 
 def _below_conditionals(indents: list[int | None], lines: Sequence[str]) -> list[int | None]:
     """What stands between #if and #endif is deeper than these, however it is indented."""
-    if (
-        not sum(bool(_ENDIF.match(line)) for line in lines)
-        == sum(bool(_OPENS.match(line)) for line in lines)
-        > 0
-    ):
+    if sum(map(bool, map(_ENDIF.match, lines))) != sum(map(bool, map(_OPENS.match, lines))):
         return indents
     deepest = max((indent or 0 for indent in indents), default=0) + 1
     found, depth = list(indents), 0
@@ -120,8 +116,7 @@ def _bracket_depths(lines: Sequence[str]) -> list[int]:
     depths, depth = [], 0
     for line in lines:
         bare = _QUOTED.sub("", line)
-        closes_first = len(bare) - len(bare.lstrip(" \t)]}")) if _CLOSES.match(bare) else 0
-        depths.append(max(0, depth - min(closes_first, 1)))
+        depths.append(max(0, depth - bare.lstrip().startswith((")", "]", "}"))))
         depth = max(
             0, depth + sum(bare.count(c) for c in "([{") - sum(bare.count(c) for c in ")]}")
         )

@@ -53,8 +53,7 @@ class CureSearch:
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         if self._stage is None:
             return []
-        asked = self._stage.ask(n + len(pending), pending)
-        return [p for p in asked if not self._is_known(p) and p not in pending][:n]
+        return [p for p in self._stage.ask(n, pending) if not self._is_known(p)]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         self.verdicts[point] = verdict
@@ -150,7 +149,7 @@ class CureSearch:
 
     def _recall(self, point: Point) -> Verdict:
         """Nothing on is the original, which fails."""
-        return self.verdicts.get(point) or Verdict(False, why="nothing is on: the original fails")
+        return self.verdicts.get(point, Verdict(False, why="nothing is on: the original fails"))
 
 
 def _may_hide_a_cure(verdict: Verdict) -> bool:

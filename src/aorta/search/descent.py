@@ -178,9 +178,8 @@ class Descent:
         alone = EveryPoint([at_floor([name]) for name in names])
         yield _Stage(alone, base)
         good = [name for name in names if alone.verdicts[at_floor([name])].reproduces]
-        if len(good) > 1:
-            together = [at_floor(good[:size]) for size in range(len(good), 0, -1)]
-            yield _Stage(FirstThatReproduces(together), base)
+        together = [at_floor(good[:size]) for size in range(len(good), 0, -1)]
+        yield _Stage(FirstThatReproduces(together), base)
 
     def _jump_in_groups(self, floors: Mapping[str, Value]) -> _Stages:
         """Axes that do not matter go to their floors together: of a group that does not go whole each half is tried."""

@@ -9,7 +9,7 @@ flaky failure that stayed silent a few times is never taken for certain.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -37,7 +37,7 @@ class GallopVerdict(StrEnum):
 
 
 class GallopBack:
-    """`names` oldest first, `places` of each on the line; `first` is the place tried first, by default one back."""
+    """`names` oldest first, `places` of each on the line; `first` is the place tried first, by default the one before the newest."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GallopBack:
         known_good: bool = False,
     ) -> None:
         self.axis, self.names, self.places = axis, tuple(names), tuple(places)
-        self._first = places[-1] - 1 if first is None else first
+        self._first = places[-1] if first is None else first  # nothing but older ones are tried
         self._told: set[Point] = set()
         self._walking = True
         history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
@@ -64,17 +64,12 @@ class GallopBack:
 
     def _over_all(self, settings: BisectionSettings | None) -> BisectionSettings:
         given = settings or BisectionSettings()
-        close_enough = given.close_enough
-
-        def close_inside(interval: Interval) -> bool:
-            return interval.start > 0 and close_enough is not None and close_enough(interval)
-
         return replace(
             given,
             check_ends=False,
             beyond=True,
             prior=_by_age(self.places, self._first),
-            close_enough=close_inside if close_enough else None,
+            close_enough=_inside(given.close_enough),
         )
 
     @property
@@ -215,6 +210,13 @@ class GallopBack:
         while (point := Point.of({self.axis: self.names[index]}, purpose, replica)) in taken:
             replica += 1
         return point
+
+
+def _inside(close_enough: Callable[[Interval], bool] | None) -> Callable[[Interval], bool] | None:
+    """Nothing is close to what is older than every state."""
+    if close_enough is None:
+        return None
+    return lambda interval: interval.start > 0 and close_enough(interval)
 
 
 def _by_age(places: Sequence[float], first: float) -> Prior:

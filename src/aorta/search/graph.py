@@ -210,7 +210,7 @@ class _Scenario:
 
     def failing(self, inside: Sequence[int]) -> float:
         rise: float = sum(map(mul, inside, self._rise))
-        return min(1.0, max(0.0, self._chance + rise))
+        return self._chance + rise
 
     def gain(self, inside: Sequence[int]) -> float:
         louder: float = sum(map(mul, inside, self._louder))

@@ -8,6 +8,7 @@ that its state contains, so what is said of the answer is said of the whole way 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 from aorta.core.axis import Point, Purpose
 from aorta.search.belief import Counts
@@ -30,6 +31,8 @@ from aorta.search.graph import (
 )
 from aorta.search.interval import Candidates
 from aorta.search.timeline import Vector
+
+_T = TypeVar("_T")
 
 _LIKELY = 0.5  # to be testable: a state beside the answer that is not is no check of it
 _NOISY_DOUBT = 0.15  # of the doubt that is allowed, for a test that is known to be noisy
@@ -174,17 +177,16 @@ class GraphBisection(Bisection):
             held = self._held(vector)
             parts = [side for part in parts for side in (part & held, part & ~held) if side]
         for part in sorted(parts, key=lambda one: -one.bit_count()):
-            whole, best, best_score = part.bit_count(), None, 0.0
-            for state, held in enumerate(self.graph.holds) if whole > 1 else ():
-                inside = (held & part).bit_count()
-                score = float(min(inside, whole - inside))
-                if score > best_score and self.untestable:
-                    score *= self._chance_of((state,))
-                if score > best_score and not waiting[(state,)]:
-                    best, best_score = (state,), score
-            if best is not None:
-                return best
+            if best := max(self._cuts(part, waiting), default=None):
+                return (-best[1],)
         return None
+
+    def _cuts(self, part: int, waiting: Counter[Vector]) -> Iterator[tuple[float, int]]:
+        """How evenly each state would cut these changes, where it can be tested; of equals the first is the best."""
+        for state, held in enumerate(self.graph.holds):
+            fewer = min((part & held).bit_count(), (part & ~held).bit_count())
+            if fewer and (state,) not in waiting and (chance := self._chance_of((state,))):
+                yield fewer * chance, -state
 
     def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
         """Nothing contradicts the answer, and only the rates are in question: one of its sides once more."""
@@ -208,26 +210,24 @@ class GraphBisection(Bisection):
             for vector in self._worth_weighing()
             if self._may_run(vector)
         }
-        best = max(scores, key=lambda v: (scores[v], v in self.trials, -v[0]), default=None)
-        return best if best is not None and scores[best] >= WORTHLESS else None
+        worth = [vector for vector in scores if scores[vector] >= WORTHLESS]
+        return max(worth, key=lambda v: (scores[v], v in self.trials, -v[0]), default=None)
 
     def _worth_weighing(self) -> Iterator[Vector]:
         """The tested states, and those that cut what is believed at all; of very many, a sample along the history."""
         yield from self.trials
-        plausible = 0
-        for atom, _ in self._belief.weighted():
-            plausible |= atom
+        plausible = sum(atom for atom, _ in self._belief.weighted())  # no two share a change
         seen: set[int] = set()
         states: list[Vector] = []
         for state, held in enumerate(self.graph.holds):
             if (cut := held & plausible) and cut not in seen and (state,) not in self.trials:
                 seen.add(cut)
                 states.append((state,))
-        yield from states[:: -(-len(states) // _MOST_WEIGHED) or 1]
+        yield from _sample(states)
 
     def _may_run(self, vector: Vector) -> bool:
         trusted = vector in self.taken_on_trust and sum(self.trials[vector]) == 1
-        return not trusted and not self.is_exhausted(vector) and self._chance_of(vector) > 0
+        return not trusted and not self.is_exhausted(vector) and bool(self._chance_of(vector))
 
     def _confirmation(self, waiting: Counter[Vector]) -> Question | None:
         runs = SIDE_RUNS if self._left() else 1
@@ -244,20 +244,21 @@ class GraphBisection(Bisection):
         While nothing contradicts anything they are left alone: `git bisect` looks at none of them.
         """
         tried = [self._held(vector) for vector in self.trials.keys() - self._sentinels]
-        states = range(0, len(self.graph.holds), -(-len(self.graph.holds) // _MOST_WEIGHED))
+        sample = _sample(range(len(self.graph.holds)))
         for fails in (True, False) if self.settings.sentinels else ():
             wanted = self._group if fails else 0
             beside = [
-                (min((held ^ other).bit_count() for other in tried), -state)
-                for state in states
+                (far, -state)
+                for state in sample
                 if (held := self.graph.holds[state]) & self._group == wanted
                 and self._may_run((state,))
                 and self._chance_of((state,)) > _LIKELY
+                and (far := min((held ^ other).bit_count() for other in tried))
             ]
-            far, place = max(beside, default=(0, 0))
-            if far:
-                tried.append(self.graph.holds[-place])
-                yield (-place,), fails
+            if beside:
+                state = -max(beside)[1]
+                tried.append(self.graph.holds[state])
+                yield (state,), fails
 
     # -- bookkeeping ----------------------------------------------------------------------------------------------
 
@@ -276,7 +277,7 @@ class GraphBisection(Bisection):
         }
         self._belief = GraphBelief.after(self.prior_rates, self.graph, counted, self._among)
         self._group, self._mass = self._likeliest()
-        self._is_whole = self._group.bit_count() == 1 or not self._can_be_cut(self._group)
+        self._is_whole = not self._can_be_cut(self._group)
 
     def _likeliest(self) -> tuple[int, float]:
         """The fewest changes that together hold the wanted probability; those that nothing tells apart go together."""
@@ -286,24 +287,14 @@ class GraphBisection(Bisection):
                 break
             group |= atom
             mass += weight * atom.bit_count()
-        if group.bit_count() > 1 and self.untestable and (hidden := self._hidden_with(group)):
-            return hidden, self._belief.mass(hidden)
         return group, mass
 
-    def _hidden_with(self, group: int) -> int:
-        """The changes that no state that can be tested tells from those of the group; 0 if one cuts the group itself."""
-        hidden = self._among
-        for state, held in enumerate(self.graph.holds):
-            cut = held & group
-            if not self._chance_of((state,)):
-                continue
-            if cut and cut != group:
-                return 0
-            hidden &= held if cut else ~held
-        return hidden
-
     def _can_be_cut(self, group: int) -> bool:
-        return not self.untestable or not self._hidden_with(group)
+        """Whether a state that can be tested has some of these changes and not the others."""
+        return any(
+            held & group not in (0, group) and self._chance_of((state,))
+            for state, held in enumerate(self.graph.holds)
+        )
 
     def _repaired(self) -> tuple[Vector, Vector] | None:
         """Two states between which an older break was repaired, along states that each contain the one before."""
@@ -316,3 +307,8 @@ class GraphBisection(Bisection):
         chain.reverse()
         found = repaired_among([counts for _, counts in chain], self.prior_rates)
         return (chain[found.broken][0], chain[found.repaired][0]) if found else None
+
+
+def _sample(states: Sequence[_T]) -> Sequence[_T]:
+    """All of them, or every second, third and so on, so that fewer than can be weighed are left."""
+    return states[:: len(states) // _MOST_WEIGHED + 1]

@@ -185,10 +185,6 @@ class NumericSearch(RankedSearch):
         return self._point(self._bracket.accepted)
 
     @property
-    def accepted(self) -> Number:
-        return self._bracket.accepted
-
-    @property
     def largest_rejected(self) -> Number | None:
         """The value just below the answer that was rejected."""
         below = self._bracket.below

@@ -20,7 +20,7 @@ from aorta.core.axis import Point, SubsetAxis, as_indexes
 from aorta.core.trial import Verdict
 from aorta.search.blocks import Items, levels_of
 
-MOST_PARTS = 8
+_PARTS = (2, 4, 8)  # of what is left, tried alone
 
 
 class Splitting:
@@ -29,9 +29,7 @@ class Splitting:
     `all_expected` says that every one is believed needed, as after an earlier search: each is tried alone.
     """
 
-    def __init__(
-        self, start: Items, *, floor: int = 0, all_expected: bool = False, checks: bool = True
-    ) -> None:
+    def __init__(self, start: Items, *, floor: int, all_expected: bool, checks: bool) -> None:
         self._start_size = len(start)
         self._floor = floor
         self._all_expected = all_expected
@@ -334,14 +332,14 @@ class SubsetSearch:
         """Halves of what is left, quarters and so on, and again of the part that fails by itself."""
         while len(self._verified) > 2:
             before, ordered = self._verified, sorted(self._verified)
-            count = 2
-            while self._verified == before and count <= MOST_PARTS and count < 2 * len(ordered):
+            for count in _PARTS:
                 size = math.ceil(len(ordered) / count)
                 yield _Alone(
                     [frozenset(ordered[at : at + size]) for at in range(0, len(ordered), size)]
                 )
-                count *= 2
-            if self._verified == before:
+                if self._verified != before:
+                    break
+            else:
                 return
 
     def _is_minimal(self) -> bool:

@@ -17,10 +17,8 @@ from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import slug
 from aorta.core.trial import Environment
 from aorta.probe.platform import platform_here
-from aorta.registry.catalogue import Catalogue
 from aorta.registry.environments import NO_MITIGATION
-from aorta.registry.mitigation import Mitigation, Platform, why_inert
-from aorta.registry.mitigations import mitigation_catalogue
+from aorta.registry.mitigation import Platform, why_inert
 from aorta.scrub.secrets import safe_value
 from aorta.triage.recipe import Cell, Recipe
 from aorta.workloads.discovery import COMMAND, check_workload
@@ -119,9 +117,8 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
         "PYTHONPATH" in {**recipe.content.extra_env, **cell.extra_env}
         for cell in recipe.content.cells
     )
-    mitigations = mitigation_catalogue(recipe.sidecars)
     cells = [
-        _planned(recipe, index, environment, mitigations, known_elsewhere=elsewhere)
+        _planned(recipe, index, environment, known_elsewhere=elsewhere)
         for index, environment in enumerate(environments)
     ]
     _check_directories(recipe, [cell.environment.name for cell in cells], "environments")
@@ -142,7 +139,6 @@ def _planned(
     recipe: Recipe,
     index: int,
     environment: Environment,
-    mitigations: Catalogue[Mitigation],
     *,
     known_elsewhere: bool,
 ) -> PlannedCell:
@@ -153,7 +149,7 @@ def _planned(
         workload=content.workload,
         config={**content.workload_config, **cell.workload_config},
         environment=environment,
-        mitigations=[(name, mitigations.get(name).env) for name in cell.mitigations],
+        mitigations=[(name, recipe.mitigations.get(name).env) for name in cell.mitigations],
         extra_env=[content.extra_env, cell.extra_env],
         steps=cell.steps or content.steps,
         timeout=content.timeout,
@@ -238,10 +234,9 @@ def _why_inert(
         return "it sets nothing that the baseline does not"
     inherited: Mapping[str, str] = {} if cell.environment.isolated else os.environ
     current = {**inherited, **baseline.env}
-    mitigations = mitigation_catalogue(recipe.sidecars)
     reasons = []
     for name in cell.cell.mitigations:
-        mitigation = mitigations.get(name)
+        mitigation = recipe.mitigations.get(name)
         if not mitigation.env:
             continue
         reason = why_inert(mitigation, platform, current)

@@ -7,6 +7,7 @@ is looked up when the recipe runs.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,8 +18,10 @@ from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, SpecError, UsageError
 from aorta.core.names import check_variable, is_path_safe
 from aorta.core.trial import Environment, RuntimeKind
+from aorta.registry.catalogue import Catalogue
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, environment_catalogue, stack_mitigations
+from aorta.registry.mitigation import Mitigation
 from aorta.registry.mitigations import mitigation_catalogue
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.discovery import COMMAND
@@ -211,7 +214,16 @@ class Recipe:
     def file(self) -> str:
         return str(self.source) if self.source else FLAG_MODE
 
-    def environment_of(self, cell: Cell, sidecars: Sequence[Path] | None = None) -> Environment:
+    @cached_property
+    def mitigations(self) -> Catalogue[Mitigation]:
+        """Gathered once: a look through what is installed takes 10 ms, and a matrix has hundreds of cells."""
+        return mitigation_catalogue(self.sidecars)
+
+    @cached_property
+    def environments(self) -> Catalogue[Environment]:
+        return environment_catalogue(self.sidecars)
+
+    def environment_of(self, cell: Cell) -> Environment:
         if isinstance(cell.environment, InlineImage):
             return Environment(
                 cell.environment_name,
@@ -219,9 +231,7 @@ class Recipe:
                 image=cell.environment.docker,
                 source="inline",
             )
-        return environment_catalogue(self.sidecars if sidecars is None else sidecars).get(
-            cell.environment
-        )
+        return self.environments.get(cell.environment)
 
 
 def with_timeout(recipe: Recipe, seconds: float | None) -> Recipe:
@@ -260,11 +270,10 @@ def unique_files(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def check_names(recipe: Recipe) -> None:
     """Every mitigation and environment exists, and no stack of mitigations contradicts itself."""
-    mitigations = mitigation_catalogue(recipe.sidecars)
     for index, cell in enumerate(recipe.content.cells):
         where = f"{recipe.file}: cells[{index}]"
         try:
-            bundles = [(name, mitigations.get(name).env) for name in cell.mitigations]
+            bundles = [(name, recipe.mitigations.get(name).env) for name in cell.mitigations]
             recipe.environment_of(cell)
             stack_mitigations(bundles, decided={**recipe.content.extra_env, **cell.extra_env})
         except AortaError as wrong:
