@@ -11,6 +11,7 @@ from benchmarks.faults.field.sets import SETS
 from aorta.attribution import attribute
 from aorta.attribution.decision import SURE
 
+pytestmark = pytest.mark.xdist_group("corpus")  # where what was read before is remembered
 RESULTS = attribution_confidence.RESULTS
 LEARNED = tuple(each for name in ("first", "second", "third") for each in SETS[name])
 RESTARTED_TO_BE_SAFE = {  # only plain words tell, or a log that may have been cut off

@@ -12,6 +12,7 @@ from aorta.attribution.decision import SURE
 from aorta.attribution.finding import FITTED
 from aorta.attribution.word_model import SCALE
 
+pytestmark = pytest.mark.xdist_group("corpus")  # where what was read before is remembered
 LOOKS = json.loads(attribution_words.LOOKS.read_text())
 FRAMES = 'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    run()\n'
 

@@ -1,7 +1,6 @@
 """What people who use `git bisect run` count on."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -255,15 +254,6 @@ def test_a_package_that_is_installed_in_place_is_said_to_hide_every_other_state(
     done = bisect(repository, tmp_path / "out", *words)
     assert "!!! thing is installed in place" in done.stderr
     assert "thing is installed in place" in done.json()["warnings"][0]
-
-
-def test_what_reproduces_an_answer_leaves_no_worktree_in_the_repository(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 5)
-    found = bisect(repository, tmp_path / "out", "--good", shas[0], *fails_from(2)).json()
-    for side, fails in (("good", False), ("bad", True)):
-        done = subprocess.run(("sh", "-c", found["reproduce"][side]), check=False)
-        assert bool(done.returncode) is fails
-    assert repository.worktrees() == [str(repository.path)]
 
 
 def test_without_checks_it_takes_what_git_takes_and_the_two_ends(tmp_path: Path) -> None:

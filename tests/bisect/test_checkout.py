@@ -39,7 +39,16 @@ def test_a_commit_that_git_cannot_check_out_is_a_fault_and_not_an_untestable_sta
 
 def test_many_jobs_beside_each_other_leave_git_whole(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 40)
-    words = ("--good", shas[0], "--jobs", "8", "--json", "--output-prefix", tmp_path / "out")
+    words = (
+        "--good",
+        shas[0],
+        "--jobs",
+        "8",
+        "--no-checks",
+        "--json",
+        "--output-prefix",
+        tmp_path / "out",
+    )
     command = ("--", "sh", "-c", "test $(cat number) -lt 17")
     done = aorta("bisect", *words, *command, cwd=repository.path)
     assert done.json()["culprits"][0]["bad"] == shas[17], done.stderr

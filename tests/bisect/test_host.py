@@ -62,6 +62,7 @@ def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_pa
             ["sh", "-c", result["reproduce"][side]], capture_output=True, check=False
         )
         assert shown.returncode == code, shown.stderr
+    assert repository.worktrees() == [str(repository.path)]
 
 
 def test_one_worker_needs_no_more_states_than_halving_and_two_ends(tmp_path: Path) -> None:
@@ -74,7 +75,9 @@ def test_one_worker_needs_no_more_states_than_halving_and_two_ends(tmp_path: Pat
 
 
 def test_the_users_checkout_is_not_touched_and_no_worktree_is_left(tmp_path: Path) -> None:
+    """Dirty, and of a detached head."""
     repository, shas = numbered(tmp_path / "repo", 12)
+    repository.git("checkout", "--quiet", "--detach", shas[10])
     (repository.path / "number").write_text("my own edit\n")
     (repository.path / "untracked").write_text("mine\n")
     before = repository.git("status", "--porcelain=v2", "--branch")

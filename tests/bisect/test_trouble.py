@@ -73,30 +73,6 @@ def test_histories_without_a_common_commit_are_refused(tmp_path: Path) -> None:
     assert "no common ancestor" in done.stderr
 
 
-def test_a_shallow_clone_is_bisected_as_far_as_it_reaches(tmp_path: Path) -> None:
-    origin, shas = numbered(tmp_path / "origin", 10)
-    clone = Repository(tmp_path / "clone")
-    source = f"file://{origin.path}"
-    subprocess.run(("git", "clone", "-q", "--depth=6", source, str(clone.path)), check=True)
-    missing = bisect(clone, tmp_path / "out", "--good", shas[0], *FAILS_FROM_6)
-    assert missing.exit_code == 2
-    assert "git fetch --unshallow" in missing.stderr
-    found = bisect(clone, tmp_path / "two", "--good", "HEAD~5", *FAILS_FROM_6).json()
-    assert found["culprits"][0]["bad"] == shas[6]
-
-
-def test_a_dirty_checkout_and_a_detached_head_stay_as_they_are(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 9)
-    repository.git("checkout", "--quiet", "--detach", shas[7])
-    (repository.path / "number").write_text("mine\n")
-    (repository.path / "untracked").write_text("mine\n")
-    before = repository.git("status", "--porcelain=v2", "--branch")
-    found = bisect(repository, tmp_path / "out", "--good", shas[0], *FAILS_FROM_6).json()
-    assert found["culprits"][0]["bad"] == shas[6]
-    assert repository.git("status", "--porcelain=v2", "--branch") == before
-    assert (repository.path / "number").read_text() == "mine\n"
-
-
 def test_spaces_quotes_and_umlauts_in_paths_reach_every_command(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "mein 'Pröjekt' \"x\"", 9)
     found = bisect(repository, tmp_path / "öut put", "--good", shas[0], *FAILS_FROM_6).json()

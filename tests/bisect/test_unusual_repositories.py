@@ -108,7 +108,7 @@ def test_a_shallow_clone_says_how_to_get_the_rest(tmp_path: Path) -> None:
     done = bisect(clone, tmp_path / "out", "--good", shas[2], *fails_from(9))
     assert "no common ancestor" in done.stderr
     assert "git fetch --unshallow" in done.stderr
-    found = bisect(clone, tmp_path / "out", "--good", shas[7], *fails_from(9)).json()
+    found = bisect(clone, tmp_path / "out", "--good", shas[6], *fails_from(9)).json()
     assert found["culprits"][0]["bad"] == shas[9]
 
 

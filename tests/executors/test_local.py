@@ -149,14 +149,14 @@ class TestLocalExecutor(ExecutorContract):
         with pytest.raises(InfrastructureError, match="need 4 devices; this machine shows 3"):
             LocalExecutor(2, gpus_per_trial=2, devices=["0", "1", "2"])
 
-    def test_hundreds_of_trials_leave_no_descriptor_and_no_process(
+    def test_a_hundred_trials_leave_no_descriptor_and_no_process(
         self, bench: Bench, executor: LocalExecutor
     ) -> None:
         for _ in range(20):
             bench.run("true")
         supervisor = executor._slots[0].process.pid
         here, there = open_files(os.getpid()), open_files(supervisor)
-        for _ in range(300):
+        for _ in range(100):
             bench.run("true")
         assert open_files(os.getpid()) == here
         # What belonged to a trial is closed a moment after its end is told.

@@ -1,6 +1,7 @@
 """Bisections and what they rest on, where one trial more or a hair's breadth decides: what is asked and said just there."""
 
 import math
+from itertools import product
 
 import pytest
 
@@ -18,7 +19,7 @@ from aorta.search.belief import (
 )
 from aorta.search.bisecting import USUAL_RATES, Bisection, BisectionSettings
 from aorta.search.bisection import TimelineBisection
-from aorta.search.contradiction import _best_blocks, fixed_in_between
+from aorta.search.contradiction import _best_blocks, _leanings, _likelihood, fixed_in_between
 from aorta.search.ends import Ends, EndsVerdict
 from aorta.search.gallop import GallopBack, GallopVerdict
 from aorta.search.graph import GraphBelief, GraphHistory
@@ -200,6 +201,23 @@ def test_a_probability_of_just_what_is_wanted_is_enough(kind: str) -> None:
         assert search.answer is not None
         if sure:
             assert [change.rank for change in search.answer.changes] == [5]
+
+
+@both
+def test_of_checked_flaky_trials_more_is_wanted_than_is_stated(kind: str) -> None:
+    """Seven tenths of the doubt that is allowed may be left; with merges all but .85 of the chance that it is noisy."""
+    trials: dict[int, Counts] = {0: (1, 9), 5: (0, 9), 6: (7, 1), 12: (9, 0)}
+    plain = of_line(kind, 12, trials, BisectionSettings(confidence=0.6))
+    assert plain.answer is not None
+    assert [change.rank for change in plain.answer.changes] == [5]
+    left = 1 - plain.answer.mass
+    allowed = 1 - 0.85 * plain._belief.noisy() if isinstance(plain, GraphBisection) else 0.7
+    assert 0.1 < allowed < 0.9
+    for share, sure in ((allowed - 0.01, True), (allowed + 0.01, False)):
+        confidence = 1 - left / share
+        for sentinels in (0, 2):
+            settings = BisectionSettings(confidence=confidence, sentinels=sentinels)
+            assert of_line(kind, 12, trials, settings).is_sure is (sure or not sentinels)
 
 
 @both
@@ -443,6 +461,20 @@ def test_of_flaky_trials_one_on_each_side_of_the_answer_is_enough(kind: str) -> 
 
 
 @both
+def test_in_place_of_a_bad_end_no_state_is_tried_that_a_later_one_has_cleared(kind: str) -> None:
+    """Steps back from the end are of one, two and four states; 30 and 29 cannot be tested either."""
+    for cleared, first in ((28, None), (26, 27)):
+        search = of_line(kind, 31, {})
+        for end, told in ((31, None), (0, False)):
+            search.tell(search.timeline.point((end,), Purpose.CALIBRATE, 0), Verdict(told))
+        assert search.taken_on_trust == {(31,)}
+        for state, told in ((30, None), (29, None), (cleared, False)):
+            search.tell(probe(search, state), Verdict(told))
+        asked = [place(search, point) for point in search.ask(1)]
+        assert asked == [first] if first else 27 not in asked
+
+
+@both
 @pytest.mark.parametrize(("changes", "most"), [(1, 240), (7, 400), (1023, 960)])
 def test_a_search_may_take_eighty_trials_for_each_halving_and_for_two_more(
     kind: str, changes: int, most: int
@@ -479,6 +511,21 @@ def test_an_end_that_was_never_tried_is_as_open_as_one_that_told_nothing(
     assert ends.verdict(trials, ()) is verdict
 
 
+def test_ends_are_alike_where_one_rate_is_twenty_times_as_likely_as_two() -> None:
+    """Looked at once the good end failed twice and nothing else, or was tried six times."""
+    ends, rates = Ends(one_package(5), USUAL_RATES), USUAL_RATES
+    seen = set()
+    for good, bad in product(product(range(5), range(7)), product(range(5), range(4))):
+        hits, misses = good[0] + bad[0], good[1] + bad[1]
+        one_rate = 1 / ((hits + misses + 1) * math.comb(hits + misses, hits))
+        two = math.exp(rates.good.log_marginal(*good) + rates.bad.log_marginal(*bad))
+        enough = sum(good) >= (6 if good[1] else 2) and good[0] > 0
+        alike = enough and one_rate > 20 * two
+        assert ends.are_alike({(0,): good, (4,): bad}) is alike
+        seen.add(alike)
+    assert seen == {True, False}
+
+
 @pytest.mark.parametrize(
     ("evidence", "starts"),
     [
@@ -492,6 +539,21 @@ def test_an_end_that_was_never_tried_is_as_open_as_one_that_told_nothing(
 )
 def test_blocks_are_cut_where_the_evidence_turns(evidence: list[float], starts: list[int]) -> None:
     assert _best_blocks(evidence, 4) == starts
+
+
+def test_blocks_are_as_likely_as_all_good_and_all_bad_trials_taken_together() -> None:
+    seen: list[Counts] = [(0, 3), (2, 0), (1, 4), (5, 1)]
+    good, bad = USUAL_RATES.good.log_marginal, USUAL_RATES.bad.log_marginal
+    assert _likelihood(seen, [0, 1, 2, 3], USUAL_RATES) == good(1, 7) + bad(7, 1)
+    assert _likelihood(seen, [0, 3], USUAL_RATES) == good(3, 7) + bad(5, 1)
+    assert _likelihood(seen, [0, 0], USUAL_RATES) == good(0, 0) + bad(8, 8)
+
+
+def test_a_state_leans_to_bad_by_what_its_trials_say_at_the_rates_of_the_two_ends() -> None:
+    seen: list[Counts] = [(0, 3), (2, 0), (1, 4), (5, 1)]
+    flakes, fails = USUAL_RATES.good.mean(0, 3), USUAL_RATES.bad.mean(5, 1)
+    ratios = [(fails / flakes) ** h * ((1 - fails) / (1 - flakes)) ** m for h, m in seen]
+    assert _leanings(seen, USUAL_RATES) == pytest.approx([math.log(ratio) for ratio in ratios])
 
 
 def test_a_repair_is_looked_for_from_the_floor_on() -> None:
@@ -605,3 +667,32 @@ def test_no_day_is_taken_for_good_before_the_newest_is_known_to_fail() -> None:
         assert (point["day"], point.purpose) == ("7", Purpose.CALIBRATE)
         search.tell(point, Verdict(True))
     assert search.verdict is GallopVerdict.BRACKETED
+
+
+@pytest.mark.parametrize("newest", [(4, 0), (2, 2), (1, 3)])
+@pytest.mark.parametrize("day", [2, 5, 6])
+def test_a_day_is_quiet_often_enough_once_the_change_more_likely_came_after_it(
+    newest: Counts, day: int
+) -> None:
+    """Eight days: older than all, four to seven days back (three of them), two or three, yesterday and today."""
+    search = GallopBack("day", [str(n) for n in range(8)], [float(n) for n in range(8)])
+    search._search.assume({(8,): newest})
+    prior = [1.0, *[1 / 3] * 3, 1 / 2, 1 / 2, 1.0, 1.0]
+    misses = 0
+    likely = False
+    while not likely:
+        misses += 1
+        told = {8: newest, day + 1: (0, misses)}
+        written = WrittenOut.after(USUAL_RATES, prior, lambda state, change: state > change, told)
+        likely = math.fsum(written.weights()[day + 1 :]) >= 0.5
+    assert search._silence_wanted(day) == misses
+
+
+def test_on_the_way_back_a_day_that_was_quiet_often_enough_is_not_asked_again() -> None:
+    search = GallopBack(
+        "day", [str(n) for n in range(8)], [float(n) for n in range(8)], known_bad=True
+    )
+    assert [point["day"] for point in search.ask(3)] == ["6", "5", "3"]
+    for number in range(3):
+        search.tell(Point.of({"day": "5"}, replica=number), Verdict(False))
+    assert [point["day"] for point in search.ask(2)] == ["6", "3"]

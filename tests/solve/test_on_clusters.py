@@ -42,8 +42,11 @@ def test_a_nan_is_reduced_to_its_rows_and_steps_on_slurm_and_ships(
 
 
 @pytest.mark.xdist_group("ray")
-def test_a_race_is_cured_by_one_thread_on_ray(ray_cluster: RayCluster, tmp_path: Path) -> None:
+def test_a_race_is_cured_by_one_thread_on_ray_whose_driver_is_started_once(
+    ray_cluster: RayCluster, tmp_path: Path
+) -> None:
     ray_cluster.with_nodes(1)
+    drivers = drivers_of(ray_cluster)
     place = tmp_path / "story"
     place.mkdir()
     story = solve_stories.race_of_threads(place, rate=1.0, useless=1)
@@ -55,3 +58,11 @@ def test_a_race_is_cured_by_one_thread_on_ray(ray_cluster: RayCluster, tmp_path:
     assert done.exit_code == 0, done.stderr
     parts = parts_right("race_of_threads", done.json())
     assert parts == dict.fromkeys(parts, True)
+    assert len(drivers_of(ray_cluster) - drivers) == 1
+
+
+def drivers_of(cluster: RayCluster) -> set[str]:
+    """Each has written a log."""
+    return {
+        path.name for path in cluster.directory.glob("session_2*/logs/python-core-driver-*.log")
+    }

@@ -6,7 +6,7 @@ runs the same module in the same way; `tests/suite/test_fork_server.py` compares
 starts, and a process inherits, must be as it was for the server, or the command line is started from nothing. With
 `AORTA_TESTS_COLD=1` all of them are.
 
-This file is the server as well: `python fork_server.py DESCRIPTOR MODULE...`.
+This file is the server as well: `python fork_server.py DESCRIPTOR MODULE[:FUNCTION]...`.
 """
 
 import atexit
@@ -40,7 +40,7 @@ _PLAIN = (
     *("aorta.views.lines", "aorta.views.pictures"),
 )
 _OF_A_VERB = {
-    "launch": ("aorta.cli.launch", "aorta.launch.job"),
+    "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.sources.local:warm_up"),
     "attrsvc": (
         *("aorta.cli.attrsvc", "aorta.attribution.service.api", "aorta.attribution.service.server"),
         "aorta.attribution.service.store",
@@ -233,8 +233,11 @@ def _stream(of_the_server: Any, mode: str) -> io.TextIOWrapper:
 
 
 if __name__ == "__main__":
-    for module in sys.argv[2:]:
-        importlib.import_module(module)
+    for name in sys.argv[2:]:
+        module, _, prepare = name.partition(":")
+        imported = importlib.import_module(module)
+        if prepare:  # what it would compute soon after its start, and keep
+            getattr(imported, prepare)()
     gc.collect()
     gc.freeze()
     order = _serve(socket.socket(fileno=int(sys.argv[1])))

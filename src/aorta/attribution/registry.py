@@ -218,7 +218,7 @@ class Registry:
         return _first_to_match(self, "sentence", text, raised)
 
 
-@lru_cache(maxsize=1024)  # what ended one rank ended many, and is asked for more than once of each
+@lru_cache(maxsize=4096)  # what ended one rank ended many, and is asked for more than once of each
 def _first_to_match(
     registry: Registry, on: str, text: str, raised: Raised | None
 ) -> tuple[Pattern, re.Match[str]] | None:

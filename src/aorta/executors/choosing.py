@@ -48,15 +48,18 @@ class ExecutorOptions:
 
 
 def open_executor(name: str, options: ExecutorOptions) -> Executor:
+    maker = _BUILT_IN.get(name) or _added(name)
+    return maker(options)
+
+
+def _added(name: str) -> Callable[[ExecutorOptions], Executor]:
+    """What an installed distribution calls so. Asked last: a look through all of them takes 10 ms for a hundred."""
     points = {point.name: point for point in entry_points(group=GROUP)}
-    if name in points:
-        maker: Callable[[ExecutorOptions], Executor] = points[name].load()
-    elif name in _BUILT_IN:
-        maker = _BUILT_IN[name]
-    else:
+    if name not in points:
         known = sorted({*_BUILT_IN, *points})
         raise UsageError(f"unknown executor {name!r}; expected one of: {', '.join(known)}")
-    return maker(options)
+    maker: Callable[[ExecutorOptions], Executor] = points[name].load()
+    return maker
 
 
 def _local(options: ExecutorOptions) -> Executor:

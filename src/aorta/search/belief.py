@@ -305,7 +305,7 @@ def _in_steps(
 ) -> Iterator[tuple[int, Split, float]]:
     """The runs of candidates, cut where the prior changes, and the prior weight of each candidate in them."""
     starts, steps = [start for start, _ in runs], [start for start, _ in prior]
-    for mark in sorted({*starts, *(step for step in steps if starts[0] < step < stop)}):
+    for mark in sorted({*starts, *(step for step in steps if step in range(starts[0], stop))}):
         split = runs[bisect_right(starts, mark) - 1][1]
         yield mark, split, prior[bisect_right(steps, mark) - 1][1]
 

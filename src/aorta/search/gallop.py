@@ -37,7 +37,7 @@ class GallopVerdict(StrEnum):
 
 
 class GallopBack:
-    """`names` oldest first, `places` of each on the line; `first` is the place tried first, by default one back."""
+    """`names` oldest first, `places` of each on the line; `first` is the place tried first, by default the one before the newest."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GallopBack:
         known_good: bool = False,
     ) -> None:
         self.axis, self.names, self.places = axis, tuple(names), tuple(places)
-        self._first = places[-1] - 1 if first is None else first
+        self._first = places[-1] if first is None else first  # nothing but older ones are tried
         self._told: set[Point] = set()
         self._walking = True
         history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))

@@ -156,7 +156,10 @@ def _solve(run: RunDir, request: SolveRequest, views: Views) -> Solution:
     try:
         keep_request(run, request)  # where it can be read, the run is under way
         state = State(run, request, views)
-        code = _stages(state)
+        try:
+            code = _stages(state)
+        finally:
+            state.close()
         solution = Solution(state, code)
         write_summary(solution)
         run.describe(state="done" if code is None else _word(code), status=solution.status)

@@ -133,23 +133,51 @@ class SharedTrials:
                 self.counts[ran.stage] = self.counts.get(ran.stage, 0) + 1
 
 
+class KeptOpen:
+    """The executor of a cluster between two stages: to open one takes seconds. On this machine it takes none."""
+
+    def __init__(self, chosen: ExecutorChoice) -> None:
+        self._chosen = chosen
+        self._idle: Executor | None = None
+
+    def take(self) -> Executor:
+        idle, self._idle = self._idle, None
+        return idle if idle is not None else self._chosen.open()
+
+    def give_back(self, executor: Executor, *, idle: bool) -> None:
+        """One that is not idle, or did not answer as it should, is closed."""
+        if idle and self._idle is None and self._chosen.name != "local":
+            self._idle = executor
+        else:
+            executor.close()
+
+    def close(self) -> None:
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SharedExecutor(ExecutorChoice):
     """Where the trials of one stage run, for the door of its verb."""
 
-    chosen: ExecutorChoice
+    kept: KeptOpen
     store: SharedTrials
     stage: str
 
     def open(self) -> Executor:
-        return _SharingExecutor(self.chosen.open(), self.store, self.stage)
+        return _SharingExecutor(self.kept, self.store, self.stage)
 
 
 class _SharingExecutor:
     """Implements `Executor`: what another stage ran ends at once, everything else is really run."""
 
-    def __init__(self, inner: Executor, store: SharedTrials, stage: str) -> None:
-        self._inner = inner
+    def __init__(self, kept: KeptOpen, store: SharedTrials, stage: str) -> None:
+        self._kept = kept
+        self._inner = kept.take()
+        self._is_open = True
+        self._asked = 0  # calls of the inner one that have not returned: none, unless one failed
+        self._unended: set[str] = set()
         self._store = store
         self._stage = stage
         self._running: dict[str, tuple[TrialSpec, str]] = {}
@@ -161,7 +189,7 @@ class _SharingExecutor:
 
     def start(self, trial: TrialSpec) -> None:
         if trial.id == SNAPSHOT_ID:  # it is a trial of nothing, and none to be counted
-            self._inner.start(trial)
+            self._start(trial)
             return
         key = what_is_run(trial)
         # Where warm trials are compared with cold ones, one that another stage ran is no warm one.
@@ -173,8 +201,14 @@ class _SharingExecutor:
         most = self._store.most
         if most is not None and self._store.trials + len(self._running) >= most:
             raise InfrastructureError(f"{most} trials are spent")
-        self._inner.start(trial)
+        self._start(trial)
         self._running[trial.id] = (trial, key)
+
+    def _start(self, trial: TrialSpec) -> None:
+        self._asked += 1
+        self._unended.add(trial.id)
+        self._inner.start(trial)
+        self._asked -= 1
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
         return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
@@ -183,8 +217,11 @@ class _SharingExecutor:
         if self._given:
             ended, self._given = self._given, []
             return ended
+        self._asked += 1
         ended_now = self._inner.wait(timeout)
+        self._asked -= 1
         for end in ended_now:
+            self._unended.discard(end.trial_id)
             trial, key = self._running.pop(end.trial_id, (None, ""))
             if trial is not None and not end.cancelled:
                 self._store.note(self._stage, trial, key, end)
@@ -199,7 +236,9 @@ class _SharingExecutor:
         ]
 
     def close(self) -> None:
-        self._inner.close()
+        if self._is_open:
+            self._is_open = False
+            self._kept.give_back(self._inner, idle=not self._asked and not self._unended)
 
 
 def what_is_run(trial: TrialSpec) -> str:

@@ -18,7 +18,7 @@ from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.solve.request import STAGES, SolveRequest, Views
-from aorta.solve.shared import SharedExecutor, SharedTrials
+from aorta.solve.shared import KeptOpen, SharedExecutor, SharedTrials
 
 Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 
@@ -84,6 +84,7 @@ class State:
         self._file = run.private / "stages.jsonl"
         self._read()
         self.shared = SharedTrials(run.private, request.max_trials)
+        self._kept = KeptOpen(request.executor)
         self.allowed: dict[str, float] = {}  # seconds of a stage, where a plan had to divide them
 
     @property
@@ -107,7 +108,11 @@ class State:
 
     def executor(self, stage: str) -> ExecutorChoice:
         chosen = self.request.executor
-        return SharedExecutor(**vars(chosen), chosen=chosen, store=self.shared, stage=stage)
+        return SharedExecutor(**vars(chosen), kept=self._kept, store=self.shared, stage=stage)
+
+    def close(self) -> None:
+        """No trial is started any more."""
+        self._kept.close()
 
     def listeners(self, stage: str) -> Callable[[], Sequence[Listener]]:
         return lambda: self.views.listeners(stage)

@@ -37,10 +37,13 @@ class Fsdp(Workload):
 
         gpus = torch.cuda.device_count()
         ranks = min(int(self.settings["ranks"]), gpus) if gpus else int(self.settings["ranks"])
+        # A rank that is forked has torch imported already; with GPUs it may not be, as CUDA cannot be used after a fork.
+        method = "spawn" if gpus else "fork"
+        sys.stdout.flush()
         with tempfile.TemporaryDirectory(prefix="aorta-fsdp-") as folder:
             arguments = (ranks, self.steps, self.settings, folder)
             start_processes(  # type: ignore[no-untyped-call]  # torch leaves it untyped
-                _train, arguments, nprocs=ranks, start_method="spawn"
+                _train, arguments, nprocs=ranks, start_method=method
             )
             told = json.loads(Path(folder, "rank_0.json").read_text(encoding="utf-8"))
         return _result(told["losses"], told["step_times_ms"], self.steps)
