@@ -127,12 +127,10 @@ def test_outcomes_of_dated_images_are_shared_between_runs_until_a_tag_moves(
 def test_a_series_that_never_passes_says_so(
     docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
 ) -> None:
-    template = world.publish(
-        oci_registry, "nightly/never", [day(1), day(3), day(9)], first_bad=day(0)
-    )
+    template = world.publish(oci_registry, "nightly/never", [day(3), day(9)], first_bad=day(0))
     arguments = ("--container", "jax", "--container-url-template", template)
     planned = bisect(tmp_path, {}, docker_engine, *arguments, "--dry-run")
-    assert planned.json()["containers"]["days"] == [day(1), day(3), day(9)]
+    assert planned.json()["containers"]["days"] == [day(3), day(9)]
     done = bisect(tmp_path, {}, docker_engine, *arguments)
     assert done.exit_code == 3
     assert done.json()["status"] == "never_good"
@@ -358,7 +356,7 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
     srun.chmod(0o755)
     environ["PATH"] = f"{srun.parent}:{os.environ['PATH']}"
     spec = {
-        "packages": PACKAGES,
+        "packages": world.few(),
         "containers": {"runtime": "pyxis", "passing": "good", "failing": "bad"},
     }
     file = tmp_path / "bisect.yaml"
@@ -372,6 +370,7 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
         tmp_path / "out",
         "--json",
         "--no-cache",
+        "--no-checks",
         "--",
         "sh",
         "-c",

@@ -138,7 +138,8 @@ def test_stopped_between_the_days_and_the_versions_it_says_which_containers_diff
     away = {"good": "abcdef6789012345678901234567890123456789"}
     remote = {"remote": "https://user:hunter2@127.0.0.1:1/none"}
     packages = [{"name": "jax", "path": "/opt/jax", **away, **remote}]
-    cut = CutShort(tmp_path, docker_engine, packages, *dated(template))
+    known = ("--start-date", DAYS[0], "--end-date", DAYS[1], "--skip-precondition-checks")
+    cut = CutShort(tmp_path, docker_engine, packages, *dated(template), *known)
     done = cut.run()
     assert done.exit_code == 5
     assert "cannot fetch the commits" in done.stderr

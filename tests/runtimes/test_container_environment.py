@@ -87,7 +87,7 @@ def test_no_value_ever_stands_in_a_process_list(engine: Engine, tmp_path: Path) 
     trial = make_trial(tmp_path, engine.environment(IMAGE), "sleep", "60", env=secrets)
     launch = launch_for(trial)
     with started(launch):
-        assert eventually(lambda: engine.containers() == [launch.container])
+        assert eventually(lambda: engine.containers() == [launch.container], every=0.1)
         command_lines = subprocess.run(("ps", "axww", "-o", "args="), capture_output=True).stdout
     assert launch.container is not None
     assert launch.container.encode() in command_lines

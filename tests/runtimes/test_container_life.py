@@ -16,6 +16,8 @@ import pytest
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes import Owner, launch_for, sweep
+from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.engine import client_of, image_named, present_image
 from support.aorta_cli import ROOT
 from support.launched import clean_up, finished, make_trial, started
 from support.processes import catches
@@ -75,7 +77,7 @@ def test_the_name_and_the_labels_say_whose_container_it_is(engine: Engine, tmp_p
     assert launch.container.startswith("aorta-")
     assert f"-{os.getpid()}-t1-" in launch.container
     with started(launch):
-        assert eventually(lambda: runs(engine, launch.container))
+        assert eventually(lambda: runs(engine, launch.container), every=0.1)
         labels = inspected(engine, launch.container)
     assert labels["aorta.pid"] == str(os.getpid())
     assert labels["aorta.trial"] == "t1"
@@ -88,7 +90,7 @@ def test_cleanup_removes_a_container_whose_client_was_killed(
 ) -> None:
     launch = launch_for(make_trial(tmp_path, engine.environment(IMAGE), "sleep", "600"))
     with started(launch) as process:
-        assert eventually(lambda: runs(engine, launch.container))
+        assert eventually(lambda: runs(engine, launch.container), every=0.1)
         process.kill()
         process.wait(patience())
         assert runs(engine, launch.container)  # nobody but the cleanup ends it
@@ -135,7 +137,7 @@ def test_a_terminated_client_lets_the_command_end_in_its_own_way(
         process.send_signal(signal.SIGTERM)
         stdout, _ = process.communicate(timeout=patience())
     assert (process.returncode, stdout) == (7, b"bye\n")
-    assert eventually(lambda: engine.containers() == [])
+    assert eventually(lambda: engine.containers() == [], every=0.1)
 
 
 def test_cleanup_of_a_trial_that_never_started_is_harmless(engine: Engine, tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_dead_owners_containers_are_swept_and_a_living_ones_stay(
     orphan = abandoned_container(engine, tmp_path)
     launch = launch_for(make_trial(tmp_path, environment, "sleep", "600"))
     with started(launch):
-        assert eventually(lambda: runs(engine, launch.container))
+        assert eventually(lambda: runs(engine, launch.container), every=0.1)
         assert sweep(environments=[environment]) == (orphan,)
         assert engine.containers() == [launch.container]
         assert sweep(Owner.of_this_process(), [environment]) == (launch.container,)
@@ -180,7 +182,7 @@ def abandoned_container(engine: Engine, tmp_path: Path) -> str:
     ) as owner:
         assert owner.stdout is not None
         name = owner.stdout.readline().strip()
-        assert eventually(lambda: runs(engine, name))
+        assert eventually(lambda: runs(engine, name), every=0.1)
         owner.kill()
     assert runs(engine, name)
     return name
@@ -211,6 +213,15 @@ def test_a_tag_that_moves_does_not_change_what_runs(
     engine.import_image(busybox, reference, ["ENV WHICH=second"])
     assert finished(trial).stdout == "first\n"
     assert launch_for(trial).image_digest == before
+
+
+def test_an_image_that_was_found_is_not_asked_for_again(engine: Engine, busybox: Rootfs) -> None:
+    reference = engine.import_image(busybox, "aorta-test/found:1", ["ENV FOUND=1"])
+    client, _ = client_of(ENGINES[engine.kind], engine.options)
+    found = present_image(client, reference)
+    assert found is not None
+    engine("rmi", reference)
+    assert present_image(client, reference) == image_named(client, reference) == found
 
 
 def test_an_image_that_nobody_has_is_one_clear_line(

@@ -109,7 +109,7 @@ def test_the_first_match_ends_the_container(engine: Engine, bench: Bench) -> Non
 
 def test_a_cancelled_trial_leaves_no_container(engine: Engine, bench: Bench) -> None:
     trial = bench.start("sleep", "600", environment=engine.environment(IMAGE))
-    assert eventually(lambda: len(engine.containers()) == 1)
+    assert eventually(lambda: len(engine.containers()) == 1, every=0.1)
     bench.executor.cancel(trial.id)
     assert bench.end().cancelled
     assert engine.containers() == []
@@ -117,7 +117,7 @@ def test_a_cancelled_trial_leaves_no_container(engine: Engine, bench: Bench) -> 
 
 def test_closing_the_executor_leaves_no_container(engine: Engine, bench: Bench) -> None:
     bench.start("sleep", "600", environment=engine.environment(IMAGE))
-    assert eventually(lambda: len(engine.containers()) == 1)
+    assert eventually(lambda: len(engine.containers()) == 1, every=0.1)
     bench.executor.close()
     assert engine.containers() == []
 
@@ -136,6 +136,6 @@ def test_a_killed_owner_leaves_no_container(engine: Engine, tmp_path: Path) -> N
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen((sys.executable, "-c", program), env=environ) as owner:
-        assert eventually(lambda: len(engine.containers()) == 1)
+        assert eventually(lambda: len(engine.containers()) == 1, every=0.1)
         owner.kill()
-    assert eventually(lambda: engine.containers() == [])
+    assert eventually(lambda: engine.containers() == [], every=0.1)

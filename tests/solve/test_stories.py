@@ -128,7 +128,7 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_one_run_in
     story, done = solved(
         partial(solve_stories.commit_of_the_users_own, behind=20, before=6, rate=0.8),
         repository,
-        *("--skip", "triage", "--output", str(tmp_path / "solve")),
+        *("--skip", "triage,bundle", "--output", str(tmp_path / "solve")),
     )
     assert done.exit_code == 0, done.stderr
     document = done.json()

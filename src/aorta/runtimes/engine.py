@@ -83,7 +83,6 @@ def client_of(engine: ContainerEngine, options: Sequence[str]) -> tuple[Client, 
     return Client(engine, (path, *chosen)), tuple(left)
 
 
-@functools.cache
 def image_named(client: Client, reference: str) -> Image:
     """The image, pulled if the engine has none of that name."""
     found = present_image(client, reference)
@@ -124,11 +123,17 @@ def ask(client: Client, *words: str) -> subprocess.CompletedProcess[str]:
         ) from None
 
 
+_FOUND: dict[tuple[Client, str], Image] = {}
+
+
 def present_image(client: Client, reference: str) -> Image | None:
-    """The image if the engine has one of that name."""
+    """The image if the engine has one of that name; what was found once is not asked for again."""
+    if (client, reference) in _FOUND:
+        return _FOUND[client, reference]
     answer = ask(client, "image", "inspect", reference)
     if answer.returncode == 0:
-        return _image(json.loads(answer.stdout)[0], reference)
+        found = _image(json.loads(answer.stdout)[0], reference)
+        return _FOUND.setdefault((client, reference), found)
     if any(words in answer.stderr.lower() for words in _ABSENT):
         return None
     raise InfrastructureError(

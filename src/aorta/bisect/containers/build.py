@@ -28,6 +28,7 @@ from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.runtimes.pyxis import ONCE, image_options
 
 _TAG = "aorta-bisect"
+_ORDERED = "made.txt"  # the images of this run, each written down before it is made
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Images(VersionSets):
     def order(self, trial: TrialSpec) -> BuildAndTest:
         versions = self._versions[str(trial.trial_dir)]
         key = self._key(versions)
-        target, place = self._target(key), self._base.environment
-        needed = key not in self._made and not is_made(place.kind, place.options, target)
+        target = self._target(key)
+        needed = key not in self._made and not self._is_there(target)
         env = {
             **version_variables(self._packages, versions),
             **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
@@ -77,6 +78,15 @@ class Images(VersionSets):
 
     def built(self, key: str) -> None:
         self._made.add(key)
+
+    def _is_there(self, target: str) -> bool:
+        """Of what this run ordered before, as before it was cut short; nobody else makes its images."""
+        place = self._base.environment
+        return target in self._ordered() and is_made(place.kind, place.options, target)
+
+    def _ordered(self) -> list[str]:
+        kept = self._root / _ORDERED
+        return kept.read_text(encoding="utf-8").split("\n") if kept.exists() else []
 
     def _target(self, key: str) -> str:
         if self._base.environment.kind is RuntimeKind.PYXIS:
@@ -146,11 +156,9 @@ class Images(VersionSets):
             shutil.rmtree(self._root / SAVING, ignore_errors=True)
             return
         client, _ = client_of(ENGINES[self._base.environment.kind], self._base.environment.options)
-        kept = self._root / "made.txt"
-        names = kept.read_text(encoding="utf-8").split() if kept.exists() else []
-        for name in dict.fromkeys(names):
+        for name in dict.fromkeys(filter(None, self._ordered())):
             ask(client, "image", "rm", "--force", name)
-        kept.unlink(missing_ok=True)
+        (self._root / _ORDERED).unlink(missing_ok=True)
 
     def _must_build(self, package: Package, versions: Versions) -> bool:
         """A package that declares it is rebuilt only if it, or what it needs, is not what the container came with."""
@@ -172,7 +180,7 @@ class Images(VersionSets):
     def _build_trial(self, versions: Versions, key: str) -> TrialSpec:
         steps = self._steps(versions)
         self._root.mkdir(parents=True, exist_ok=True)
-        with (self._root / "made.txt").open("a", encoding="utf-8") as made:
+        with (self._root / _ORDERED).open("a", encoding="utf-8") as made:
             made.writelines(f"{step.target}\n" for step in steps)
         job = ImageJob(
             self._base.environment.kind.value,
@@ -259,7 +267,7 @@ def _made(
         remotes,
     )
     fetch = build_trial(job, root / "fetch", name="fetch")
-    with (root / "made.txt").open("a", encoding="utf-8") as made:
+    with (root / _ORDERED).open("a", encoding="utf-8") as made:
         made.write(f"{target}\n")
     executor = run.request.executor()
     try:
