@@ -12,6 +12,7 @@ import pytest
 
 from aorta.engine.journal import read_records
 from support.aorta_cli import aorta, start_aorta
+from support.executor_contract import pid_in
 from support.processes import (
     processes_with,
     wait_for_file,
@@ -126,3 +127,19 @@ def test_a_closed_stdout_is_no_traceback(tmp_path: Path) -> None:
         err = words.read()
     process.wait(patience())
     assert b"Traceback" not in err
+
+
+def test_a_trial_whose_keeper_is_killed_is_counted_as_an_error_and_stdout_is_one_document(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "[ -e again ] || { touch again; echo $PPID > keeper.new; mv keeper.new keeper; sleep 300; }"
+    )
+    process = start_aorta(
+        "run", "--trials", "1", "--json", "--", "bash", "-c", script, cwd=tmp_path
+    )
+    os.kill(pid_in(tmp_path / "keeper"), signal.SIGKILL)
+    out, err = process.communicate(timeout=patience())
+    assert process.returncode == 1, (out, err)
+    assert out.count(b"\n") == 1, out
+    assert json.loads(out)["counts"]["error"] == 1, out
