@@ -89,16 +89,15 @@ def test_told_the_same_it_asks_the_same(states: int, rng: random.Random) -> None
 def test_a_flaky_failure_is_found_at_the_stated_confidence(
     fails: float, flakes: float, most: float
 ) -> None:
-    """The benchmark holds hundreds of runs to it."""
-    seeds, right, trials = range(4, 12), 0, 0
-    for seed in seeds:
+    runs, right, trials = 30, 0, 0
+    for seed in range(runs):
         rng = random.Random(seed)
         culprit = rng.randrange(1, 1024)
         done = simulate(one_package(1024), flaky_judge(culprit, fails, flakes, rng))
         right += done.changes == {(0, culprit)}
         trials += done.trials
-    assert right >= 7
-    assert trials / len(seeds) <= most
+    assert right >= 26
+    assert trials / runs <= most
 
 
 def test_of_noisy_tests_hardly_more_answers_are_wrong_than_stated() -> None:
@@ -133,7 +132,6 @@ def test_where_states_are_built_a_steady_answer_is_not_looked_at_elsewhere() -> 
 
 
 def test_eight_workers_need_few_rounds() -> None:
-    """The benchmark holds sixty runs to twelve rounds."""
     rng = random.Random(0)
     culprit = rng.randrange(1, 1024)
     done = simulate(one_package(1024), flaky_judge(culprit, 0.5, 0.0, rng), workers=8)
