@@ -278,6 +278,7 @@ def _resolved(
         listeners=listeners,
         say=say,
         resume=request.resume,
+        is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
         on_belief=on_belief,
     )

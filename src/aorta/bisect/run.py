@@ -51,6 +51,7 @@ class ResolvedRequest:
     listeners: Callable[[], Sequence[Listener]] = tuple
     say: Say = lambda _: None
     resume: Resume | None = None
+    is_named: bool = True  # the prefix, by whoever asks
     cache: Path | None = None
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
@@ -62,7 +63,7 @@ class BisectRun:
 
     def __init__(self, request: ResolvedRequest) -> None:
         self.request = request
-        self.session = open_session(request.prefix, request.resume)
+        self.session = open_session(request.prefix, request.resume, is_named=request.is_named)
         self.logs = LogFiles(self.session.path)
         self.builds = Builds(self.say)
         self.stages = Stages(self.session, fingerprint(request), self._workplace())

@@ -125,13 +125,15 @@ class Stages:
         return Session(run, resumed=run.journal.exists(), salvage=self.session.salvage)
 
 
-def open_session(prefix: Path, resume: Resume | None) -> Session:
-    """The run directory `prefix`, new or gone on with. An empty directory of that name counts as new."""
+def open_session(prefix: Path, resume: Resume | None, *, is_named: bool = True) -> Session:
+    """The run directory `prefix`, new or gone on with. An empty directory of that name counts as new; one that nobody named
+    makes way for another of the same second.
+    """
     if resume is not None:
         return Session.resuming(prefix.parent, _VERB, replace(resume, run=prefix))
-    if prefix.is_dir() and not any(prefix.iterdir()):
+    if is_named and prefix.is_dir() and not any(prefix.iterdir()):
         prefix.rmdir()
-    if prefix.exists():
+    if is_named and prefix.exists():
         raise UsageError(
             "already exists; choose another --output-prefix, or go on with it by --resume",
             where=str(prefix),

@@ -291,7 +291,7 @@ class TimelineBisection(Bisection):
         chosen: list[int] = []
         sides = [(group.stop, self.timeline.changes)] * self.settings.sentinels
         for low, high in [*sides, *[(self._floor, group.start)] * bool(sides)]:
-            known = sorted({low, high, *chosen, *(p for p in tried if p in range(low, high))})
+            known = sorted({low, high, *(p for p in {*tried, *chosen} if low < p < high)})
             wide = max(pairwise(known), key=lambda g: g[1] - g[0], default=None)
             if wide and wide[1] - wide[0] > 1 and self._chance(sum(wide) // 2):
                 chosen.append(sum(wide) // 2)
