@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from aorta.core.trial import Tally
+from aorta.triage.cells import CellStats
+from aorta.triage.controls import Controls
 from aorta.triage.matrix import Matrix
+from aorta.triage.plan import build_plan
+from aorta.triage.recipe import Recipe
+from aorta.triage.statistics import Call, CellComparison
 from aorta.workloads import slowed
 from support.aorta_cli import ROOT
 from support.processes import wait_for_file, wait_until_gone
@@ -19,8 +25,8 @@ from support.waiting import patience, wait_until
 SLOWED = [sys.executable, str(Path(slowed.__file__))]
 
 
-def matrix(folder: Path, *, control: bool, stubborn: bool = False) -> Matrix:
-    recipe = loaded(
+def recipe(folder: Path, *, control: object, stubborn: bool = False) -> Recipe:
+    return loaded(
         folder,
         BASELINE,
         cell("slow", extra_env={"SLOW": "1"}),
@@ -31,7 +37,11 @@ def matrix(folder: Path, *, control: bool, stubborn: bool = False) -> Matrix:
         control=control,
         extra_env={"STUBBORN": "1"} if stubborn else {},
     )
-    return run(recipe, folder / "out", jobs=2).matrix
+
+
+def matrix(folder: Path, *, control: bool, stubborn: bool = False) -> Matrix:
+    asked = recipe(folder, control=control, stubborn=stubborn)
+    return run(asked, folder / "out", jobs=2).matrix
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +70,24 @@ def test_a_mitigation_that_beats_its_control_is_credited(tmp_path: Path) -> None
     found = matrix(tmp_path, control=True, stubborn=True)
     assert calls(found)["slow"] == "works"
     assert calls(found)["slow.slowed"] == "(control)"
+
+
+@pytest.mark.parametrize(("failed", "enough"), [(4, 4), (5, 3)])
+def test_a_control_runs_until_slowness_alone_is_told_from_chance(
+    failed: int, enough: int, tmp_path: Path
+) -> None:
+    """How many failures the baseline had by then is a matter of which trials ended first."""
+    plan = build_plan(recipe(tmp_path, control={"slowdown": 1.5}))
+    tallies = {"baseline-local": Tally(reproduced=failed), "slow": Tally(clean=5)}
+    controls = Controls(plan, lambda name: CellStats(tallies[name]))
+    (control,) = controls.wanted(tallies)
+    is_open = [
+        controls.is_open(control, {**tallies, control: Tally(clean=clean)}) for clean in range(6)
+    ]
+    assert is_open == [clean < enough for clean in range(6)]
+    works = CellComparison(Call.WORKS)
+    told = controls.credited("slow", works, {**tallies, control: Tally(clean=enough)})
+    assert told.call is Call.ONLY_SLOWER
 
 
 def test_without_a_control_the_speed_is_flagged_and_the_reader_warned(tmp_path: Path) -> None:

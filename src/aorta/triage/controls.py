@@ -57,7 +57,21 @@ class Controls:
             return False
         cell = self.controlled[control]
         caps = Caps(planned.trials, self.plan.by_name[cell].trials)
-        return not is_settled(tally, tallies[cell], caps)
+        return not is_settled(tally, tallies[cell], caps) or self._may_show_slowness(
+            tally, tallies, planned.trials
+        )
+
+    def _may_show_slowness(self, control: Tally, tallies: Mapping[str, Tally], most: int) -> bool:
+        """Whether it is open that slowing alone helps, and further trials, all of them clean, would show it."""
+        if self._helps_alone(control, tallies):
+            return False
+        return self._helps_alone(
+            replace(control, clean=control.clean + most - control.evidence), tallies
+        )
+
+    def _helps_alone(self, control: Tally, tallies: Mapping[str, Tally]) -> bool:
+        baseline = tallies[self.plan.baseline.name]
+        return is_rarer(control, baseline, max(1, len(self.plan.cells) - 1))
 
     def credited(
         self, cell: str, comparison: CellComparison, tallies: Mapping[str, Tally]
@@ -73,8 +87,7 @@ class Controls:
             why = f"it works or only slows: its control {control} did not run"
             return replace(comparison, call=Call.NOT_KNOWN, why=why)
         seen = f"{control} failed {tally.reproduced} of {tally.evidence} without any mitigation"
-        baseline = tallies[self.plan.baseline.name]
-        if is_rarer(tally, baseline, max(1, len(self.plan.cells) - 1)):
+        if self._helps_alone(tally, tallies):
             return replace(comparison, call=Call.ONLY_SLOWER, why=seen)
         why = f"it works or only slows: {seen}"
         needed = trials_needed(tallies[cell], tally)
