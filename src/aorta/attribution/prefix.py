@@ -99,9 +99,8 @@ _FRAME = re.compile(r'^(?P<before>\S.{0,200}?\S?)\s+File "[^"]+", line \d+')
 _ANY_FIELDS = (*_HEAD_FIELDS, *_LOGGED_FIELDS)
 _OF_A_LOGGER = frozenset({"clock", "letter", "level"})
 _MOST_FIELDS = 10
-_LONGEST_KEPT = (
-    1000  # characters of a line whose fields are kept: thousands of them are a few megabytes
-)
+# Characters of a line whose fields are kept: thousands of them are a few megabytes.
+_LONGEST_KEPT = 1000
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL", "D": "DEBUG"}
 
 

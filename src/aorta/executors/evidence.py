@@ -207,14 +207,16 @@ class WatchedStream:
         base = self.seen - len(self._window)  # the absolute offset of the window's first byte
         # One byte of context keeps `^` from matching at a cut that is not the start of a line.
         start = max(1 if base else 0, pattern.searched_to - base)
-        pattern.hopeless = True  # until it has come to an end
-        with _time_limit(pattern.text):
-            if pattern.keep_last:
-                last = deque(pattern.regex.finditer(self._window, start), maxlen=1)
-                found = last[0] if last else None
-            else:
-                found = pattern.regex.search(self._window, start)
-        pattern.hopeless = False
+        try:
+            with _time_limit(pattern.text):
+                if pattern.keep_last:
+                    last = deque(pattern.regex.finditer(self._window, start), maxlen=1)
+                    found = last[0] if last else None
+                else:
+                    found = pattern.regex.search(self._window, start)
+        except SlowPatternError:
+            pattern.hopeless = True
+            raise
         if found is None:
             return False
         if found.end() == len(self._window) and not settled:

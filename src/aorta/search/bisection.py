@@ -109,7 +109,7 @@ class TimelineBisection(Bisection):
 
     def _is_open(self, vector: Vector) -> bool:
         window, position = self._sharp_window(), self.timeline.position(vector)
-        return window is None or position is None or position in range(*window)
+        return window is None or position is None or position in range(window[0] + 1, window[1])
 
     @property
     def _is_close_enough(self) -> bool:

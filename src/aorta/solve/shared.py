@@ -176,8 +176,7 @@ class _SharingExecutor:
         self._kept = kept
         self._inner = kept.take()
         self._is_open = True
-        self._asked = 0  # calls of the inner one that have not returned: none, unless one failed
-        self._unended: set[str] = set()
+        self._unended: set[str] = set()  # also one whose start failed
         self._store = store
         self._stage = stage
         self._running: dict[str, tuple[TrialSpec, str]] = {}
@@ -205,10 +204,8 @@ class _SharingExecutor:
         self._running[trial.id] = (trial, key)
 
     def _start(self, trial: TrialSpec) -> None:
-        self._asked += 1
         self._unended.add(trial.id)
         self._inner.start(trial)
-        self._asked -= 1
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
         return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
@@ -217,9 +214,7 @@ class _SharingExecutor:
         if self._given:
             ended, self._given = self._given, []
             return ended
-        self._asked += 1
         ended_now = self._inner.wait(timeout)
-        self._asked -= 1
         for end in ended_now:
             self._unended.discard(end.trial_id)
             trial, key = self._running.pop(end.trial_id, (None, ""))
@@ -238,7 +233,7 @@ class _SharingExecutor:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._kept.give_back(self._inner, idle=not self._asked and not self._unended)
+            self._kept.give_back(self._inner, idle=not self._unended)
 
 
 def what_is_run(trial: TrialSpec) -> str:
