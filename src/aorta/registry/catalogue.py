@@ -85,15 +85,15 @@ def check_name(name: object, noun: str, *, where: str) -> str:
     return name
 
 
-@lru_cache(maxsize=2)
-def _installed(_path: tuple[str, ...]) -> EntryPoints:
-    """What all distributions on the path of modules add to anything, read once: 5 ms for a hundred of them."""
-    return entry_points()
+@lru_cache(maxsize=8)
+def _installed(group: str, _path: tuple[str, ...]) -> EntryPoints:
+    """What all distributions on the path of modules add to a group, read once: 5 ms for a hundred of them."""
+    return entry_points(group=group)
 
 
 def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[Definition[Item]]:
     """Definitions of one entry-point group; the plugin's code runs when its name is used, not before."""
-    found = _installed(tuple(sys.path)).select(group=group)
+    found = _installed(group, tuple(sys.path))
     for entry in sorted(found, key=lambda entry: (entry.name, entry.value)):
         source = entry.dist.name if entry.dist else "unknown distribution"
         where = f"{source}: entry point {group}:{entry.name}"
