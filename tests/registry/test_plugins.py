@@ -127,11 +127,11 @@ def test_an_image_can_be_an_environment_without_being_defined() -> None:
 
 
 def test_that_form_of_name_is_kept_free(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(site, "plain-aorta", "X = {}", "[aorta.environments]\nimage.x = plain_aorta:X\n")
+    install(site, "shy-aorta", "X = {}", "[aorta.environments]\nimage.x = shy_aorta:X\n")
     assert "image.x" in load_environments()
-    (later := site / "later").mkdir()
-    install(later, "sly-aorta", "X = {}", "[aorta.environments]\nimage:x = sly_aorta:X\n")
-    monkeypatch.syspath_prepend(str(later))
+    (site / "more").mkdir()
+    monkeypatch.syspath_prepend(str(site / "more"))
+    install(site / "more", "sly-aorta", "X = {}", "[aorta.environments]\nimage:x = sly_aorta:X\n")
     with pytest.raises(RegistryError):
         get_environment("local")
 
