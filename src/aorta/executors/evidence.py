@@ -9,6 +9,8 @@ A metric file belongs to one trial. Each trial has a place of its own for it (`A
 directory that trials share is believed only if this trial wrote it and no other could have.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -19,7 +21,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False  # as `typing` has it, which a supervisor need not load
+if TYPE_CHECKING:
+    from typing import Any
 
 OVERLAP = 64 * 1024
 SCAN_BYTES = 256 * 1024  # scan as soon as this much is new ...
