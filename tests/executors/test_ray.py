@@ -133,8 +133,8 @@ def test_killing_the_owner_ends_its_trials(cluster: RayCluster, tmp_path: Path) 
 
 
 def test_without_an_address_ray_is_started_here_and_gone_afterwards(tmp_path: Path) -> None:
-    no_worker_ahead = {"RAY_prestart_worker_first_driver": "0"}
-    mark = {"AORTA_TEST_MARK": str(tmp_path), "RAY_AUTH_MODE": "disabled", **no_worker_ahead}
+    one_worker = {"RAY_worker_maximum_startup_concurrency": "1"}
+    mark = {"AORTA_TEST_MARK": str(tmp_path), "RAY_AUTH_MODE": "disabled", **one_worker}
     done = aorta(
         "run", "--executor", "ray", "--trials", "2", "--jobs", "1", "--json", "--", "true",
         cwd=tmp_path, env=mark,

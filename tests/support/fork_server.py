@@ -38,6 +38,9 @@ _PLAIN = (
     *(f"aorta.{room}.request" for room in _ROOMS),
     *(f"aorta.cli.{room}" for room in _ROOMS if room != "attribution"),
     *("aorta.views.lines", "aorta.views.pictures"),
+    # What a verb loads only on its way, and what it compiles for the first failure that it attributes.
+    *("aorta.report.building", "aorta.solve.running", "aorta.launch.sources.local:warm_up"),
+    *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.report"),
 )
 _OF_A_VERB = {
     "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.sources.local:warm_up"),
