@@ -4,6 +4,8 @@ A host is a child of the supervisor that is not part of any trial. Whatever goes
 Standard library only.
 """
 
+from __future__ import annotations
+
 import marshal
 import os
 import select
@@ -12,9 +14,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from aorta.executors import process_tree
+
+TYPE_CHECKING = False  # as `typing` has it, which a supervisor need not load
+if TYPE_CHECKING:
+    from typing import Any
 
 HOOK = str(Path(__file__).parent / "hook")
 VARIABLE = "AORTA_WARM"
