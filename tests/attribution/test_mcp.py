@@ -13,7 +13,8 @@ import httpx
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
-from support.aorta_cli import COMMAND, environ
+from support import fork_server
+from support.aorta_cli import environ
 from support.attribution_service import running_service
 from support.waiting import patience
 
@@ -151,9 +152,8 @@ def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> N
 
 @asynccontextmanager
 async def http_server(*options: str) -> AsyncIterator[str]:
-    command = [*COMMAND, "mcp", "--transport", "http", "--port", "0", *options]
-    command += ["--allowed-root", str(CORPUS)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ())
+    words = ("mcp", "--transport", "http", "--port", "0", *options, "--allowed-root", str(CORPUS))
+    process = fork_server.start(*words, stderr=subprocess.PIPE, text=True, env=environ())
     assert process.stderr is not None
     try:
         line = await asyncio.to_thread(process.stderr.readline)

@@ -37,13 +37,17 @@ _PLAIN = (
     *("aorta.cli.app", "aorta.cli.options", "aorta.cli.printing"),
     *(f"aorta.{room}.request" for room in _ROOMS),
     *(f"aorta.cli.{room}" for room in _ROOMS if room != "attribution"),
-    *("aorta.views.lines", "aorta.views.pictures"),
+    *("aorta.views.lines", "aorta.views.pictures", "aorta.attribution.registry:built_in"),
 )
 _OF_A_VERB = {
     "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.sources.local:warm_up"),
     "attrsvc": (
         *("aorta.cli.attrsvc", "aorta.attribution.service.api", "aorta.attribution.service.server"),
         "aorta.attribution.service.store",
+    ),
+    "mcp": (
+        *("aorta.cli.mcp", "aorta.attribution.mcp_server:built_in"),
+        "aorta.attribution.service.server",
     ),
 }
 _READ_AT_THE_START = (
