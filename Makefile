@@ -9,21 +9,28 @@ TESTS = tests$(if $(ROOM),/$(ROOM))
 QUICK = $(addprefix tests/,core scrub search registry engine views)
 TORCHES = 2.13.0 2.15.0 # the oldest and the newest that pyproject.toml allows
 
+unexport PYTHONDONTWRITEBYTECODE # what was compiled once is read by thousands of processes
 .SECONDARY: # an environment that took minutes to install is kept
-.PHONY: demo test tests-alone quick test-torch coverage packages peer lint types rooms check bench docs clean
+.PHONY: demo test tests-alone compiled quick test-torch coverage packages peer lint types rooms check bench docs clean
 
 demo: $(VENV)/.base
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
 # Everything, or with ROOM=bisect the tests of one room. What keeps one core busy runs beside what keeps another.
 test:
-	$(MAKE) --jobs 2 packages $(VENV)/.test
-	$(MAKE) $(if $(ROOM),,lint) peer
+	$(MAKE) --jobs 3 packages peer $(VENV)/.test
+	$(MAKE) --jobs 3 $(if $(ROOM),,lint) compiled
 	$(MAKE) --jobs 3 $(if $(ROOM),,types rooms) tests-alone
 
 # Of four workers one and a half wait for a service at any time.
 tests-alone:
 	$(BIN)/python -m pytest -n 6 --dist loadgroup $(TESTS)
+
+# Every worker imports all tests: two processes compile them and what they import, so that six do not. Whatever is wrong
+# with a test is told by the worker that meets it.
+compiled: $(VENV)/.test
+	printf '%s\n' $(if $(ROOM),$(TESTS),$(wildcard tests/*/)) | \
+	  xargs -P 2 -n 14 $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 
 # Without any service: the pure rooms, and the rules of style.
 quick: lint
@@ -67,16 +74,19 @@ bench: $(VENV)/.test
 docs: packages $(VENV)/.test
 	PYTHONPATH=src:tests $(BIN)/python tools/screenshots.py
 
-$(VENV)/.base: pyproject.toml
+# The pip that comes with Python 3.11 takes twice as long as a new one.
+$(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	touch $@
+
+$(VENV)/.base: pyproject.toml $(VENV)/.pip
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
-# pip would compile twelve thousand files on one core. What is no Python of ours to compile, as templates, is nobody's failure.
-$(VENV)/.test: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+# Of twelve thousand files a fifth is ever imported, and compiled then.
+$(VENV)/.test: pyproject.toml $(VENV)/.pip
 	$(BIN)/pip install --quiet --no-compile --editable ".[$(TEST_EXTRAS)]"
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@ $(VENV)/.base
 
 $(VENV)-torch-%/.installed: pyproject.toml
@@ -87,7 +97,7 @@ $(VENV)-torch-%/.installed: pyproject.toml
 	touch $@
 
 # The peer in a directory of its own. Its wheels ask for a newer Python and C library than this one; only its profiler does.
-$(VENV)/peer/.installed: tests/support/services/peer_requirements.txt $(VENV)/.test
+$(VENV)/peer/.installed: tests/support/services/peer_requirements.txt $(VENV)/.pip
 	$(BIN)/pip install --quiet --upgrade --target $(VENV)/peer --no-deps --only-binary :all: \
 	  --python-version 3.12 --platform manylinux_2_39_$$(uname -m) $(PEER)
 	$(BIN)/pip install --quiet --upgrade --target $(VENV)/peer --no-deps -r $<

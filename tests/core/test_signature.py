@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.signature import Signature
+from aorta.core.signature import Signature, error_line_of
 
 FRAMES = "exit 1 | train.py:step > "
 
@@ -30,6 +30,42 @@ def test_failures_that_share_less_than_half_of_their_words_are_two() -> None:
     mine = Signature(f"{FRAMES}RuntimeError: the loss is not a number")
     theirs = Signature(f"{FRAMES}RuntimeError: a worker was killed by the kernel")
     assert mine.aligned(theirs) is None
+
+
+def test_half_of_the_words_is_enough_and_commas_and_spaces_are_no_words() -> None:
+    def common(one: str, other: str) -> Signature | None:
+        return Signature(f"{FRAMES}E: {one}").aligned(Signature(f"{FRAMES}E: {other}"))
+
+    assert common("lost peer", "lost node") is not None
+    assert common("lost peer, again", "lost node, once") is None
+    assert common("_lost <id> up on", "_lost <id> off in") is not None
+    assert common("_lost up on", "_lost off in") is None
+
+
+_TOLD_TWICE = """\
+Traceback (most recent call last):
+  File "load.py", line 3, in read
+OSError: no such file
+and then
+Traceback (most recent call last):
+  File "train.py", line 8, in step
+RuntimeError: the loss is NaN
+failed after 8 steps"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (_TOLD_TWICE, "RuntimeError: the loss is NaN"),
+        ("step 1\nfatal: no device\nfailed: see above\nbye", "failed: see above"),
+        ("failed early\nTraceback (most recent call last):\n  cut", "failed early"),
+        ("all is well", ""),
+    ],
+)
+def test_the_line_that_names_a_failure_is_its_exception_or_the_last_error(
+    text: str, line: str
+) -> None:
+    assert error_line_of(text) == line
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aorta.diverge.stream import HOOK
 
-if TYPE_CHECKING:  # 1.5 s in every worker that only collects
+if TYPE_CHECKING:  # every worker loads this file, and one of them needs torch
     import torch
 
 _SIZES = st.sampled_from([0, 1, 32, 33, 700, 256 * 15, 256 * 16, 256 * 17, 5001, 9000, 256 * 40])
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.xdist_group("torch-recordings")
 
 @pytest.fixture(scope="module")
 def digest() -> Any:
+    globals()["torch"] = importlib.import_module("torch")
     sys.path.insert(0, str(HOOK))
     try:
         return importlib.import_module("aorta_recorder_digest")
@@ -29,17 +30,13 @@ def digest() -> Any:
 
 
 def a_tensor(size: int, dtype: str, number: int) -> "torch.Tensor":
-    import torch
-
     drawn = torch.randn(
         2, size, generator=torch.Generator().manual_seed(number), dtype=torch.float64
     )
     return (3 * drawn).to(getattr(torch, dtype)).T[:, 0]  # not one behind the other in memory
 
 
-def numbers_of(digest: Any, groups: list[list["torch.Tensor"]]) -> list[list[list[float]]]:
-    import torch
-
+def numbers_of(digest: Any, groups: "list[list[torch.Tensor]]") -> list[list[list[float]]]:
     batch = digest.DigestBatch(torch)
     slots = [batch.take(group) for group in groups]
     for group in groups:
@@ -57,8 +54,6 @@ def numbers_of(digest: Any, groups: list[list["torch.Tensor"]]) -> list[list[lis
 
 
 def expected(tensor: "torch.Tensor") -> list[float]:
-    import torch
-
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     flat = tensor.reshape(-1).to(torch.float64)
@@ -76,7 +71,7 @@ def expected(tensor: "torch.Tensor") -> list[float]:
 def test_a_digest_is_of_its_own_tensor_alone(
     digest: Any, groups: list[list[tuple[int, str]]]
 ) -> None:
-    def drawn() -> list[list["torch.Tensor"]]:
+    def drawn() -> "list[list[torch.Tensor]]":
         return [[a_tensor(*one, number) for number, one in enumerate(group)] for group in groups]
 
     together = numbers_of(digest, drawn())
@@ -90,8 +85,6 @@ def test_a_digest_is_of_its_own_tensor_alone(
 
 @pytest.mark.parametrize("size", [700, 256 * 16, 9000])
 def test_one_bit_anywhere_shows(digest: Any, size: int) -> None:
-    import torch
-
     for place in (1, size // 2 + 1, size - 1):
         before = a_tensor(size, "float32", 1).contiguous()
         after = before.clone()

@@ -12,6 +12,7 @@ import pytest
 
 from support.aorta_cli import COMMAND, Finished, aorta, environ, start_aorta
 from support.processes import wait_until_no_process_has
+from support.real_runs import AND_OUT, QUICKLY, diverge_dir
 from support.waiting import patience, wait_until
 
 pytestmark = pytest.mark.xdist_group("torch-recordings")
@@ -256,59 +257,25 @@ def test_interrupted_it_says_how_to_go_on_and_leaves_no_process(tmp_path: Path) 
     assert json.loads((run_dir / "result.json").read_text())["status"] == "partial"
 
 
-RELEASE = """
-    from torch import nn
-
-    class Norm(nn.Module):
-        def forward(self, x):
-            return nn.functional.layer_norm(x, x.shape[-1:], eps={epsilon})  # parts here
-"""
-TORCH = """
-    import fastnorm, pathlib, sys, torch
-    from torch import nn
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.up = nn.Linear(16, 16)
-            self.norm = fastnorm.Norm()
-
-        def forward(self, x):
-            return self.norm(torch.relu(self.up(x)))
-
-    model = nn.Sequential(Block(), Block())
-    model(torch.randn(8, 16)).square().mean().backward()
-    pathlib.Path("compiler").write_text(str("torch._dynamo" in sys.modules))
-"""
-
-
-def test_what_differs_between_two_releases_is_named_and_the_one_operation_is_kept(
-    tmp_path: Path,
-) -> None:
-    old, new = tmp_path / "1.0", tmp_path / "1.1"
-    for release, epsilon in ((old, "1e-5"), (new, "0.1")):
-        release.mkdir()
-        text = textwrap.dedent(RELEASE).replace("{epsilon}", epsilon)
-        (release / "fastnorm.py").write_text(text)
-    command = script(tmp_path, TORCH)
-    done = aorta(
-        "diverge", "--json", "--good-env", f"PYTHONPATH={old}", "--bad-env", f"PYTHONPATH={new}", "--", *command,
-        cwd=tmp_path, timeout=170,
-    )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    report = done.json()
-    assert report["status"] == "found", done.stderr
+def test_what_differs_between_two_releases_is_named_and_the_one_operation_is_kept() -> None:
+    run_dir = diverge_dir()
+    root = run_dir.parents[1]
+    report = json.loads((run_dir / "result.json").read_text())
+    assert report["status"] == "found"
     first = report["first"]
     assert (first["op"], first["module"], first["step"]) == ("aten::native_layer_norm", "0.norm", 0)
-    assert Path(first["file"]) == new / "fastnorm.py"
-    line = (new / "fastnorm.py").read_text().splitlines()[first["line"] - 1]
+    assert Path(first["file"]) == root / "new" / "fastnorm.py"
+    line = Path(first["file"]).read_text().splitlines()[first["line"] - 1]
     assert line.endswith("# parts here")
-    assert (tmp_path / "compiler").read_text() == "False", (
+    assert (root / "work" / "compiler").read_text() == "False", (
         "recording loads what takes as long as torch"
     )
+    program = (
+        f"{QUICKLY}import runpy\nrunpy.run_path('reproduce.py', run_name='__main__')\n{AND_OUT}"
+    )
     alone = subprocess.run(
-        (sys.executable, "reproduce.py"),
-        cwd=tmp_path / report["run_dir"],
+        (sys.executable, "-c", program),
+        cwd=run_dir,
         capture_output=True,
         text=True,
         check=True,
@@ -413,7 +380,7 @@ RANKS = """
 
 
 def test_the_first_gradient_that_ranks_do_not_share_is_named(tmp_path: Path) -> None:
-    command = script(tmp_path, RANKS)
+    command = script(tmp_path, QUICKLY + textwrap.dedent(RANKS) + AND_OUT)
     done = aorta("diverge", "--json", "--between-ranks", "--", *command, cwd=tmp_path, timeout=170)
     report = done.json()
     assert report["status"] == "found", done.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from aorta.core.trial import LOCAL, Environment, Resources, RuntimeKind, TrialSpec
 from aorta.executors.ranks import across_ranks
-from aorta.runtimes import Launch, launch_for
+from aorta.runtimes.launch import Launch, launch_for
 from support.processes import wait_until_gone
 from support.waiting import patience
 

@@ -126,11 +126,12 @@ def test_an_image_can_be_an_environment_without_being_defined() -> None:
             get_environment(wrong)
 
 
-def test_that_form_of_name_is_kept_free(site: Path) -> None:
-    install(site, "sly-aorta", "X = {}", "[aorta.environments]\nimage.x = sly_aorta:X\n")
+def test_that_form_of_name_is_kept_free(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(site, "shy-aorta", "X = {}", "[aorta.environments]\nimage.x = shy_aorta:X\n")
     assert "image.x" in load_environments()
-    info = site / "sly_aorta-1.0.dist-info" / "entry_points.txt"
-    info.write_text("[aorta.environments]\nimage:x = sly_aorta:X\n")
+    (site / "more").mkdir()
+    monkeypatch.syspath_prepend(str(site / "more"))
+    install(site / "more", "sly-aorta", "X = {}", "[aorta.environments]\nimage:x = sly_aorta:X\n")
     with pytest.raises(RegistryError):
         get_environment("local")
 

@@ -9,7 +9,7 @@ import pytest
 
 from aorta.core.errors import UsageError
 from aorta.core.trial import RuntimeKind
-from aorta.runtimes import launch_for
+from aorta.runtimes.launch import launch_for
 from support.launched import finished, make_trial, started
 from support.services.engines import Engine
 from support.services.images import Rootfs

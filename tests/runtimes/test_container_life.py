@@ -15,9 +15,10 @@ import pytest
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.runtimes import Owner, launch_for, sweep
-from aorta.runtimes.containers import ENGINES
-from aorta.runtimes.engine import client_of, image_named, present_image
+from aorta.runtimes.containers import sweep
+from aorta.runtimes.engine import ENGINES, client_of, image_named, present_image
+from aorta.runtimes.launch import launch_for
+from aorta.runtimes.owner import Owner
 from support.aorta_cli import ROOT
 from support.launched import clean_up, finished, make_trial, started
 from support.processes import catches
@@ -167,7 +168,7 @@ def abandoned_container(engine: Engine, tmp_path: Path) -> str:
         "from pathlib import Path\n"
         "from support.launched import make_trial, started\n"
         "from aorta.core.trial import Environment, RuntimeKind\n"
-        "from aorta.runtimes import launch_for\n"
+        "from aorta.runtimes.launch import launch_for\n"
         f"box = Environment('box', RuntimeKind({str(engine.kind)!r}), {IMAGE!r},"
         f" options={engine.options!r})\n"
         f"launch = launch_for(make_trial(Path({str(tmp_path)!r}), box, 'sleep', '600'))\n"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aorta.runtimes import Owner
+from aorta.runtimes.owner import Owner
 
 
 def owner_of(pid: int) -> Owner:

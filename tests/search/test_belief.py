@@ -94,7 +94,7 @@ def test_the_state_chosen_says_as_much_as_any_other_worth_asking(
     trials: dict[int, Counts], prior: Prior
 ) -> None:
     belief, written = both(trials, prior)
-    best = belief.gain(belief.best_position())
+    best = belief.gain(belief.best_position)
     inside = belief.plausible_positions()
     assert best >= max(belief.gain(position) for position in inside[1:]) - 1e-9
     weights = written.weights()

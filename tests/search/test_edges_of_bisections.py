@@ -100,7 +100,7 @@ def test_of_two_states_that_say_as_much_the_earlier_one_is_chosen(changes: int) 
     half = changes // 2
     told: dict[Vector, Counts] = {(0,): (0, 3), (half,): (1, 1), (changes,): (3, 0)}
     belief = Belief.after(SYMMETRIC, one_package(changes + 1), told)
-    best = belief.best_position()
+    best = belief.best_position
     assert best < half
     assert belief.gain(best) == pytest.approx(belief.gain(changes - best), abs=1e-14)
     assert belief.gain(best) > belief.gain(half)

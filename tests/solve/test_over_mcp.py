@@ -10,7 +10,7 @@ from benchmarks import solve_stories
 from support.aorta_cli import environ
 from support.waiting import patience
 
-if TYPE_CHECKING:  # 0.6 s in every worker that only collects
+if TYPE_CHECKING:  # every worker loads this file, and one of them needs a second for the SDK
     from mcp import Client
 
 

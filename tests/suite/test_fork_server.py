@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +153,7 @@ for name in [*sys.argv[1:], "aorta.nowhere"]:
 
 
 def test_every_verb_can_be_imported_on_its_own() -> None:
-    """What the server has imported before might hide that one needs another."""
-    names = (*fork_server._PLAIN, *chain(*fork_server._OF_A_VERB.values()))
-    modules = {name.partition(":")[0] for name in names}
-    command = [sys.executable, "-c", ALONE, *sorted(modules)]
+    """What the server has imported before might hide that one needs another; a verb with a server of its own has no other."""
+    command = [sys.executable, "-c", ALONE, *fork_server._PLAIN]
     done = subprocess.run(command, env=environ(), capture_output=True, text=True, check=True)
     assert done.stdout == "aorta.nowhere\n", done.stderr

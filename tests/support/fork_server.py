@@ -37,7 +37,10 @@ _PLAIN = (
     *("aorta.cli.app", "aorta.cli.options", "aorta.cli.printing"),
     *(f"aorta.{room}.request" for room in _ROOMS),
     *(f"aorta.cli.{room}" for room in _ROOMS if room != "attribution"),
-    *("aorta.views.lines", "aorta.views.pictures", "aorta.attribution.registry:built_in"),
+    *("aorta.views.lines", "aorta.views.pictures"),
+    # What a verb loads only on its way, and what it compiles for the first failure that it attributes.
+    *("aorta.report.building", "aorta.solve.running", "aorta.launch.sources.local:warm_up"),
+    *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.report"),
 )
 _OF_A_VERB = {
     "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.sources.local:warm_up"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aorta.core.trial import Environment, TrialSpec
-from aorta.runtimes import Launch, launch_for
+from aorta.runtimes.launch import Launch, launch_for
 from support.waiting import patience
 
 

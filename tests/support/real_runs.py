@@ -41,11 +41,30 @@ sys.stderr.write({PLANTED!r})
 if int(os.environ.get("N", "9")) >= 5:
     raise RuntimeError("loss is nan at step 137")
 """
-PARTS = """import os
-import torch
-torch.manual_seed(7)
-layer = torch.nn.Linear(4, 4)
-layer(torch.ones(2, 4) * int(os.environ["SCALE"])).sum().backward()
+NORM = """from torch import nn
+
+class Norm(nn.Module):
+    def forward(self, x):
+        return nn.functional.layer_norm(x, x.shape[-1:], eps={epsilon})  # parts here
+"""
+# Neither looking for garbage nor taking torch apart at the end, which is half the CPU of so short a run.
+QUICKLY = "import gc\ngc.disable()\n"
+AND_OUT = "import atexit, os, sys\natexit._run_exitfuncs()\nsys.stdout.flush()\nos._exit(0)\n"
+PARTS = """import fastnorm, pathlib, sys, torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(16, 16)
+        self.norm = fastnorm.Norm()
+
+    def forward(self, x):
+        return self.norm(torch.relu(self.up(x)))
+
+model = nn.Sequential(Block(), Block())
+model(torch.randn(8, 16)).square().mean().backward()
+pathlib.Path("compiler").write_text(str("torch._dynamo" in sys.modules))
 """
 NEEDS_A_SHARD = """import os, pathlib
 pathlib.Path(os.environ["S"], "one.txt").read_text()
@@ -76,7 +95,7 @@ def _made(verb: str) -> Path:
 
 
 def _finished(*arguments: str | Path, cwd: Path, codes: tuple[int, ...] = (0,)) -> None:
-    done = aorta(*arguments, cwd=cwd)
+    done = aorta(*arguments, cwd=cwd, timeout=170)
     assert done.exit_code in codes, done.stderr
 
 
@@ -130,13 +149,17 @@ def optimize_dir() -> Path:
 
 @_once
 def diverge_dir() -> Path:
+    """Of two releases of one library; what else it left lies in `work`, `old` and `new` beside it."""
     root = _made("diverge")
+    for release, epsilon in (("old", "1e-5"), ("new", "0.1")):
+        (root / release).mkdir()
+        (root / release / "fastnorm.py").write_text(NORM.format(epsilon=epsilon))
     (root / "work" / "parts.py").write_text(
-        f"import sys\nsys.stdout.write({LOG + PLANTED!r})\n{PARTS}"
+        f"{QUICKLY}import sys\nsys.stdout.write({LOG + PLANTED!r})\n{PARTS}{AND_OUT}"
     )
     _finished(
-        "diverge", "--good-env", "SCALE=1", "--bad-env", "SCALE=3", "--output", root / "out", "--", sys.executable, "parts.py",
-        cwd=root / "work",
+        "diverge", "--good-env", f"PYTHONPATH={root / 'old'}", "--bad-env", f"PYTHONPATH={root / 'new'}",
+        "--output", root / "out", "--", sys.executable, "parts.py", cwd=root / "work",
     )  # fmt: skip
     return next((root / "out").glob("2*"))
 

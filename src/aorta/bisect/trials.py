@@ -4,7 +4,7 @@ A build goes through the same executor as every trial, once for every version se
 wait for it, and end as untestable if it fails. A test's time limit, patterns and hang watch never see the build.
 """
 
-import json
+import marshal
 import sys
 import time
 from collections import deque
@@ -30,6 +30,7 @@ from aorta.core.trial import (
     Watch,
 )
 from aorta.executors import Executor
+from aorta.executors.process_tree import own_program
 from aorta.runtimes import checkout
 from aorta.runtimes.checkout import GIT_FAULT
 from aorta.runtimes.git import without_secrets
@@ -105,13 +106,12 @@ def build_trial(
     not read, since addresses and variables may be secrets.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "job.json"
+    path = directory / "job"
     path.touch(mode=0o600)
-    path.write_text(json.dumps(asdict(job), indent=1), encoding="utf-8")
-    is_checkout = isinstance(job, TreesJob)
-    program = ("-I", "-S", checkout.__file__) if is_checkout else ("-m", type(job).__module__)
+    path.write_bytes(marshal.dumps(asdict(job), 2))
+    module = checkout if isinstance(job, TreesJob) else sys.modules[type(job).__module__]
     return TrialSpec(
-        argv=(sys.executable, *program, str(path)),
+        argv=(*own_program(module.__name__), str(path)),
         trial_dir=directory,
         cwd=directory,
         id=name,

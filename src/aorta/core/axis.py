@@ -7,8 +7,8 @@ a trial (a variable, a file, a launcher's option) is the business of the verb th
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -99,7 +99,18 @@ class Point:
         return Point.of({**dict(self.values), name: value}, self.purpose, self.replica)
 
     def asked_for(self, purpose: Purpose, replica: int = 0) -> "Point":
-        return replace(self, purpose=purpose, replica=replica)
+        if (purpose, replica) == (self.purpose, self.replica):
+            return self
+        other = Point(self.values, purpose, replica)
+        vars(other)["config_key"] = self.config_key  # of the same values
+        return other
+
+    def fresh(self, taken: Collection["Point"]) -> "Point":
+        """This question, or the first replica after it that is not among those."""
+        point = self
+        while point in taken:
+            point = point.asked_for(self.purpose, point.replica + 1)
+        return point
 
     @cached_property
     def config_key(self) -> str:

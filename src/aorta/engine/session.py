@@ -14,7 +14,6 @@ from aorta.engine.journal import Journal
 from aorta.engine.question import Answer, Question
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.executors import Executor
-from aorta.runtimes import sweep
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,8 @@ class Session:
     def __enter__(self) -> Self:
         self._lock.take()
         if self.resumed:
+            from aorta.runtimes.containers import sweep
+
             sweep()  # a machine that went down with the run may have left containers
         return self
 

@@ -4,39 +4,18 @@ An executor has a number of slots, starts a trial in a free one, says when trial
 It reports facts (`TrialEnd`) and never decides what they mean. Whatever happens to it, no process outlives it.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-# A supervisor is of this room and needs neither: 9 ms of the 57 that its start takes.
+TYPE_CHECKING = False  # a supervisor is of this room and needs neither `typing` nor what a trial is
 if TYPE_CHECKING:
-    from aorta.core.trial import TrialEnd, TrialSpec
-
-
-class Executor(Protocol):
-    @property
-    def slots(self) -> int:
-        """How many trials may run at this moment; may change while a cluster grows or shrinks."""
-
-    def start(self, trial: "TrialSpec") -> None:
-        """Begin a trial without waiting for it. A trial that cannot start ends at once as `lost`; what no trial could
-        start on, such as a missing container engine, is an InfrastructureError."""
-
-    def wait(self, timeout: float | None = None) -> Sequence["TrialEnd"]:
-        """Block until at least one trial ended, or the time is up (then nothing). Each end comes once."""
-
-    def cancel(self, trial_id: str) -> None:
-        """Stop a trial and everything it started; its end comes through `wait` as cancelled."""
-
-    def close(self) -> None:
-        """Cancel what runs, leave no process, container, job or file handle behind. Safe to call twice."""
-
-
-@runtime_checkable
-class WarmExecutor(Protocol):
-    """An executor that can start trials warm."""
-
-    def keeps_warm(self, trial: "TrialSpec") -> bool:
-        """Whether a trial like this one would be worth starting warm; False as long as nobody saw what it imports."""
-
+    from aorta.executors.protocols import Executor, WarmExecutor
 
 __all__ = ["Executor", "WarmExecutor"]
+
+
+if not TYPE_CHECKING:  # a checker would believe that every name is there
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'aorta.executors' has no attribute {name!r}")
+        from aorta.executors import protocols
+
+        return getattr(protocols, name)

@@ -4,9 +4,14 @@ The one place that knows this form. Text that is no UTF-8 (a file name, a word o
 only.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+TYPE_CHECKING = False  # as `typing` has it, which a supervisor need not load
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class FrameError(ValueError):

@@ -29,8 +29,8 @@ from aorta.executors.messages import (
 )
 from aorta.executors.process_tree import own_program
 from aorta.executors.warm import WarmStarts
-from aorta.runtimes import Launch, launch_for
 from aorta.runtimes.devices import shown_devices
+from aorta.runtimes.launch import Launch, launch_for
 from aorta.runtimes.owner import started
 
 _CLOSE_PATIENCE = 20.0

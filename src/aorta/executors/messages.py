@@ -23,7 +23,7 @@ from aorta.core.trial import (
 )
 from aorta.executors.evidence import SHARED, json_object
 from aorta.executors.supervisor import RESULT_FILE
-from aorta.runtimes import Launch, metric_file_of
+from aorta.runtimes.launch import Launch, metric_file_of
 
 GRACE_SECONDS = 5.0
 MAX_LOG_BYTES = 256 * 1024 * 1024

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aorta.core.trial import RuntimeKind, TrialSpec
 from aorta.executors import process_tree
-from aorta.runtimes import Launch
+from aorta.runtimes.launch import Launch
 from aorta.runtimes.pyxis import ENDED_BY_SLURM
 
 _GRACE = 3.0

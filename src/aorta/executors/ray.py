@@ -25,6 +25,8 @@ from aorta.executors.worker import NODE_VARIABLE, PARENT_VARIABLE, TICKET_VARIAB
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
 _FAREWELL_SECONDS = 7.0
+# On a cluster that Ray starts for us: without this it starts a process for each core before there is a trial.
+_OF_ITS_OWN = {"RAY_prestart_worker_first_driver": "0"}
 
 
 class RayTasks:
@@ -46,7 +48,11 @@ class RayTasks:
                 # -P: beside the driver lies a ray.py that is not Ray
                 [sys.executable, "-P", str(_DRIVER), str(theirs.fileno()), address or ""],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},  # nothing leaves the machine
+                env={
+                    **_OF_ITS_OWN,
+                    **os.environ,
+                    "RAY_USAGE_STATS_ENABLED": "0",
+                },  # nothing leaves the machine
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=self._words,

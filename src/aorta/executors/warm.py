@@ -16,7 +16,7 @@ from typing import Any
 
 from aorta.core.trial import RuntimeKind, Start, TrialEnd, TrialSpec
 from aorta.executors.warm_hosts import read_rows, worth_seconds
-from aorta.runtimes import Launch, launch_for
+from aorta.runtimes.launch import Launch, launch_for
 
 _ON_THIS_MACHINE = (RuntimeKind.HOST, RuntimeKind.VENV)
 _SHELLS = frozenset({"bash", "sh", "dash"})

@@ -4,6 +4,8 @@ A host is a child of the supervisor that is not part of any trial. Whatever goes
 Standard library only.
 """
 
+from __future__ import annotations
+
 import marshal
 import os
 import select
@@ -11,11 +13,13 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from aorta.executors import process_tree
+
+TYPE_CHECKING = False  # as `typing` has it, which a supervisor need not load
+if TYPE_CHECKING:
+    from typing import Any
 
 HOOK = str(Path(__file__).parent / "hook")
 VARIABLE = "AORTA_WARM"
@@ -36,23 +40,25 @@ def worth_seconds(trial_seconds: float) -> float:
     return max(0.3, 0.05 * trial_seconds)
 
 
-@dataclass(frozen=True)
 class WarmStart:
     """A process of a trial that came from a host, and the seconds of imports that it was spared."""
 
-    pid: int
-    spared: float
+    def __init__(self, pid: int, spared: float) -> None:
+        self.pid = pid
+        self.spared = spared
 
 
-@dataclass(eq=False)
 class _Host:
-    pid: int
-    line: socket.socket
-    command: tuple[str, ...]  # what all its trials have in common
-    ends: tuple[int, int]  # of its stdout and stderr
-    spared: float = 0.0
-    used_at: float = 0.0
-    trials: int = 0
+    def __init__(
+        self, pid: int, line: socket.socket, command: tuple[str, ...], ends: tuple[int, int]
+    ) -> None:
+        self.pid = pid
+        self.line = line
+        self.command = command  # what all its trials have in common
+        self.ends = ends  # of its stdout and stderr
+        self.spared = 0.0
+        self.used_at = time.monotonic()
+        self.trials = 0
 
     def close(self) -> None:
         self.line.close()
@@ -66,14 +72,16 @@ class _UnwantedError(Exception):
     """The owner has something to say, or is gone: nobody waits for imports any more."""
 
 
-@dataclass
 class WarmHosts:
-    owner: socket.socket
-    most_memory: float = field(default_factory=lambda: _MOST_MEMORY * _memory_of_machine())
-    hosts: list[_Host] = field(default_factory=list)
-    given_up: dict[tuple[str, ...], str] = field(default_factory=dict)  # command: why
-    _excluded: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    _deaths: dict[tuple[str, ...], int] = field(default_factory=dict)
+    def __init__(self, owner: socket.socket, most_memory: float | None = None) -> None:
+        self.owner = owner
+        self.most_memory = (
+            _MOST_MEMORY * _memory_of_machine() if most_memory is None else most_memory
+        )
+        self.hosts: list[_Host] = []
+        self.given_up: dict[tuple[str, ...], str] = {}  # command: why
+        self._excluded: dict[tuple[str, ...], list[str]] = {}
+        self._deaths: dict[tuple[str, ...], int] = {}
 
     def start(self, order: Mapping[str, Any], stdout: int, stderr: int) -> WarmStart | None:
         """The trial of this order from a host; None if it must start cold."""
@@ -205,7 +213,7 @@ class WarmHosts:
             os.close(out)
             os.close(err)
         process_tree.spare(pid)
-        return _Host(pid, ours, command, (pipes[0][0], pipes[1][0]), used_at=time.monotonic())
+        return _Host(pid, ours, command, (pipes[0][0], pipes[1][0]))
 
     def _make_room(self, fresh: _Host | None = None) -> None:
         """For one that is about to be started, or that has just imported everything. The least used goes first."""

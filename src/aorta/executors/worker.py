@@ -37,7 +37,7 @@ from aorta.executors.messages import (
 from aorta.executors.ranks import across_ranks
 from aorta.executors.supervisor import OwnerGoneError, SupervisedTrial, Supervisor
 from aorta.executors.warm import WarmStarts
-from aorta.runtimes import Launch, launch_for
+from aorta.runtimes.launch import Launch, launch_for
 
 CHANNEL_VARIABLE = "AORTA_CHANNEL"
 TICKET_VARIABLE = "AORTA_TICKET"

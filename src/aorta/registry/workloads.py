@@ -3,10 +3,9 @@
 import importlib
 from collections.abc import Mapping
 from functools import partial
-from importlib.metadata import entry_points
 
 from aorta.core.errors import RegistryError
-from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions
+from aorta.registry.catalogue import Catalogue, Definition, plugin_definitions, registered
 
 GROUP = "aorta.workloads"
 _NOUN = "workload"
@@ -43,7 +42,7 @@ def workload_place(name: str) -> str:
     check_workload_name(name)
     if name in BUILTIN_WORKLOADS:
         return BUILTIN_WORKLOADS[name]
-    (entry,) = entry_points(group=GROUP, name=name)
+    (entry,) = registered(GROUP).select(name=name)
     return entry.value
 
 

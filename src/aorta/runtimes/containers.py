@@ -22,8 +22,7 @@ from aorta.core.names import check_variable, slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
 from aorta.runtimes.devices import gpu_options, names_devices
 from aorta.runtimes.engine import (
-    DOCKER,
-    PODMAN,
+    ENGINES,
     ROOT,
     Client,
     ContainerEngine,
@@ -35,8 +34,6 @@ from aorta.runtimes.engine import (
 )
 from aorta.runtimes.launch import Launch, variables_of
 from aorta.runtimes.owner import OWNER_LABEL, Owner
-
-ENGINES = {RuntimeKind.DOCKER: DOCKER, RuntimeKind.PODMAN: PODMAN}
 
 IMAGES_USER = "--user="
 """The option by which a container runs as the user that its image names, not as the caller."""

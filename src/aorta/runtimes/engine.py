@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aorta.core.errors import InfrastructureError
+from aorta.core.trial import RuntimeKind
 from aorta.runtimes.launch import Refusal
 
 _PATIENCE = 60.0  # seconds for a question that an engine answers in milliseconds
@@ -237,3 +238,5 @@ PODMAN = ContainerEngine(
     keeps_out=(),
     root_is_caller=True,
 )
+
+ENGINES = {RuntimeKind.DOCKER: DOCKER, RuntimeKind.PODMAN: PODMAN}

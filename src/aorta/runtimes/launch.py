@@ -1,5 +1,5 @@
 """What an executor needs to know to start one trial, and to leave nothing of it behind; and the two simplest ways to get
-it: on the host itself, or in a virtual environment of it."""
+it: on the host itself, or in a virtual environment of it. The code of containers is loaded for containers."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta.core.errors import UsageError
-from aorta.core.trial import STEP_TIMES_FILE, TrialSpec
+from aorta.core.trial import STEP_TIMES_FILE, RuntimeKind, TrialSpec
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,23 @@ class Launch:
                 if said:
                     return f"{known.means}: {said[0].strip()[:300]}"
         return None
+
+
+def launch_for(trial: TrialSpec) -> Launch:
+    """How to start `trial`. Its `env` must already hold every layer, the devices of its slot among them."""
+    match trial.environment.kind:
+        case RuntimeKind.HOST:
+            return host_launch(trial)
+        case RuntimeKind.VENV:
+            return venv_launch(trial)
+        case RuntimeKind.DOCKER | RuntimeKind.PODMAN:
+            from aorta.runtimes.containers import container_launch
+
+            return container_launch(trial)
+        case RuntimeKind.PYXIS:
+            from aorta.runtimes.pyxis import pyxis_launch
+
+            return pyxis_launch(trial)
 
 
 def variables_of(trial: TrialSpec) -> dict[str, str]:

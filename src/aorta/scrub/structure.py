@@ -43,7 +43,7 @@ KEPT_TREES = words(
 
 SEARCHED_TREES = words(
     "reproduce env_vars resolved_env_vars extra_env variables config workload_config command failure_details evidence "
-    "failure_hints containers"
+    "failure_hints containers sides"
 )
 """Whatever their fields are called, somebody else wrote what is in them."""
 

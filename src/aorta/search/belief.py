@@ -10,10 +10,11 @@ Trials still running are answered both ways: a belief is a set of scenarios, eac
 
 import heapq
 import math
-from bisect import bisect_right
+import operator
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import TypeVar
 
@@ -22,6 +23,10 @@ from aorta.search.timeline import Change, Timeline, Vector
 
 Counts = tuple[int, int]  # hits, misses
 Split = tuple[int, int, int, int]  # hits and misses without the change, hits and misses with it
+Weighed = tuple[float, tuple[float, float], float]
+"""The log-probability of trials split like this, how often both sides fail over all kinds of tests, and the probability
+of the last kind.
+"""
 Prior = Sequence[tuple[int, float]]
 """From this candidate on, the weight of each; in order, the first at 0."""
 
@@ -81,31 +86,30 @@ class MixedRates:
     """Several kinds of tests, each with its share, the noisiest last: in it the rates of both sides are other ones."""
 
     kinds: tuple[tuple[float, Rates], ...]
+    _weighed: Callable[["Split"], "Weighed"] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_weighed", lru_cache(1 << 16)(self._weigh))
 
     def log_marginal(self, split: "Split") -> float:
-        return _weighed(self, split)[0]
+        return self._weighed(split)[0]
 
     def means(self, split: "Split") -> tuple[float, float]:
-        return _weighed(self, split)[1]
+        return self._weighed(split)[1]
 
     def noisy(self, split: "Split") -> float:
         """The probability that it is a test of the last, the noisiest kind, after trials split like this."""
-        return _weighed(self, split)[2]
+        return self._weighed(split)[2]
 
-
-@lru_cache(maxsize=1 << 16)
-def _weighed(mixed: MixedRates, split: "Split") -> tuple[float, tuple[float, float], float]:
-    """The log-probability of trials split like this, how often both sides fail over all kinds of tests, and the
-    probability of the last kind.
-    """
-    logs = [math.log(share) + rates.log_marginal(split) for share, rates in mixed.kinds]
-    top = max(logs)
-    whole = top + math.log(math.fsum(math.exp(log - top) for log in logs))
-    weights = [math.exp(log - whole) for log in logs]
-    means = [rates.means(split) for _, rates in mixed.kinds]
-    good = math.fsum(w * mean for w, (mean, _) in zip(weights, means, strict=True))
-    bad = math.fsum(w * mean for w, (_, mean) in zip(weights, means, strict=True))
-    return whole, (good, bad), weights[-1]
+    def _weigh(self, split: "Split") -> "Weighed":
+        logs = [math.log(share) + rates.log_marginal(split) for share, rates in self.kinds]
+        top = max(logs)
+        whole = top + math.log(math.fsum([math.exp(log - top) for log in logs]))
+        weights = [math.exp(log - whole) for log in logs]
+        means = [rates.means(split) for _, rates in self.kinds]
+        good = math.fsum([w * mean for w, (mean, _) in zip(weights, means, strict=True)])
+        bad = math.fsum([w * mean for w, (_, mean) in zip(weights, means, strict=True)])
+        return whole, (good, bad), weights[-1]
 
 
 class Belief:
@@ -162,8 +166,9 @@ class Belief:
     def gain(self, position: int) -> float:
         """The information in nats that one trial at `position` is expected to bring about the change."""
         atom, offset = self._locate(position)
-        return math.fsum(s.chance * s.gain(atom, offset) for s in self._scenarios)
+        return self._gain_in(atom)(offset)
 
+    @cached_property
     def best_position(self) -> int:
         """The state whose trial brings most. Within an atom the gain is concave, so it is searched, not scanned."""
         best = max(
@@ -172,7 +177,7 @@ class Belief:
         return best[0]
 
     def _best_of(self, atom: int) -> tuple[int, float]:
-        offset, gain = _concave_maximum(partial(self._gain_in, atom), self._lengths[atom])
+        offset, gain = _concave_maximum(self._gain_in(atom), self._lengths[atom])
         return self._starts[atom] + offset, gain
 
     def plausible_positions(self) -> range:
@@ -187,14 +192,24 @@ class Belief:
         for atom, (begin, length) in enumerate(zip(self._starts, self._lengths, strict=True)):
             overlap = min(stop, begin + length) - max(start, begin)
             if overlap > 0:
-                total += overlap * math.fsum(s.chance * s.weights[atom] for s in self._scenarios)
+                total += overlap * self._weights[atom]
         return total
 
     def atoms(self) -> Iterator[tuple[int, int, float]]:
         """`(start, stop, weight of each candidate)`, along the path."""
-        for atom, (begin, length) in enumerate(zip(self._starts, self._lengths, strict=True)):
-            weight = math.fsum(s.chance * s.weights[atom] for s in self._scenarios)
+        for begin, length, weight in zip(self._starts, self._lengths, self._weights, strict=True):
             yield begin, begin + length, weight
+
+    @cached_property
+    def _weights(self) -> list[float]:
+        """Of each candidate of an atom, over all scenarios."""
+        if len(self._scenarios) == 1:
+            return self._scenarios[0].weights
+        chances = [scenario.chance for scenario in self._scenarios]
+        return [
+            math.fsum(map(operator.mul, chances, weights))
+            for weights in zip(*(scenario.weights for scenario in self._scenarios), strict=True)
+        ]
 
     def entropy(self) -> float:
         """In nats: what is still not known about the change."""
@@ -218,16 +233,16 @@ class Belief:
                 yield atom
             below = above
 
-    def _gain_in(self, atom: int, offset: int) -> float:
-        return math.fsum(s.chance * s.gain(atom, offset) for s in self._scenarios)
+    def _gain_in(self, atom: int) -> Callable[[int], float]:
+        if len(self._scenarios) == 1:
+            return self._scenarios[0].gain_in(atom)
+        gains = [(s.chance, s.gain_in(atom)) for s in self._scenarios]
+        return lambda offset: math.fsum([chance * gain(offset) for chance, gain in gains])
 
     def _locate(self, position: int) -> tuple[int, int]:
         """The atom that a state ends in: the last one that starts before it."""
-        low, high = 0, len(self._starts) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._starts[middle] < position else (low, middle - 1)
-        return low, position - self._starts[low]
+        atom = max(0, bisect_left(self._starts, position) - 1)
+        return atom, position - self._starts[atom]
 
     def _cut(self, position: int) -> tuple[list[int], "_Cut"]:
         """The atoms with one boundary more, and how what is known of each atom follows."""
@@ -290,9 +305,15 @@ class _Scenario:
     def failing(self, atom: int, offset: int) -> float:
         return self._chance_at[atom] + offset * self._chance_slope[atom]
 
-    def gain(self, atom: int, offset: int) -> float:
-        left = self._noise_at[atom] + offset * self._noise_slope[atom]
-        return entropy(self.failing(atom, offset)) - left
+    def gain_in(self, atom: int) -> Callable[[int], float]:
+        """What a trial so far into the atom is expected to tell."""
+        chance, rise = self._chance_at[atom], self._chance_slope[atom]
+        noise, noisier = self._noise_at[atom], self._noise_slope[atom]
+
+        def gain(offset: int) -> float:
+            return entropy(chance + offset * rise) - (noise + offset * noisier)
+
+        return gain
 
     def mean_of(self, rates: Sequence[float], lengths: Sequence[int]) -> float:
         return math.fsum(

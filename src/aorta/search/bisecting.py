@@ -312,10 +312,7 @@ class Bisection(ABC):
         return (end, Purpose.CALIBRATE) if end else None
 
     def _fresh(self, vector: Vector, purpose: Purpose, taken: Collection[Point]) -> Point:
-        replica = 0
-        while (point := self.timeline.point(vector, purpose, replica)) in taken:
-            replica += 1
-        return point
+        return self.timeline.point(vector, purpose).fresh(taken)
 
     def _elsewhere(
         self, beside: Iterable[tuple[Vector, bool]], waiting: Mapping[Vector, int]

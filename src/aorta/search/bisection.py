@@ -87,7 +87,7 @@ class TimelineBisection(Bisection):
         window = self._sharp_window()
         if window:
             return max(0, window[1] - window[0] - 1).bit_length() + SIDE_RUNS
-        gain = max(self._belief.gain(self._belief.best_position()), WORTHLESS)
+        gain = max(self._belief.gain(self._belief.best_position), WORTHLESS)
         return min(self._trials_left, max(1, round(self._belief.entropy() / gain)))
 
     # -- choosing the next question -------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class TimelineBisection(Bisection):
 
     def _most_telling(self, pending: list[int]) -> int | None:
         belief = self._supposing(pending)
-        best = self._built_instead(belief, belief.best_position())
+        best = self._built_instead(belief, belief.best_position)
         if self._answers(best) < 1.0:
             best = max(
                 belief.plausible_positions(), key=lambda p: belief.gain(p) * self._answers(p)

@@ -4,7 +4,7 @@ Flaky trials look like that too, so both explanations are weighed with their fai
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,7 +39,7 @@ def repaired_among(counted: Sequence[Counts], rates: Rates) -> Repaired | None:
     """By place in the list: the trials of states that each contain the one before."""
     if len(counted) < _BLOCKS or not _ever_worse_before_better(counted):
         return None
-    one = max(_likelihood(counted, [0, cut], rates) for cut in range(len(counted)))
+    one = max(_with_one_boundary(counted, rates))
     blocks = _best_blocks(_leanings(counted, rates), _BLOCKS)
     three = _likelihood(counted, blocks, rates)
     if three - one <= _CLEARLY + 2 * math.log(len(counted)):
@@ -51,6 +51,15 @@ def _ever_worse_before_better(counted: Sequence[Counts]) -> bool:
     """A cheap look first: some state failed, and a later one ran clean."""
     failed_at = next((i for i, (hits, _) in enumerate(counted) if hits), len(counted))
     return any(misses for _, misses in counted[failed_at + 1 :])
+
+
+def _with_one_boundary(counted: Sequence[Counts], rates: Rates) -> Iterator[float]:
+    """The likelihood of a boundary before each state."""
+    h0 = m0 = 0
+    h1, m1 = sum(hits for hits, _ in counted), sum(misses for _, misses in counted)
+    for hits, misses in counted:
+        yield rates.good.log_marginal(h0, m0) + rates.bad.log_marginal(h1, m1)
+        h0, m0, h1, m1 = h0 + hits, m0 + misses, h1 - hits, m1 - misses
 
 
 def _likelihood(counted: Sequence[Counts], starts: Sequence[int], rates: Rates) -> float:

@@ -206,10 +206,7 @@ class GallopBack:
 
     def _fresh(self, index: int, taken: Collection[Point]) -> Point:
         purpose = Purpose.CALIBRATE if index == self._newest else Purpose.PROBE
-        replica = 0
-        while (point := Point.of({self.axis: self.names[index]}, purpose, replica)) in taken:
-            replica += 1
-        return point
+        return Point.of({self.axis: self.names[index]}, purpose).fresh(taken)
 
 
 def _inside(close_enough: Callable[[Interval], bool] | None) -> Callable[[Interval], bool] | None:

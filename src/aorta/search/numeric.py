@@ -9,8 +9,10 @@ reproduces down there is taken and reported. Spare slots ask what either answer 
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from aorta.core.axis import Number, NumberAxis, Point, StepsAxis, Value, Window, as_number
 from aorta.core.trial import Verdict
@@ -61,7 +63,7 @@ class NumberScale:
     def _distance(self, low: Number, high: Number) -> float:
         return math.log((high - self._origin) / (low - self._origin))
 
-    @property
+    @cached_property
     def _origin(self) -> Number:
         """Ratios are taken from 0, or from just below a floor that is not above 0."""
         if self.floor > 0:
@@ -69,8 +71,7 @@ class NumberScale:
         return self.floor - (self.step or (self.initial - self.floor) / _FINEST)
 
 
-@dataclass(frozen=True)
-class Bracket:
+class Bracket(NamedTuple):
     """What is known of one number: the smallest accepted value, and every rejected one."""
 
     scale: NumberScale
@@ -102,8 +103,8 @@ class Bracket:
 
     def answered(self, value: Number, reproduces: bool) -> "Bracket":
         if reproduces:
-            return replace(self, accepted=min(self.accepted, value))
-        return replace(self, rejected=self.rejected | {value})
+            return self._replace(accepted=min(self.accepted, value))
+        return self._replace(rejected=self.rejected | {value})
 
     @property
     def below(self) -> list[Number]:
@@ -162,12 +163,12 @@ class NumericSearch(RankedSearch):
 
     def ranked(self, n: int) -> list[Point]:
         numbers: list[Number] = []
-        futures, looked = deque([self._bracket]), 0
+        futures, looked = deque([lambda: self._bracket]), 0
         while futures and len(numbers) < n and looked < 4 * n:
-            bracket, looked = futures.popleft(), looked + 1
+            bracket, looked = futures.popleft()(), looked + 1
             number = bracket.question()
             if number is not None:
-                futures.extend(bracket.answered(number, said) for said in (False, True))
+                futures.extend(partial(bracket.answered, number, said) for said in (False, True))
                 if number not in numbers:
                     numbers.append(number)
         return [self._point(number) for number in numbers]

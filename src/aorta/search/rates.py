@@ -6,8 +6,13 @@ closed form, so no grid and no numerical library is needed.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+OfCounts = Callable[[int, int], float]  # hits, misses
+
+_REMEMBERED = 1 << 16
 
 
 def _log_beta(a: float, b: float) -> float:
@@ -19,21 +24,23 @@ class BetaMixture:
     """Weights and Beta parameters: `(weight, a, b)`; the weights sum to one."""
 
     components: tuple[tuple[float, float, float], ...]
+    log_marginal: OfCounts = field(init=False, repr=False, compare=False)
+    """The log-probability of one sequence of so many hits and misses, whatever the rate."""
+    mean: OfCounts = field(init=False, repr=False, compare=False)
+    """The chance that the next trial is a hit, after these."""
     _offsets: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         offsets = tuple(math.log(w) - _log_beta(a, b) for w, a, b in self.components)
         object.__setattr__(self, "_offsets", offsets)
+        # Each remembers its own: to hash the components at every look-up took as long as the search itself.
+        object.__setattr__(self, "log_marginal", lru_cache(_REMEMBERED)(self._log_marginal))
+        object.__setattr__(self, "mean", lru_cache(_REMEMBERED)(self._mean))
 
-    def log_marginal(self, hits: int, misses: int) -> float:
-        """The log-probability of one sequence of so many hits and misses, whatever the rate."""
-        return _log_marginal(self, hits, misses)
+    def _mean(self, hits: int, misses: int) -> float:
+        return math.exp(self.log_marginal(hits + 1, misses) - self.log_marginal(hits, misses))
 
-    def mean(self, hits: int, misses: int) -> float:
-        """The chance that the next trial is a hit, after these."""
-        return _mean(self, hits, misses)
-
-    def evaluate(self, hits: int, misses: int) -> float:
+    def _log_marginal(self, hits: int, misses: int) -> float:
         parts = [
             offset + _log_beta(a + hits, b + misses)
             for offset, (_, a, b) in zip(self._offsets, self.components, strict=True)
@@ -81,13 +88,3 @@ the share above, none of 206 with this one.
 """
 
 ANY_RATE = BetaMixture(((1.0, 1.0, 1.0),))
-
-
-@lru_cache(maxsize=1 << 16)
-def _log_marginal(rate: BetaMixture, hits: int, misses: int) -> float:
-    return rate.evaluate(hits, misses)
-
-
-@lru_cache(maxsize=1 << 16)
-def _mean(rate: BetaMixture, hits: int, misses: int) -> float:
-    return math.exp(rate.evaluate(hits + 1, misses) - rate.evaluate(hits, misses))

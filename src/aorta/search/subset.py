@@ -12,8 +12,9 @@ The assumed set is itself asked about; if it turns out wrong, the search goes on
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 from aorta.core.axis import Point, SubsetAxis, as_indexes
@@ -21,6 +22,7 @@ from aorta.core.trial import Verdict
 from aorta.search.blocks import Items, levels_of
 
 _PARTS = (2, 4, 8)  # of what is left, tried alone
+_IN_FLIGHT = 64  # at most this many sets are remembered: each may hold ten thousand numbers
 
 
 class Splitting:
@@ -178,6 +180,11 @@ class _Pass:
     groups: Sequence[Items]
     always: Items
     splitting: Splitting
+    _numbers: Callable[[Items], Items] = field(init=False, repr=False, compare=False)
+    """Of the groups that are whole in some items; of what is in flight it is asked again and again."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_numbers", lru_cache(_IN_FLIGHT)(self._whole_groups))
 
     @classmethod
     def over(
@@ -198,7 +205,7 @@ class _Pass:
 
     def ask(self, n: int, waiting: Collection[Items]) -> list[Items]:
         asked = self.splitting.ask(n, [self._numbers(kept) for kept in waiting])
-        return [self.always.union(*(self.groups[number] for number in kept)) for kept in asked]
+        return [self.always.union(*[self.groups[number] for number in kept]) for kept in asked]
 
     def tell(self, kept: Items, reproduces: bool) -> None:
         self.splitting.tell(self._numbers(kept), reproduces)
@@ -207,10 +214,10 @@ class _Pass:
         return self.splitting.wants(self._numbers(kept))
 
     def covers(self, kept: Items) -> bool:
-        return kept == self.always.union(*(self.groups[n] for n in self._numbers(kept)))
+        return kept == self.always.union(*[self.groups[n] for n in self._numbers(kept)])
 
-    def _numbers(self, kept: Items) -> Items:
-        return frozenset(n for n, group in enumerate(self.groups) if group <= kept)
+    def _whole_groups(self, kept: Items) -> Items:
+        return frozenset([n for n, group in enumerate(self.groups) if group <= kept])
 
 
 class _Alone:

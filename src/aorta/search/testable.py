@@ -6,7 +6,7 @@ each commit breaks on its own, it tries the next one.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from aorta.search.timeline import Timeline, Vector
 
@@ -16,8 +16,7 @@ _PRIOR = ((1.0, 1.0), (2.0, 1.0), (3.0, 1.0), (6.0, 1.0))  # at distance 1, 2-3,
 _PRIOR_SEEN = (6.0, 1.0)
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     """`seen`: every version of the state ran before, in another combination. `edge`: a state that ran is its nearest
     tried neighbour on one side, so that it may well run itself; then `distance` is that to the broken one on the other,
     in powers of two.
@@ -63,21 +62,18 @@ class Testability:
         return chance if chance >= GIVE_UP_BELOW or kind.edge or kind.seen else 0.0
 
     def _kind(self, timeline: Timeline, vector: Vector) -> _Kind:
-        if all(version in self._seen for version in enumerate(vector)):
+        if self._seen.issuperset(enumerate(vector)):
             return _Kind(seen=True)
         here = timeline.position(vector)
         if here is None:
             return _Kind(distance=len(_PRIOR) - 1)
         places, ran = self._tried(timeline)
         index = bisect_left(places, here)
-        around = (
-            (places[index - 1] if index else None),
-            (places[index] if index < len(places) else None),
-        )
-        sides = [side for side in around if side is not None]
-        gap = min((abs(here - side) for side in sides if side not in ran), default=1 << 30)
-        if not any(side in ran for side in sides):
+        sides = places[max(0, index - 1) : index + 1]
+        gaps = [abs(here - side) for side in sides if side not in ran]
+        if len(gaps) == len(sides):
             return _Kind()
+        gap = min(gaps, default=1 << 30)
         return _Kind(edge=True, distance=min(max(gap, 1).bit_length() - 1, len(_PRIOR) - 1))
 
     def _tried(self, timeline: Timeline) -> tuple[list[int], set[int]]:

@@ -116,11 +116,15 @@ class Timeline:
 
     def first_with(self, vector: Vector) -> int:
         """The first state of this path that holds everything `vector` holds."""
+        if (position := self.position(vector)) is not None:
+            return position
         needed = (self._step[Change(p, rank - 1)] for p, rank in enumerate(vector) if rank)
         return max(needed, default=-1) + 1
 
     def last_within(self, vector: Vector) -> int:
         """The last state of this path that holds nothing `vector` does not hold."""
+        if (position := self.position(vector)) is not None:
+            return position
         missing = (Change(p, rank) for p, rank in enumerate(vector))
         return min((self._step[c] for c in missing if c in self._step), default=self.changes)
 
@@ -139,7 +143,7 @@ class Timeline:
             for history, rank in zip(self.histories, vector, strict=True)
         }
 
-    def point(self, vector: Vector, purpose: Purpose, replica: int) -> Point:
+    def point(self, vector: Vector, purpose: Purpose, replica: int = 0) -> Point:
         return Point.of(self.versions(vector), purpose, replica)
 
     def vector(self, point: Point) -> Vector:

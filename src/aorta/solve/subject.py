@@ -18,7 +18,7 @@ from aorta.executors.evidence import json_object
 from aorta.reduce.spec import load_spec
 from aorta.registry.documents import load_document
 from aorta.registry.environments import INLINE_IMAGE, get_environment
-from aorta.runtimes.containers import ENGINES
+from aorta.runtimes.engine import ENGINES
 from aorta.runtimes.git import Repository
 from aorta.runtimes.image_registry import digest_of
 from aorta.solve.request import SolveRequest

@@ -29,7 +29,10 @@ class Fsdp(Workload):
         if unknown:
             raise ValueError(f"unknown setting {unknown[0]!r}; expected {', '.join(_DEFAULTS)}")
         self.settings = {**_DEFAULTS, **given}
-        import torch.distributed.fsdp  # noqa: F401 - a missing torch is a set-up that failed, not the failure
+        # A missing torch is a set-up that failed, not the failure; and what is imported here no forked rank imports again:
+        # to shard a parameter takes torch._dynamo, half a second of CPU for each of them.
+        import torch._dynamo
+        import torch.distributed.fsdp  # noqa: F401
 
     def run(self) -> WorkloadResult:
         import torch

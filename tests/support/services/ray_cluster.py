@@ -22,6 +22,7 @@ _QUIET = (
     "PYTHONUNBUFFERED=1",
     "RAY_USAGE_STATS_ENABLED=0",
     "RAY_prestart_worker_first_driver=0",
+    "RAY_worker_maximum_startup_concurrency=1",  # side by side it starts one more than there are tasks
 )
 _SOON = ("RAY_health_check_period_ms=1000", "RAY_health_check_failure_threshold=8")
 _NODE_MARK = "AORTA_TEST_RAY_NODE"
@@ -82,7 +83,7 @@ def start_ray() -> RayCluster:
     (port,) = free_ports(1)
     start = (
         *_RAY, "--head", f"--port={port}", "--num-cpus=0",
-        "--num-gpus=0", "--include-dashboard=false", f"--temp-dir={directory}",
+        "--num-gpus=0", "--include-dashboard=false", "--no-monitor", f"--temp-dir={directory}",
     )  # fmt: skip
     token = directory / "token"
     token.touch(mode=0o600)

@@ -21,8 +21,7 @@ from aorta.bisect.spec import PackageSpec
 from aorta.bisect.trials import OUTPUT_MOUNT, BuildAndTest, ProbedCommand, VersionSets, build_trial
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
-from aorta.runtimes.containers import ENGINES
-from aorta.runtimes.engine import ask, client_of, image_named
+from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
 from aorta.runtimes.image_job import SAVING, ImageJob, ImageStep, is_made
 from aorta.runtimes.pyxis import ONCE, image_options
@@ -275,7 +274,7 @@ def _made(
         ended = executor.wait(None)
     finally:
         executor.close()
-        (root / "fetch" / "job.json").unlink(missing_ok=True)
+        (root / "fetch" / "job").unlink(missing_ok=True)
     if not ended or ended[0].exit_code != 0:
         words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []
         mend = "; give the package a remote" if remotes else ""

@@ -18,12 +18,12 @@ from aorta.bisect.trials import ProbedCommand
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
 from aorta.core.trial import Environment, RuntimeKind, TrialSpec
-from aorta.runtimes import launch_for
-from aorta.runtimes.containers import ENGINES, IMAGES_USER, user_name
+from aorta.runtimes.containers import IMAGES_USER, user_name
 from aorta.runtimes.devices import gpu_options, has_gpus, names_devices
-from aorta.runtimes.engine import Image, client_of, present_image
+from aorta.runtimes.engine import ENGINES, Image, client_of, present_image
 from aorta.runtimes.git import GitAnswer, RunGit
 from aorta.runtimes.image_registry import digest_of
+from aorta.runtimes.launch import launch_for
 from aorta.runtimes.pyxis import ONCE
 
 _OF_PYXIS = (

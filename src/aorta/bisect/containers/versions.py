@@ -37,7 +37,7 @@ from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
 from aorta.engine.snapshots import is_captured, snapshot_of
 from aorta.probe.snapshot import differences
-from aorta.runtimes import sweep
+from aorta.runtimes.containers import sweep
 from aorta.runtimes.git import Repository
 from aorta.scrub.secrets import safe_value
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from aorta.bisect.environments.ends import ABSENT, PYTHON, Asked, EnvironmentEnds, unmet
@@ -152,7 +153,7 @@ class Environments(VersionSets):
         """What the environment of a state really had, where it was made: names and versions."""
         place = self._listed(self._key(versions))
         found: dict[str, str] = json.loads(place.read_text("utf-8")) if place.exists() else {}
-        return found
+        return {canonicalize_name(name): version for name, version in found.items()}
 
     def _tree(self, package: Package, versions: Versions, key: str) -> TreeJob:
         return TreeJob(

@@ -260,7 +260,8 @@ def _read_end(
     versions: dict[str, str] = {}
     asks: dict[str, list[str]] = {}
     requires: dict[str, str] = {}
-    for name, version, asked, runs_with in distributions(place):
+    for own_name, version, asked, runs_with in distributions(place):
+        name = canonicalize_name(own_name)
         given = side.requirements.get(name, "")
         direct = given.startswith("-e ") or " @ " in given
         lines[name] = given if direct else f"{name}=={version}"
