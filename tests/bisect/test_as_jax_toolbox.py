@@ -147,14 +147,14 @@ def test_options_of_the_command_are_its_own_with_and_without_two_dashes(tmp_path
     # `grep -v 1` finds a line as long as the file does not say 1
     command = ("grep", "-v", "1", "state")
     ours = ("--good", shas[0], "--json", "--no-checks")
-    for words in (command, ("--", *command), ("-v", *command)):  # the first -v is ours
-        found = [
-            aorta("bisect", *ours, *words, cwd=repository.path),
-            triage(*ours, *words, cwd=repository.path, env={}),
-        ]
-        for done in found:
-            assert done.exit_code == 0, done.stderr
-            assert done.json()["culprits"][0]["commit"] == shas[1]
+    verbose = ("-v", *command)  # the first -v is ours
+    found = [
+        aorta("bisect", *ours, *words, cwd=repository.path)
+        for words in (command, ("--", *command), verbose)
+    ]
+    for done in (*found, triage(*ours, *verbose, cwd=repository.path, env={})):
+        assert done.exit_code == 0, done.stderr
+        assert done.json()["culprits"][0]["commit"] == shas[1]
 
 
 @pytest.mark.xdist_group("docker")
@@ -171,9 +171,16 @@ def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
     )
     xla = {"name": "xla", "path": "/opt/xla", "good": world.xla[4], "bad": world.xla[6]}
     spec.write_text(yaml.safe_dump({"packages": [*world.few(build), xla]}))
-    done = triage(
-        *("--passing-container", good, "--failing-container", bad, "--spec", spec, "--no-checks"),
-        *("--output-prefix", tmp_path / "out", "--json", "--no-cache", "test-jax.sh"),
+    done = aorta(
+        *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
+        *(
+            "--no-checks",
+            "--output-prefix",
+            tmp_path / "out",
+            "--json",
+            "--no-cache",
+            "test-jax.sh",
+        ),
         cwd=tmp_path,
         env={**docker_engine.environ, "TMPDIR": str(tmp_path)},
     )
@@ -246,8 +253,8 @@ def test_a_default_cache_of_somebody_else_is_refused_before_anything_runs(
     place = tmp_path / f"{getpass.getuser()}-bazel-triage-cache"
     place.mkdir()
     os.chown(place, USER, USER)
-    done = triage(
-        *("--passing-container", "none:1", "--failing-container", "none:2", "true"),
+    done = aorta(
+        *("bisect", "--passing-container", "none:1", "--failing-container", "none:2", "true"),
         cwd=tmp_path,
         env={**docker_engine.environ, "TMPDIR": str(tmp_path)},
     )

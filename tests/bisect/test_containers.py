@@ -47,8 +47,6 @@ def bisect(
         "--output-prefix",
         tmp_path / "out",
         "--json",
-        "--jobs",
-        "2",
         *more,
         "--",
         "sh",
@@ -216,7 +214,7 @@ def test_containers_as_near_as_the_threshold_are_near_enough(
     template = world.publish(oci_registry, "nightly/near", days, first_bad=day(13))
     where = ("--container=jax", f"--container-url-template={template}", "--start-date", day(7))
     spec = {"packages": NO_PACKAGE}
-    done = bisect(tmp_path, spec, docker_engine, *where, "--threshold-days", "20")
+    done = bisect(tmp_path, spec, docker_engine, *where, "--threshold-days", "20", "--no-checks")
     result = done.json()
     assert result["containers"]["last_good"].endswith(day(7)), done.stderr
     assert result["containers"]["first_bad"].endswith(day(13))
