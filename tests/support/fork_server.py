@@ -48,6 +48,10 @@ _OF_A_VERB = {
         *("aorta.cli.attrsvc", "aorta.attribution.service.api", "aorta.attribution.service.server"),
         "aorta.attribution.service.store",
     ),
+    "mcp": (
+        *("aorta.cli.mcp", "aorta.attribution.mcp_server:built_in"),
+        "aorta.attribution.service.server",
+    ),
 }
 _READ_AT_THE_START = (
     *("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_", "COVERAGE_", "PYDANTIC_"),
