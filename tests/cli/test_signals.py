@@ -1,8 +1,12 @@
-"""What a shell started deaf to Ctrl-C, or `nohup` to a hang-up, stays deaf to it; SIGTERM ends it always."""
+"""What a shell started deaf to Ctrl-C, or `nohup` to a hang-up, stays deaf to it; SIGTERM ends it always.
+
+And what is still done when a command line has come to its own end.
+"""
 
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -18,9 +22,12 @@ import pathlib
 pathlib.Path("begun").touch()
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
+pathlib.Path("gone_on").touch()
+time.sleep(600)
 """
 LAUNCH = ("launch", "--log-dir", "logs", "job.py")
-RUN = ("run", "--", "sh", "-c", "touch begun; while ! [ -e go ]; do sleep 0.05; done")
+GOES_ON = "touch begun; while ! [ -e go ]; do sleep 0.05; done; touch gone_on; sleep 600"
+RUN = ("run", "--", "sh", "-c", GOES_ON)
 
 
 def started_deaf(folder: Path, *words: str, deaf_to: str = "INT") -> "subprocess.Popen[bytes]":
@@ -36,7 +43,7 @@ def started_deaf(folder: Path, *words: str, deaf_to: str = "INT") -> "subprocess
 
 
 @pytest.mark.parametrize("words", [RUN, LAUNCH], ids=["run", "launch"])
-def test_a_signal_that_was_ignored_at_the_start_stops_nothing(
+def test_a_signal_that_was_ignored_at_the_start_stops_nothing_and_sigterm_all(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
     process = started_deaf(tmp_path, *words, deaf_to="INT HUP")
@@ -44,14 +51,7 @@ def test_a_signal_that_was_ignored_at_the_start_stops_nothing(
     os.kill(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGHUP)
     (tmp_path / "go").touch()
-    _, said = process.communicate(timeout=patience())
-    assert process.returncode == 0, said
-
-
-@pytest.mark.parametrize("words", [RUN, LAUNCH], ids=["run", "launch"])
-def test_sigterm_ends_it_all_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
-    process = started_deaf(tmp_path, *words)
-    wait_for_file(tmp_path / "begun")
+    wait_for_file(tmp_path / "gone_on")
     os.kill(process.pid, signal.SIGTERM)
     _, said = process.communicate(timeout=patience())
     assert process.returncode == 143, said
@@ -74,3 +74,28 @@ def test_a_service_in_the_background_stays_deaf_to_ctrl_c_and_ends_with_sigterm(
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_at_the_end_what_is_registered_runs_and_threads_that_are_no_daemons_are_waited_for(
+    daemon: bool,
+) -> None:
+    program = f"""
+import atexit, threading
+from aorta.cli.app import run
+atexit.register(print, "registered")
+end = threading.Event()
+thread = threading.Thread(target=lambda: (end.wait(600 if {daemon} else 0), print("thread")), daemon={daemon})
+thread.start()
+run(["no-such-verb"])
+"""
+    done = subprocess.run(
+        (sys.executable, "-c", program),
+        env=environ(),
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert done.returncode == 2
+    assert sorted(done.stdout.split()) == ["registered", *([] if daemon else ["thread"])]

@@ -93,14 +93,14 @@ def test_the_recipe_runs_unedited_where_it_was_moved_to(
     shutil.copytree(run_dir / "shrunken", moved)
     done = aorta(
         "triage", "run", "--recipe", "moved/recipe.resolved.yaml", "--output-dir", "t", "--json", "-q",
-        cwd=tmp_path,
+        "--trials", "1", cwd=tmp_path,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     matrix = done.json()
     assert matrix["ticket"] == "MY-TICKET"
-    baseline, *others = matrix["cells"]
-    assert (baseline["name"], baseline["failure_rate"]) == ("baseline", 1.0)
-    assert {cell["call"] for cell in others} == {"no effect"}
+    assert matrix["cells"][0]["name"] == "baseline"
+    assert len(matrix["cells"]) > 1
+    assert {cell["failure_rate"] for cell in matrix["cells"]} == {1.0}
 
 
 def test_the_final_spec_reduces_again_and_finds_nothing_more(

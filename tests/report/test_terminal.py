@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.git_repositories import numbered
+from support.reductions import SURE
 from support.terminals import on_terminal, written_lines
 
 COLUMNS = (24, 90)
@@ -13,6 +14,7 @@ PACE = "sleep 0.15"
 SPEC = {
     "workload": {"command": f"bash -c '{PACE}; echo \\e[31mnoise; test $N -lt 8'"},
     "oracle": {"kind": "exit_code"},
+    "budget": dict(SURE),
     "axes": [{"name": "N", "kind": "env", "type": "int", "initial": 100, "floor": 1}],
 }
 
@@ -67,6 +69,7 @@ def test_bisect_shows_its_belief_narrowing(tmp_path: Path) -> None:
         "--bad",
         "HEAD",
         "--no-cache",
+        "--no-checks",
         "--output-prefix",
         "out",
         "--",

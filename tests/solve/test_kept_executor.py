@@ -5,9 +5,9 @@ from pathlib import Path
 
 from aorta.core.trial import TrialSpec
 from aorta.executors import Executor
-from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.executors.local import LocalExecutor
-from aorta.solve.shared import KeptOpen, SharedExecutor, SharedTrials
+from aorta.solve.shared import SharedExecutor, SharedTrials
 from support.executor_contract import pid_in
 from support.processes import wait_until_gone
 

@@ -3,10 +3,10 @@
 import os
 import pty
 import re
-import subprocess
 from pathlib import Path
 
-from support.aorta_cli import COMMAND, environ
+from support import fork_server
+from support.aorta_cli import environ
 from support.waiting import patience
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -16,8 +16,8 @@ def on_terminal(arguments: list[str], cwd: Path, columns: int) -> tuple[str, int
     """Everything a terminal of this width would receive."""
     leader, follower = pty.openpty()
     env = environ({"TERM": "xterm", "COLUMNS": str(columns), "LINES": "24"})
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], cwd=cwd, env=env, stdin=follower, stdout=follower, stderr=follower
+    process = fork_server.start(
+        *arguments, cwd=cwd, env=env, stdin=follower, stdout=follower, stderr=follower
     )
     os.close(follower)
     received = b""

@@ -16,9 +16,9 @@ from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.solve.request import STAGES, SolveRequest, Views
-from aorta.solve.shared import KeptOpen, SharedExecutor, SharedTrials
+from aorta.solve.shared import SharedExecutor, SharedTrials
 
 Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 

@@ -119,7 +119,7 @@ class Chromium:
 
 
 class Tab:
-    """One page at one width, with everything it said and asked for."""
+    """One page at one width, with everything that it said and asked for since it was opened."""
 
     def __init__(
         self, browser: Chromium, width: int, height: int, *, dark: bool, media: str
@@ -143,6 +143,9 @@ class Tab:
         self._call("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def open(self, address: str) -> "Tab":
+        self._browser.events = [
+            e for e in self._browser.events if e.get("sessionId") != self._session
+        ]
         self._call("Page.navigate", url=address)
         self._browser.wait_for("Page.loadEventFired", self._session)
         self._browser.pump(0.15)
