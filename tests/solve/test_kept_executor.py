@@ -6,8 +6,9 @@ from pathlib import Path
 from aorta.core.trial import TrialSpec
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.kept import KeptOpen
 from aorta.executors.local import LocalExecutor
-from aorta.solve.shared import KeptOpen, SharedExecutor, SharedTrials
+from aorta.solve.shared import SharedExecutor, SharedTrials
 from support.executor_contract import pid_in
 from support.processes import wait_until_gone
 
@@ -27,7 +28,7 @@ def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_
     tmp_path: Path,
 ) -> None:
     chosen = Elsewhere(name="cluster")
-    kept, store = KeptOpen(chosen), SharedTrials(tmp_path)
+    kept, store = KeptOpen(chosen.open), SharedTrials(tmp_path)
 
     def stage(name: str) -> Executor:
         return SharedExecutor(name="cluster", kept=kept, store=store, stage=name).open()

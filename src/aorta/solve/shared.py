@@ -20,8 +20,9 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.engine.atomic import whole_lines
 from aorta.engine.snapshots import SNAPSHOT_ID
-from aorta.executors import Executor, WarmExecutor
+from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.kept import KeptOpen
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
 _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
@@ -133,30 +134,6 @@ class SharedTrials:
                 self.counts[ran.stage] = self.counts.get(ran.stage, 0) + 1
 
 
-class KeptOpen:
-    """The executor of a cluster between two stages: to open one takes seconds. On this machine it takes none."""
-
-    def __init__(self, chosen: ExecutorChoice) -> None:
-        self._chosen = chosen
-        self._idle: Executor | None = None
-
-    def take(self) -> Executor:
-        idle, self._idle = self._idle, None
-        return idle if idle is not None else self._chosen.open()
-
-    def give_back(self, executor: Executor, *, idle: bool) -> None:
-        """One that is not idle, or did not answer as it should, is closed."""
-        if idle and self._idle is None and self._chosen.name != "local":
-            self._idle = executor
-        else:
-            executor.close()
-
-    def close(self) -> None:
-        if self._idle is not None:
-            self._idle.close()
-            self._idle = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class SharedExecutor(ExecutorChoice):
     """Where the trials of one stage run, for the door of its verb."""
@@ -173,10 +150,7 @@ class _SharingExecutor:
     """Implements `Executor`: what another stage ran ends at once, everything else is really run."""
 
     def __init__(self, kept: KeptOpen, store: SharedTrials, stage: str) -> None:
-        self._kept = kept
-        self._inner = kept.take()
-        self._is_open = True
-        self._unended: set[str] = set()  # also one whose start failed
+        self._inner = kept.open()
         self._store = store
         self._stage = stage
         self._running: dict[str, tuple[TrialSpec, str]] = {}
@@ -188,7 +162,7 @@ class _SharingExecutor:
 
     def start(self, trial: TrialSpec) -> None:
         if trial.id == SNAPSHOT_ID:  # it is a trial of nothing, and none to be counted
-            self._start(trial)
+            self._inner.start(trial)
             return
         key = what_is_run(trial)
         # Where warm trials are compared with cold ones, one that another stage ran is no warm one.
@@ -200,15 +174,11 @@ class _SharingExecutor:
         most = self._store.most
         if most is not None and self._store.trials + len(self._running) >= most:
             raise InfrastructureError(f"{most} trials are spent")
-        self._start(trial)
+        self._inner.start(trial)
         self._running[trial.id] = (trial, key)
 
-    def _start(self, trial: TrialSpec) -> None:
-        self._unended.add(trial.id)
-        self._inner.start(trial)
-
     def keeps_warm(self, trial: TrialSpec) -> bool:
-        return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
+        return self._inner.keeps_warm(trial)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         if self._given:
@@ -216,7 +186,6 @@ class _SharingExecutor:
             return ended
         ended_now = self._inner.wait(timeout)
         for end in ended_now:
-            self._unended.discard(end.trial_id)
             trial, key = self._running.pop(end.trial_id, (None, ""))
             if trial is not None and not end.cancelled:
                 self._store.note(self._stage, trial, key, end)
@@ -231,9 +200,7 @@ class _SharingExecutor:
         ]
 
     def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._kept.give_back(self._inner, idle=not self._unended)
+        self._inner.close()
 
 
 def what_is_run(trial: TrialSpec) -> str:
