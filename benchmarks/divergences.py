@@ -4,6 +4,7 @@ Each program is a function of its side. It runs in a child forked from a process
 that a table of twenty costs one import.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -18,6 +19,7 @@ from aorta.diverge.stream import HOOK
 
 torch: Any = None  # only the process that runs the programs needs it
 if __name__ == "__main__":
+    gc.disable()
     torch = importlib.import_module("torch")
 
 
@@ -56,6 +58,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     out = Path(told["out"])
     _take_a_step()
+    gc.freeze()  # no child looks through it
     for name, runs in told["runs"].items():
         for number, (side, orders) in enumerate(runs):
             child = os.fork()
@@ -326,3 +329,4 @@ PLANTED = {
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # to take torch apart takes a second

@@ -75,15 +75,15 @@ def test_the_release_of_one_of_several_changed_packages_is_named(
     tmp_path: Path, index: PlantedIndex
 ) -> None:
     index.releases("plain", ["0.1"])
-    index.releases("culprit", TENS, broken_from="1.6")
-    sides(tmp_path, others=OTHERS, plain=("0.1", "0.1"), culprit=("1.0", "1.9"))
+    index.releases("culprit", TENS[:6], broken_from="1.3")
+    sides(tmp_path, others=OTHERS, plain=("0.1", "0.1"), culprit=("1.0", "1.5"))
     test = importing("culprit", condition="culprit.broken")
     done = bisect(tmp_path, index, *test, checks=True)
-    assert culprits(done) == [("culprit", "1.5", "1.6")]
+    assert culprits(done) == [("culprit", "1.2", "1.3")]
     result = done.json()
     assert result["status"] == "found"
     assert result["confidence"] >= 0.95
-    assert "culprit 1.5 → 1.6 brings the failure (9" in done.stderr
+    assert "culprit 1.2 → 1.3 brings the failure (9" in done.stderr
     for side, code in (("good", 0), ("bad", 1)):
         shown = subprocess.run(
             ["sh", "-c", result["reproduce"][side]], capture_output=True, check=False
@@ -91,12 +91,12 @@ def test_the_release_of_one_of_several_changed_packages_is_named(
         assert shown.returncode == code, shown.stderr
     out = tmp_path / "out"
     kept = (out / "first-known-bad" / "bad.txt").read_text()
-    assert {"culprit==1.6", "plain==0.1"} <= set(kept.splitlines())
-    assert "culprit==1.5" in (out / "last-known-good" / "good.txt").read_text()
-    assert (out / "report.md").read_text().startswith("# culprit 1.5 → 1.6 brings the failure")
+    assert {"culprit==1.3", "plain==0.1"} <= set(kept.splitlines())
+    assert "culprit==1.2" in (out / "last-known-good" / "good.txt").read_text()
+    assert (out / "report.md").read_text().startswith("# culprit 1.2 → 1.3 brings the failure")
     assert not (out / ".aorta" / "environments").exists()
     again = aorta("bisect", "--resume", out, "--json")
-    assert culprits(again) == [("culprit", "1.5", "1.6")]
+    assert culprits(again) == [("culprit", "1.2", "1.3")]
     assert again.json()["resumed_trials"] == result["tests"] == again.json()["tests"]
 
 

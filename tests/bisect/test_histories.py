@@ -13,7 +13,7 @@ from support.git_repositories import Repository, numbered
 def culprit(
     repository: Repository, out: Path, *arguments: str, checks: bool = False
 ) -> dict[str, object]:
-    how = ("--output-prefix", out, "--json", "--jobs", "2", *(() if checks else ("--no-checks",)))
+    how = ("--output-prefix", out, "--json", *(() if checks else ("--no-checks",)))
     done = aorta("bisect", *how, *arguments, cwd=repository.path)
     result = done.json()
     assert result["status"] == "found", done.stderr
@@ -130,7 +130,7 @@ def test_a_path_with_spaces_and_a_submodule_works(tmp_path: Path) -> None:
 NEEDS_THE_FEATURE = "test -e feature || exit 125; ! grep -q yes broken"
 
 
-@pytest.mark.parametrize("culprit_at", [3, 5, 7])
+@pytest.mark.parametrize("culprit_at", [3, 7])
 def test_a_feature_that_went_and_came_back_is_carried_along(
     tmp_path: Path, culprit_at: int
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_feature_that_only_a_branch_had_picked_is_carried_along(tmp_path: Path
     assert found["commit"] == shas[3]
 
 
-@pytest.mark.parametrize("culprit_at", ["a2", "a4", "b2", "M", "a5"])
+@pytest.mark.parametrize("culprit_at", ["a2", "b2", "M"])
 def test_a_feature_that_came_back_beside_a_merge_is_carried_along(
     tmp_path: Path, culprit_at: str
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_feature_that_came_back_beside_a_merge_is_carried_along(
     assert repository.worktrees() == [str(repository.path)]
 
 
-@pytest.mark.parametrize("culprit_at", ["a2", "a3", "M"])
+@pytest.mark.parametrize("culprit_at", ["a2", "M"])
 def test_a_feature_that_a_merge_brings_back_is_carried_along(
     tmp_path: Path, culprit_at: str
 ) -> None:

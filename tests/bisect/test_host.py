@@ -20,7 +20,7 @@ def bisect(
     repository: Repository,
     out: Path,
     *arguments: str | Path,
-    jobs: int = 2,
+    jobs: int = 1,
     checks: bool = False,
 ) -> Finished:
     how = ("--output-prefix", out, "--json", "--jobs", str(jobs))
@@ -42,7 +42,7 @@ def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_pa
     repository, shas = numbered(tmp_path / "repo", 33)
     repository.git("remote", "add", "origin", "https://token:secret@example.com/team/project.git")
     ends = ("--good", shas[0], "--bad", "HEAD")
-    done = bisect(repository, tmp_path / "out", *ends, *fails_from(21), checks=True)
+    done = bisect(repository, tmp_path / "out", *ends, *fails_from(21), jobs=2, checks=True)
     assert done.exit_code == 0, done.stderr
     result = done.json()
     assert result["schema"] == "aorta.bisect/1"
@@ -211,7 +211,6 @@ def test_a_hang_is_the_failure_where_the_oracle_says_so(tmp_path: Path) -> None:
         "sh",
         "-c",
         script,
-        jobs=4,
     ).json()
     assert result["culprits"][0]["bad"] == shas[5]
 

@@ -14,22 +14,25 @@ from support.services.engines import DockerEngine
 from support.services.registry import Registry
 from support.waiting import wait_until
 
-# The sum of eight random bytes, scaled to a mean of 0 and a standard deviation of 1.
-NOISE = "$(od -An -N8 -tu1 /dev/urandom | awk '{for(i=1;i<=8;i++)s+=$i; print (s-1020)/209}')"
-WRITE = """printf '{"step_ms": %s}' "$t" > "$AORTA_TRIAL_DIR/metrics.json\""""
+# z: the sum of eight random bytes, scaled to a mean of 0 and a standard deviation of 1.
+MEASURE = r"""awk '{{ n = $1 }} END {{
+  "od -An -N8 -tu1 /dev/urandom" | getline
+  for (i = 1; i <= 8; i++) s += $i
+  z = (s - 1020) / 209
+  printf "{{\"step_ms\": %s}}", {value} > (ENVIRON["AORTA_TRIAL_DIR"] "/metrics.json")
+}}' number"""
 
 
 def measuring(level: str, noise: float) -> list[str]:
     """A command whose `step_ms` is `level` (an expression of the commit's number n) with that much noise."""
-    script = f"n=$(cat number); t=$(awk -v n=$n -v z={NOISE} 'BEGIN {{print {level} + {noise}*z}}'); {WRITE}"
-    return ["--", "sh", "-c", script]
+    return ["--", "sh", "-c", MEASURE.format(value=f"{level} + {noise} * z")]
 
 
 def bisect(
     repository: Repository,
     out: Path,
     *words: str | Path,
-    jobs: int = 2,
+    jobs: int = 1,
     checks: bool = False,
 ) -> Finished:
     how = ("--output-prefix", out, "--json", f"--jobs={jobs}", "--metric-name=step_ms")
@@ -39,7 +42,7 @@ def bisect(
 def test_a_noisy_number_leads_to_the_commit_without_any_sample_given(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 12)
     words = measuring("(n < 7 ? 10 : 12)", 0.5)
-    done = bisect(repository, tmp_path / "out", "--good", shas[0], *words, checks=True)
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], *words, jobs=2, checks=True)
     result = done.json()
     assert result["status"] == "found", done.stderr
     assert result["culprits"][0]["bad"] == shas[7]
@@ -52,7 +55,7 @@ def test_ends_that_the_number_does_not_tell_apart_are_said_to_be_so_in_one_line(
     tmp_path: Path,
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 3)
-    done = bisect(repository, tmp_path / "out", "--good", shas[0], *measuring("10", 1.0), jobs=4)
+    done = bisect(repository, tmp_path / "out", "--good", shas[0], *measuring("10", 1.0))
     result = done.json()
     assert done.exit_code == 3
     assert result["status"] == "inconsistent"
@@ -129,7 +132,7 @@ def test_killed_and_resumed_no_measurement_is_made_twice_and_the_next_run_makes_
     assert result["culprits"][0]["bad"] == shas[9]
     assert result["resumed_trials"] == 5
     made = len(log.read_text())
-    again = bisect(repository, tmp_path / "two", "--good", shas[0], *words, jobs=1).json()
+    again = bisect(repository, tmp_path / "two", "--good", shas[0], *words).json()
     assert again["culprits"] == result["culprits"]
     assert again["cached"] > 0
     assert len(log.read_text()) - made <= 2

@@ -43,6 +43,7 @@ def started(tmp_path: Path, engine: DockerEngine, template: str) -> "subprocess.
     spec.write_text("packages: [{name: library, versions: ['1', '2'], env: LIBRARY_VERSION}]\n")
     words = (
         *options(tmp_path, template),
+        "--no-checks",
         "--spec",
         spec,
         "-v",

@@ -1,8 +1,12 @@
-"""What a shell started deaf to Ctrl-C, or `nohup` to a hang-up, stays deaf to it; SIGTERM ends it always."""
+"""What a shell started deaf to Ctrl-C, or `nohup` to a hang-up, stays deaf to it; SIGTERM ends it always.
+
+And what is still done when a command line has come to its own end.
+"""
 
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -70,3 +74,28 @@ def test_a_service_in_the_background_stays_deaf_to_ctrl_c_and_ends_with_sigterm(
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_at_the_end_what_is_registered_runs_and_threads_that_are_no_daemons_are_waited_for(
+    daemon: bool,
+) -> None:
+    program = f"""
+import atexit, threading
+from aorta.cli.app import run
+atexit.register(print, "registered")
+end = threading.Event()
+thread = threading.Thread(target=lambda: (end.wait(600 if {daemon} else 0), print("thread")), daemon={daemon})
+thread.start()
+run(["no-such-verb"])
+"""
+    done = subprocess.run(
+        (sys.executable, "-c", program),
+        env=environ(),
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert done.returncode == 2
+    assert sorted(done.stdout.split()) == ["registered", *([] if daemon else ["thread"])]

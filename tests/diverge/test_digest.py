@@ -3,24 +3,25 @@
 import importlib
 import sys
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.diverge.stream import HOOK
 
+if TYPE_CHECKING:  # every worker loads this file, and one of them needs torch
+    import torch
+
 _SIZES = st.sampled_from([0, 1, 32, 33, 700, 256 * 15, 256 * 16, 256 * 17, 5001, 9000, 256 * 40])
-_DTYPES = st.sampled_from(
-    [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
-)
+_DTYPES = st.sampled_from(["float32", "float64", "bfloat16", "int64", "bool", "complex64"])
 pytestmark = pytest.mark.xdist_group("torch-recordings")
 
 
 @pytest.fixture(scope="module")
 def digest() -> Any:
+    globals()["torch"] = importlib.import_module("torch")
     sys.path.insert(0, str(HOOK))
     try:
         return importlib.import_module("aorta_recorder_digest")
@@ -28,14 +29,14 @@ def digest() -> Any:
         sys.path.remove(str(HOOK))
 
 
-def a_tensor(size: int, dtype: torch.dtype, number: int) -> torch.Tensor:
+def a_tensor(size: int, dtype: str, number: int) -> "torch.Tensor":
     drawn = torch.randn(
         2, size, generator=torch.Generator().manual_seed(number), dtype=torch.float64
     )
-    return (3 * drawn).to(dtype).T[:, 0]  # not one behind the other in memory
+    return (3 * drawn).to(getattr(torch, dtype)).T[:, 0]  # not one behind the other in memory
 
 
-def numbers_of(digest: Any, groups: list[list[torch.Tensor]]) -> list[list[list[float]]]:
+def numbers_of(digest: Any, groups: "list[list[torch.Tensor]]") -> list[list[list[float]]]:
     batch = digest.DigestBatch(torch)
     slots = [batch.take(group) for group in groups]
     for group in groups:
@@ -52,7 +53,7 @@ def numbers_of(digest: Any, groups: list[list[torch.Tensor]]) -> list[list[list[
     ]
 
 
-def expected(tensor: torch.Tensor) -> list[float]:
+def expected(tensor: "torch.Tensor") -> list[float]:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     flat = tensor.reshape(-1).to(torch.float64)
@@ -68,9 +69,9 @@ def expected(tensor: torch.Tensor) -> list[float]:
     st.lists(st.lists(st.tuples(_SIZES, _DTYPES), min_size=1, max_size=4), min_size=1, max_size=5)
 )
 def test_a_digest_is_of_its_own_tensor_alone(
-    digest: Any, groups: list[list[tuple[int, torch.dtype]]]
+    digest: Any, groups: list[list[tuple[int, str]]]
 ) -> None:
-    def drawn() -> list[list[torch.Tensor]]:
+    def drawn() -> "list[list[torch.Tensor]]":
         return [[a_tensor(*one, number) for number, one in enumerate(group)] for group in groups]
 
     together = numbers_of(digest, drawn())
@@ -85,7 +86,7 @@ def test_a_digest_is_of_its_own_tensor_alone(
 @pytest.mark.parametrize("size", [700, 256 * 16, 9000])
 def test_one_bit_anywhere_shows(digest: Any, size: int) -> None:
     for place in (1, size // 2 + 1, size - 1):
-        before = a_tensor(size, torch.float32, 1).contiguous()
+        before = a_tensor(size, "float32", 1).contiguous()
         after = before.clone()
         after[place] = torch.nextafter(after[place], torch.tensor(10.0))
         ((one,), (other,)) = numbers_of(digest, [[before], [after]])

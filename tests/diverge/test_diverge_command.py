@@ -12,7 +12,7 @@ import pytest
 
 from support.aorta_cli import COMMAND, Finished, aorta, environ, start_aorta
 from support.processes import wait_until_no_process_has
-from support.real_runs import diverge_dir
+from support.real_runs import AND_OUT, QUICKLY, diverge_dir
 from support.waiting import patience, wait_until
 
 pytestmark = pytest.mark.xdist_group("torch-recordings")
@@ -270,8 +270,15 @@ def test_what_differs_between_two_releases_is_named_and_the_one_operation_is_kep
     assert (root / "work" / "compiler").read_text() == "False", (
         "recording loads what takes as long as torch"
     )
+    program = (
+        f"{QUICKLY}import runpy\nrunpy.run_path('reproduce.py', run_name='__main__')\n{AND_OUT}"
+    )
     alone = subprocess.run(
-        (sys.executable, "reproduce.py"), cwd=run_dir, capture_output=True, text=True, check=True
+        (sys.executable, "-c", program),
+        cwd=run_dir,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "output 0: norm" in alone.stdout
     assert "largest difference 0" in alone.stdout
@@ -373,7 +380,7 @@ RANKS = """
 
 
 def test_the_first_gradient_that_ranks_do_not_share_is_named(tmp_path: Path) -> None:
-    command = script(tmp_path, RANKS)
+    command = script(tmp_path, QUICKLY + textwrap.dedent(RANKS) + AND_OUT)
     done = aorta("diverge", "--json", "--between-ranks", "--", *command, cwd=tmp_path, timeout=170)
     report = done.json()
     assert report["status"] == "found", done.stderr

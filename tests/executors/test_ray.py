@@ -31,71 +31,81 @@ def cluster(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> RayClus
     return ray_cluster.with_nodes(1)
 
 
-def opened(
-    cluster: RayCluster, resources: Resources | None = None, jobs: int | None = 2
-) -> ClusterExecutor:
-    wanted = resources or Resources()
-    return ClusterExecutor(
-        RayTasks(cluster.address, wanted), jobs=jobs, resources=wanted, grace=0.5
-    )
+WHOLE_NODES = Resources(cpus=CPUS)
+
+
+class OpenExecutors:
+    """One of a kind for as many tests as leave it open: Ray takes seconds to start a driver and its first worker."""
+
+    def __init__(self) -> None:
+        self._open: dict[Resources, ClusterExecutor] = {}
+
+    def on(
+        self, cluster: RayCluster, wanted: Resources, jobs: int | None = None
+    ) -> ClusterExecutor:
+        kept = self._open.get(wanted)
+        if kept is None or not kept._coordinator.is_alive():
+            tasks = RayTasks(cluster.address, wanted)
+            kept = ClusterExecutor(tasks, jobs=jobs, resources=wanted, grace=0.5, warm=True)
+            self._open[wanted] = kept
+        return kept
+
+    def close(self) -> None:
+        for executor in self._open.values():
+            executor.close()
 
 
 @pytest.fixture(scope="module")
-def executors() -> Iterator[list[ClusterExecutor]]:
-    """One executor for as many tests as leave it open: Ray takes seconds to start a driver and its first worker."""
-    executors: list[ClusterExecutor] = []
+def executors() -> Iterator[OpenExecutors]:
+    executors = OpenExecutors()
     yield executors
-    for executor in executors:
-        executor.close()
+    executors.close()
 
 
 class TestTasks(ExecutorContract):
     @pytest.fixture
-    def executor(self, cluster: RayCluster, executors: list[ClusterExecutor]) -> ClusterExecutor:
-        if not executors or not executors[-1]._coordinator.is_alive():
-            executors.append(opened(cluster))
-        return executors[-1]
+    def executor(self, cluster: RayCluster, executors: OpenExecutors) -> ClusterExecutor:
+        return executors.on(cluster, Resources(), jobs=2)
 
 
 def test_slots_are_what_fits_on_the_nodes_that_live_and_one_that_sees_no_file_of_ours_gets_them(
-    cluster: RayCluster, tmp_path: Path
+    cluster: RayCluster, executors: OpenExecutors, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
     (work / "data").mkdir(parents=True)
     (work / "data" / "shard.txt").write_text("forty-two")
     (work / "results" / ".aorta").mkdir(parents=True)
     (work / "results" / "old.log").write_text("of no interest")
-    executor = opened(cluster, Resources(cpus=CPUS), jobs=None)
-    try:
-        before = len(cluster.nodes)
-        assert executor.slots == before
-        bench = Bench(executor, tmp_path)
-        for number in range(before):  # every node that sees our files is taken
-            bench.start("bash", "-c", f"echo $$ > {tmp_path}/{number}.pid; sleep 300")
-            pid_in(tmp_path / f"{number}.pid")
-        apart = cluster.add_node(cpus=2 * CPUS, hides=tmp_path)
-        assert eventually(lambda: executor.slots == before + 2)
-        script = (
-            "cat data/shard.txt; ls results 2>/dev/null; ls $0 >&2; "
-            'echo \'{"failure_count": 1}\' > "$AORTA_TRIAL_DIR/result.json"; mkdir $AORTA_TRIAL_DIR/deep; '
-            'echo kept > "$AORTA_TRIAL_DIR/deep/file"; echo done; sleep 300'
-        )
-        place = str(work / "data")
-        end = bench.run("bash", "-c", script, place, cwd=work, watch=looking_for("done"))
-        cluster.kill_node(apart)
-        assert eventually(lambda: executor.slots == before)
-    finally:
-        executor.close()
+    executor = executors.on(cluster, WHOLE_NODES)
+    before = len(cluster.nodes)
+    assert executor.slots == before
+    bench = Bench(executor, tmp_path)
+    for number in range(before):  # every node that sees our files is taken
+        bench.start("bash", "-c", f"echo $$ > {tmp_path}/{number}.pid; sleep 300")
+        pid_in(tmp_path / f"{number}.pid")
+    cluster.add_node(cpus=2 * CPUS, hides=tmp_path)
+    assert eventually(lambda: executor.slots == before + 2)
+    script = (
+        "cat data/shard.txt; ls results 2>/dev/null; ls $0 >&2; "
+        'echo \'{"failure_count": 1}\' > "$AORTA_TRIAL_DIR/result.json"; mkdir $AORTA_TRIAL_DIR/deep; '
+        'echo kept > "$AORTA_TRIAL_DIR/deep/file"; echo done; sleep 300'
+    )
+    place = str(work / "data")
+    end = bench.run("bash", "-c", script, place, cwd=work, watch=looking_for("done"))
+    for number in range(before):
+        executor.cancel(f"t{number + 1}")
+        assert bench.end().cancelled
     assert end.stdout.path.read_text() == "forty-twodone\n"
     assert end.stderr.path.read_text() == "shard.txt\n"
     assert (end.result, [m.line for m in end.matches]) == ({"failure_count": 1}, ["forty-twodone"])
     assert (end.stdout.path.parent / "deep" / "file").read_text() == "kept\n"
 
 
-def test_a_node_killed_in_the_middle_of_a_reduction_changes_neither_its_answer_nor_that_stdout_is_one_document(
-    cluster: RayCluster, tmp_path: Path
+def test_a_node_killed_in_the_middle_of_a_reduction_takes_its_slots_and_changes_neither_the_answer_nor_that_stdout_is_one_document(
+    cluster: RayCluster, executors: OpenExecutors, tmp_path: Path
 ) -> None:
-    cluster.with_nodes(2)
+    executor = executors.on(cluster.with_nodes(2), WHOLE_NODES)
+    before = executor.slots
     nodes = tmp_path / "nodes"
     script = (
         f'echo "$AORTA_TEST_RAY_NODE" >> {nodes}; until [ -e {nodes}.lost ]; do sleep 0.05; done; '
@@ -104,7 +114,7 @@ def test_a_node_killed_in_the_middle_of_a_reduction_changes_neither_its_answer_n
     spec = write_spec(tmp_path, script, [numeric("N", 40, 5)])
     process = start_aorta(
         "reduce", "--spec", spec, "--output", tmp_path / "out", "--json", "-q",
-        "--executor", "ray", "--ray-address", cluster.address, "--jobs", "3", cwd=tmp_path,
+        "--executor", "ray", "--ray-address", cluster.address, "--jobs", "2", cwd=tmp_path,
     )  # fmt: skip
     try:
         assert eventually(lambda: nodes.exists() and nodes.read_text().endswith("\n"))
@@ -118,6 +128,7 @@ def test_a_node_killed_in_the_middle_of_a_reduction_changes_neither_its_answer_n
     assert finals(json.loads(out)) == {"N": 13}
     journals = [path.read_text() for path in tmp_path.rglob("journal.jsonl")]
     assert any('"outcome":"error"' in journal for journal in journals), journals
+    assert eventually(lambda: 0 < executor.slots < before)
 
 
 def test_killing_the_owner_ends_its_trials(cluster: RayCluster, tmp_path: Path) -> None:
@@ -145,17 +156,14 @@ def test_without_an_address_ray_is_started_here_and_gone_afterwards(tmp_path: Pa
 
 
 def test_a_worker_that_outlives_its_trial_keeps_its_imports_warm_for_the_next(
-    cluster: RayCluster, tmp_path: Path
+    cluster: RayCluster, executors: OpenExecutors, tmp_path: Path
 ) -> None:
     """Whichever worker gets it: what the first saw of the imports is told to all."""
     python = str(slow_environment(tmp_path / "venv"))
     code = "import sys; print('slow' in sys.modules); import slow, os; print(os.getppid()); sys.exit(7)"
     mark = f"MARK_OF_MINE={uuid.uuid4()}"
     name, _, value = mark.partition("=")
-    wanted = Resources()
-    executor = ClusterExecutor(
-        RayTasks(cluster.address, wanted), jobs=1, resources=wanted, grace=0.5, warm=True
-    )
+    executor = executors.on(cluster, WHOLE_NODES)
     try:
         bench = WarmBench(executor, tmp_path)
         first = bench.start(python, "-c", code, env={name: value})
@@ -163,7 +171,7 @@ def test_a_worker_that_outlives_its_trial_keeps_its_imports_warm_for_the_next(
         assert said(bench.end()).startswith("False\n")
         assert executor.keeps_warm(first)
         cold = bench.cold(python, "-c", code, env={name: value})
-        warm = [bench.warm(python, "-c", code, env={name: value}) for _ in range(3)]
+        warm = [bench.warm(python, "-c", code, env={name: value}) for _ in range(2)]
         assert {end.exit_code for end in (cold, *warm)} == {7}
         assert all(said(end).startswith("True\n") for end in warm)
     finally:

@@ -1,12 +1,11 @@
-"""The executor of a cluster between two stages of a solve."""
+"""An executor between two stages."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.trial import TrialSpec
+from aorta.core.trial import Start, TrialSpec
 from aorta.executors import Executor
-from aorta.executors.choosing import ExecutorChoice
-from aorta.executors.kept import KeptOpen
+from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.executors.local import LocalExecutor
 from aorta.solve.shared import SharedExecutor, SharedTrials
 from support.executor_contract import pid_in
@@ -28,7 +27,7 @@ def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_
     tmp_path: Path,
 ) -> None:
     chosen = Elsewhere(name="cluster")
-    kept, store = KeptOpen(chosen.open), SharedTrials(tmp_path)
+    kept, store = KeptOpen(chosen), SharedTrials(tmp_path)
 
     def stage(name: str) -> Executor:
         return SharedExecutor(name="cluster", kept=kept, store=store, stage=name).open()
@@ -52,3 +51,17 @@ def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_
     assert len(chosen.opened) == 2
     third.close()
     kept.close()
+
+
+def test_one_that_started_a_trial_warm_ends_with_its_stage(tmp_path: Path) -> None:
+    chosen = Elsewhere(name="local")
+    with KeptOpen(chosen) as kept:
+        for opened, start in ((1, Start.COLD), (1, Start.WARM_OF_FEW), (2, Start.COLD)):
+            stage = kept.open()
+            assert len(chosen.opened) == opened
+            place = tmp_path / start
+            stage.start(
+                TrialSpec(argv=("true",), trial_dir=place, cwd=tmp_path, id="t", start=start)
+            )
+            assert [end.exit_code for end in stage.wait()] == [0]
+            stage.close()

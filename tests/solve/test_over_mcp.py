@@ -3,16 +3,18 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import solve_stories
-from mcp import Client, StdioServerParameters
 
 from support.aorta_cli import environ
 from support.waiting import patience
 
+if TYPE_CHECKING:  # every worker loads this file, and one of them needs a second for the SDK
+    from mcp import Client
 
-async def call(client: Client, tool: str, **arguments: Any) -> Any:
+
+async def call(client: "Client", tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     structured = result.structured_content or {}
@@ -20,6 +22,8 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
 
 
 def test_an_assistant_starts_a_solve_follows_it_and_reads_its_report(tmp_path: Path) -> None:
+    from mcp import Client, StdioServerParameters
+
     story = solve_stories.missing_module(tmp_path)
     arguments = ["-m", "aorta", "mcp", "--allowed-root", str(tmp_path)]
     server = StdioServerParameters(command=sys.executable, args=arguments, env=environ())

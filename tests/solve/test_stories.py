@@ -126,7 +126,7 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_one_run_in
     repository = tmp_path / "repository"
     repository.mkdir()
     story, done = solved(
-        partial(solve_stories.commit_of_the_users_own, behind=20, before=6, rate=0.8),
+        partial(solve_stories.commit_of_the_users_own, behind=8, before=4, rate=0.8),
         repository,
         *("--skip", "triage,bundle", "--output", str(tmp_path / "solve")),
     )
@@ -135,7 +135,7 @@ def test_a_commit_of_the_users_own_is_named_without_a_good_end_though_one_run_in
     assert document["status"] == "solved"
     (culprit,) = document["culprits"]
     assert culprit["bad"] == story.truth["culprit"]
-    assert culprit["title"] == "change 6"
+    assert culprit["title"] == "change 4"
     assert document["confidence"] >= 0.95
     assert finals(document) == story.truth["axes"]
     assert (

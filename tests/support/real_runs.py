@@ -47,6 +47,9 @@ class Norm(nn.Module):
     def forward(self, x):
         return nn.functional.layer_norm(x, x.shape[-1:], eps={epsilon})  # parts here
 """
+# Neither looking for garbage nor taking torch apart at the end, which is half the CPU of so short a run.
+QUICKLY = "import gc\ngc.disable()\n"
+AND_OUT = "import atexit, os, sys\natexit._run_exitfuncs()\nsys.stdout.flush()\nos._exit(0)\n"
 PARTS = """import fastnorm, pathlib, sys, torch
 from torch import nn
 
@@ -152,7 +155,7 @@ def diverge_dir() -> Path:
         (root / release).mkdir()
         (root / release / "fastnorm.py").write_text(NORM.format(epsilon=epsilon))
     (root / "work" / "parts.py").write_text(
-        f"import sys\nsys.stdout.write({LOG + PLANTED!r})\n{PARTS}"
+        f"{QUICKLY}import sys\nsys.stdout.write({LOG + PLANTED!r})\n{PARTS}{AND_OUT}"
     )
     _finished(
         "diverge", "--good-env", f"PYTHONPATH={root / 'old'}", "--bad-env", f"PYTHONPATH={root / 'new'}",

@@ -7,7 +7,7 @@ import errno
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.runtimes.git import Repository, no_repository_named
 from aorta.search.belief import Weights
 from aorta.search.timeline import Timeline
@@ -156,7 +156,9 @@ def bisect(
     on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> Findings:
     """Which change broke it? `listeners` makes fresh ones for each of its searches; `on_belief` is shown where each looks."""
-    return run_bisection(_resolved(request, listeners, say, on_belief))
+    resolved = _resolved(request, listeners, say, on_belief)
+    with KeptOpen(request.executor) as kept:
+        return run_bisection(replace(resolved, executor=kept.open))
 
 
 def plan(request: BisectRequest) -> dict[str, Any]:

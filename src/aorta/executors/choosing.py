@@ -6,14 +6,16 @@ An entry point is a callable that takes `ExecutorOptions` and returns an `Execut
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from typing import Self
 
 from aorta.core.errors import UsageError
-from aorta.core.trial import Resources
-from aorta.executors import Executor
+from aorta.core.trial import Resources, Start, TrialEnd, TrialSpec
+from aorta.executors import Executor, WarmExecutor
 from aorta.probe import collect_env
 from aorta.runtimes.devices import visible_devices
 
 GROUP = "aorta.executors"
+_WARM = frozenset({Start.WARM, Start.WARM_OF_FEW})
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,74 @@ class ExecutorChoice:
             devices = visible_devices([str(n) for n, _ in enumerate(collect_env().gpus)])
         options = ExecutorOptions(self.jobs, self.resources, devices, self.ray_address, self.cold)
         return open_executor(self.name, options)
+
+
+class KeptOpen:
+    """The executor between two stages: to open one takes seconds on a cluster, and 50 ms of CPU on this machine."""
+
+    def __init__(self, chosen: ExecutorChoice) -> None:
+        self._chosen = chosen
+        self._idle: Executor | None = None
+
+    def open(self) -> "ExecutorOfAStage":
+        """For one stage, which closes it; a stage that leaves it idle leaves it to the next."""
+        idle, self._idle = self._idle, None
+        return ExecutorOfAStage(self, idle if idle is not None else self._chosen.open())
+
+    def give_back(self, executor: Executor, *, idle: bool) -> None:
+        """One that is not idle, or did not answer as it should, is closed."""
+        if idle and self._idle is None:
+            self._idle = executor
+        else:
+            executor.close()
+
+    def close(self) -> None:
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ExecutorOfAStage:
+    """Implements `Executor`: one that is kept, as long as a stage has it. Where that started trials warm it ends, and with it
+    the processes that hold their imports."""
+
+    def __init__(self, kept: KeptOpen, inner: Executor) -> None:
+        self.inner = inner
+        self._kept = kept
+        self._is_open = True
+        self._unended: set[str] = set()  # also one whose start failed
+        self._was_warm = False
+
+    @property
+    def slots(self) -> int:
+        return self.inner.slots
+
+    def start(self, trial: TrialSpec) -> None:
+        self._unended.add(trial.id)
+        self._was_warm = self._was_warm or trial.start in _WARM
+        self.inner.start(trial)
+
+    def keeps_warm(self, trial: TrialSpec) -> bool:
+        return isinstance(self.inner, WarmExecutor) and self.inner.keeps_warm(trial)
+
+    def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
+        ended = self.inner.wait(timeout)
+        self._unended.difference_update(end.trial_id for end in ended)
+        return ended
+
+    def cancel(self, trial_id: str) -> None:
+        self.inner.cancel(trial_id)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._kept.give_back(self.inner, idle=not self._unended and not self._was_warm)
 
 
 @dataclass(frozen=True)

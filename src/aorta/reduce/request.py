@@ -8,7 +8,7 @@ from aorta.core.errors import UsageError
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, find_resumable
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice
+from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.reduce.plan import Overrides, make_plan
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.running import VERB, Place, reduce_workload, rehearse
@@ -42,7 +42,8 @@ def reduce(
         request = _taken_up(request, request.resume, say)
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
     if request.dry_run:
-        return rehearse(plan, request.executor.open, listeners())
+        with KeptOpen(request.executor) as kept:
+            return rehearse(plan, kept.open, listeners())
     output = request.run_dir.parent if request.run_dir else _output(request)
     place = Place(
         output,
@@ -50,7 +51,8 @@ def reduce(
         resume=request.resume,
         name=request.run_dir.name if request.run_dir else None,
     )
-    return reduce_workload(plan, place, request.executor.open, listeners())
+    with KeptOpen(request.executor) as kept:
+        return reduce_workload(plan, place, kept.open, listeners())
 
 
 def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]) -> ReduceRequest:

@@ -20,7 +20,7 @@ from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
-from aorta.executors.kept import KeptOpen
+from aorta.executors.choosing import ExecutorOfAStage
 from aorta.executors.local import LocalExecutor
 from aorta.reduce.checks import (
     CopyExperiment,
@@ -67,14 +67,13 @@ def reduce_workload(
     with _session(plan, place) as session:
         output = Output.of(session.run, plan)
         output.begin()
+        run = _Run(plan, session, open_executor, listeners)
         trace = Trace(plan.axes, output.append_to_trace, partial(settings_of, plan.materials))
-        with closing(_Run(plan, session, open_executor, listeners)) as run:
-            report = run.search(trace)
-            reproducer = run.reproducer(report, output.scrubber.file_name)
-            if reproducer is not None:
-                report, reproducer = run.rehearse(report, reproducer, output)
-                programs = [str(place) for place in reproducer.portable.programs]
-                session.run.describe(programs=programs)
+        report = run.search(trace)
+        reproducer = run.reproducer(report, output.scrubber.file_name)
+        if reproducer is not None:
+            report, reproducer = run.rehearse(report, reproducer, output)
+            session.run.describe(programs=[str(place) for place in reproducer.portable.programs])
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
         return report
 
@@ -86,8 +85,8 @@ def rehearse(
     with (
         tempfile.TemporaryDirectory(prefix="aorta-reduce-") as scratch,
         Session.fresh(Path(scratch), VERB) as session,
-        closing(_Run(plan, session, open_executor, listeners)) as run,
     ):
+        run = _Run(plan, session, open_executor, listeners)
         return run.search(Trace(plan.axes, lambda _line: None))
 
 
@@ -125,12 +124,9 @@ class _Run:
         self.session = session
         self.listeners = listeners
         self.experiment = plan.experiment()
-        self._kept = KeptOpen(open_executor)
+        self._open_executor = open_executor
         self._runs_here = False
         self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
-
-    def close(self) -> None:
-        self._kept.close()
 
     def search(self, trace: Trace) -> ReduceReport:
         search, judges = self._beginning()
@@ -340,8 +336,8 @@ class _Run:
         return host_snapshot({**self.plan.base.env, **settings_of(self.plan.materials, point)})
 
     def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
-        executor = self._kept.open()
-        self._runs_here = isinstance(executor.inner, LocalExecutor)
+        executor = self._open_executor()
+        self._runs_here = _runs_here(executor)
         with closing(executor):
             self._look_inside(executor)
             return self.session.answer(question, executor, listeners)
@@ -374,6 +370,11 @@ class _Run:
             signature=_signature(answer.expected, answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
+
+
+def _runs_here(executor: Executor) -> bool:
+    inner = executor.inner if isinstance(executor, ExecutorOfAStage) else executor
+    return isinstance(inner, LocalExecutor)
 
 
 def _signature(

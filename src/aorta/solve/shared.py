@@ -20,9 +20,8 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, Match, Start, StreamEnd, TrialEnd, TrialSpec, Watch
 from aorta.engine.atomic import whole_lines
 from aorta.engine.snapshots import SNAPSHOT_ID
-from aorta.executors import Executor
-from aorta.executors.choosing import ExecutorChoice
-from aorta.executors.kept import KeptOpen
+from aorta.executors import Executor, WarmExecutor
+from aorta.executors.choosing import ExecutorChoice, KeptOpen
 
 _SCRIPT = "run_repro.sh"  # what a reduction ships: it changes into its own folder itself
 _NOT_RUN = frozenset({"aorta.yaml", "recipe.resolved.yaml", "env.json"})
@@ -143,14 +142,14 @@ class SharedExecutor(ExecutorChoice):
     stage: str
 
     def open(self) -> Executor:
-        return _SharingExecutor(self.kept, self.store, self.stage)
+        return _SharingExecutor(self.kept.open(), self.store, self.stage)
 
 
 class _SharingExecutor:
     """Implements `Executor`: what another stage ran ends at once, everything else is really run."""
 
-    def __init__(self, kept: KeptOpen, store: SharedTrials, stage: str) -> None:
-        self._inner = kept.open()
+    def __init__(self, inner: Executor, store: SharedTrials, stage: str) -> None:
+        self._inner = inner
         self._store = store
         self._stage = stage
         self._running: dict[str, tuple[TrialSpec, str]] = {}
@@ -178,7 +177,7 @@ class _SharingExecutor:
         self._running[trial.id] = (trial, key)
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
-        return self._inner.keeps_warm(trial)
+        return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         if self._given:

@@ -16,8 +16,7 @@ from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
 from aorta.engine.rundir import RunDir
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice
-from aorta.executors.kept import KeptOpen
+from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.solve.request import STAGES, SolveRequest, Views
 from aorta.solve.shared import SharedExecutor, SharedTrials
 
@@ -85,7 +84,7 @@ class State:
         self._file = run.private / "stages.jsonl"
         self._read()
         self.shared = SharedTrials(run.private, request.max_trials)
-        self._kept = KeptOpen(request.executor.open)
+        self._kept = KeptOpen(request.executor)
         self.allowed: dict[str, float] = {}  # seconds of a stage, where a plan had to divide them
 
     @property
