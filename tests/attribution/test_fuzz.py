@@ -14,12 +14,21 @@ from aorta.attribution import Action, Evidence, LogSource, LogTail, RankEnd, att
 from aorta.attribution.flight import read_dumps
 from aorta.attribution.registry import built_in
 
-SHREDS = st.sampled_from(
-    [hit for row in built_in().patterns for hit in row.hits]
-    + ["Traceback (most recent call last):", '  File "a.py", line 3, in f', "[rank1]: ", "\x1b[31m"]
-    + ["During handling of the above exception, another exception occurred:", "\r", "", "7: "]
-    + ["Root Cause (first observed failure):", "  rank      : 1", "  exitcode  : -9", "step 5"]
-)
+SHREDS = st.deferred(lambda: st.sampled_from(_shreds()))
+
+
+def _shreds() -> list[str]:
+    return (
+        [hit for row in built_in().patterns for hit in row.hits]
+        + [
+            "Traceback (most recent call last):",
+            '  File "a.py", line 3, in f',
+            "[rank1]: ",
+            "\x1b[31m",
+        ]
+        + ["During handling of the above exception, another exception occurred:", "\r", "", "7: "]
+        + ["Root Cause (first observed failure):", "  rank      : 1", "  exitcode  : -9", "step 5"]
+    )
 
 
 @settings(max_examples=50, deadline=None)

@@ -7,18 +7,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import httpx2
+import pytest
 from benchmarks.faults.corpus import CORPUS
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 
-from support.aorta_cli import COMMAND, environ
+from support import fork_server
+from support.aorta_cli import environ
 from support.attribution_service import running_service
 from support.waiting import patience
 
+if TYPE_CHECKING:  # 0.6 s in every worker that only collects
+    from mcp import Client, StdioServerParameters
+
+pytestmark = pytest.mark.xdist_group("attrsvc")
 LOGS = str(CORPUS / "disk_full_write")
 ACCEPTS = {"Accept": "application/json, text/event-stream"}
 CANNOT_BE_DONE: list[tuple[str, dict[str, Any], str]] = [
@@ -38,19 +41,23 @@ INITIALISE = {
 }
 
 
-def stdio(*options: str) -> StdioServerParameters:
+def stdio(*options: str) -> "StdioServerParameters":
+    from mcp import StdioServerParameters
+
     arguments = ["-m", "aorta", "mcp", "--allowed-root", str(CORPUS), *options]
     return StdioServerParameters(command=sys.executable, args=arguments, env=environ())
 
 
-async def call(client: Client, tool: str, **arguments: Any) -> Any:
+async def call(client: "Client", tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     structured = result.structured_content or {}
     return structured.get("result", structured)
 
 
-async def refused(client: Client, tool: str, arguments: dict[str, Any]) -> str:
+async def refused(client: "Client", tool: str, arguments: dict[str, Any]) -> str:
+    from mcp import MCPError
+
     try:
         result = await client.call_tool(tool, arguments)
     except MCPError as wrong:
@@ -62,6 +69,8 @@ async def refused(client: Client, tool: str, arguments: dict[str, Any]) -> str:
 def test_every_tool_answers_over_stdio_and_what_it_cannot_do_is_said_in_a_sentence(
     tmp_path: Path,
 ) -> None:
+    from mcp import Client
+
     (tmp_path / "secret").write_text("ModuleNotFoundError: No module named 'secret_4711'\n")
     logs = tmp_path / "logs"
     logs.mkdir()
@@ -101,6 +110,8 @@ def posted(url: str, headers: dict[str, str]) -> httpx.Response:
 def test_over_http_every_tool_is_there_but_for_a_web_page_that_points_its_name_at_this_machine() -> (
     None
 ):
+    from mcp import Client
+
     async def talk() -> None:
         async with http_server() as url:
             async with Client(url) as client:
@@ -118,6 +129,10 @@ def test_over_http_every_tool_is_there_but_for_a_web_page_that_points_its_name_a
 
 
 def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> None:
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     token = tmp_path / "token"
     token.write_text("correct horse battery\n")
 
@@ -137,9 +152,8 @@ def test_over_http_only_callers_with_the_token_are_answered(tmp_path: Path) -> N
 
 @asynccontextmanager
 async def http_server(*options: str) -> AsyncIterator[str]:
-    command = [*COMMAND, "mcp", "--transport", "http", "--port", "0", *options]
-    command += ["--allowed-root", str(CORPUS)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ())
+    words = ("mcp", "--transport", "http", "--port", "0", *options, "--allowed-root", str(CORPUS))
+    process = fork_server.start(*words, stderr=subprocess.PIPE, text=True, env=environ())
     assert process.stderr is not None
     try:
         line = await asyncio.to_thread(process.stderr.readline)

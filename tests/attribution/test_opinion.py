@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
-from aorta.attribution import Action, Evidence, LogTail, RankEnd, attribute
+from aorta.attribution import Action, Attribution, Evidence, LogTail, RankEnd, attribute
 from aorta.attribution.opinion import Adviser, with_opinion
 from support.aorta_cli import aorta
 from support.attribution_service import running_service
@@ -23,7 +23,11 @@ TEXT = (
     'Traceback (most recent call last):\n  File "/home/alice/train.py", line 7, in main\n'
     f"ValueError: token {SECRET} refused for /home/alice/secret-project at 10.1.2.3\n"
 )
-FOUND = attribute(Evidence(tails=(LogTail(TEXT, 0),), failures=(RankEnd(0, exit_code=1),)))
+
+
+@cache
+def found() -> Attribution:
+    return attribute(Evidence(tails=(LogTail(TEXT, 0),), failures=(RankEnd(0, exit_code=1),)))
 
 
 @contextmanager
@@ -60,15 +64,15 @@ def model(answer: Callable[[], str | bytes]) -> Iterator[tuple[str, list[bytes]]
 def test_agreement_adds_words_and_a_little_confidence_and_leaves_the_action() -> None:
     opinion = json.dumps({"agrees": True, "words": "Rotate the token.", "action": "STOP"})
     with model(lambda: f"Sure! ```json\n{opinion}\n```") as (url, _):
-        result = with_opinion(FOUND, Adviser(url, "m"))
-    assert result.decision.action is FOUND.decision.action is Action.RESTART
-    assert result.finding.confidence == round(FOUND.finding.confidence + 0.05, 2)
+        result = with_opinion(found(), Adviser(url, "m"))
+    assert result.decision.action is found().decision.action is Action.RESTART
+    assert result.finding.confidence == round(found().finding.confidence + 0.05, 2)
     assert result.decision.advice[-1].text == "Rotate the token."
 
 
 def test_nothing_private_is_sent() -> None:
     with model(lambda: '{"agrees": false, "words": ""}') as (url, asked):
-        with_opinion(FOUND, Adviser(url, "m"))
+        with_opinion(found(), Adviser(url, "m"))
     sent = asked[0].decode()
     assert "ValueError" in sent
     assert not [word for word in (SECRET, "alice", "secret-project", "10.1.2.3") if word in sent]
@@ -79,7 +83,7 @@ def test_nothing_private_is_sent() -> None:
 )
 def test_nonsense_is_no_opinion(nonsense: str | bytes) -> None:
     with model(lambda: nonsense) as (url, _):
-        assert with_opinion(FOUND, Adviser(url, "m")) == FOUND
+        assert with_opinion(found(), Adviser(url, "m")) == found()
 
 
 def test_a_model_that_does_not_answer_is_not_waited_for() -> None:
@@ -92,13 +96,13 @@ def test_a_model_that_does_not_answer_is_not_waited_for() -> None:
         return "agrees"
 
     with model(late) as (url, _):
-        assert with_opinion(FOUND, Adviser(url, "m", timeout=0.3)) == FOUND
+        assert with_opinion(found(), Adviser(url, "m", timeout=0.3)) == found()
         assert not answered
         done.set()
 
 
 def test_an_unreachable_model_is_no_opinion() -> None:
-    assert with_opinion(FOUND, Adviser("http://127.0.0.1:9/v1", "m")) == FOUND
+    assert with_opinion(found(), Adviser("http://127.0.0.1:9/v1", "m")) == found()
 
 
 def test_the_command_asks_only_when_told_to(tmp_path: Path) -> None:
@@ -115,6 +119,7 @@ def test_the_command_asks_only_when_told_to(tmp_path: Path) -> None:
     assert aorta("attribute", "--llm-url", "file:///etc/passwd", log).exit_code == 2
 
 
+@pytest.mark.xdist_group("attrsvc")
 def test_the_service_decides_before_it_asks_a_model_and_tells_its_words_later(
     tmp_path: Path,
 ) -> None:

@@ -17,7 +17,9 @@ from support.aorta_cli import aorta
 from support.attribution_service import Service, running_service
 from support.waiting import eventually, patience, wait_until
 
-pytestmark = pytest.mark.xdist_group("attrsvc")  # one service for all its tests
+pytestmark = pytest.mark.xdist_group(
+    "attrsvc"
+)  # one service for all its tests, and one worker loads what services need
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from support.aorta_cli import aorta
 from support.attribution_service import Service, running_service
 from support.waiting import patience, wait_until
 
-pytestmark = pytest.mark.xdist_group("attrsvc_access")  # one service for all its tests
+pytestmark = pytest.mark.xdist_group("attrsvc")
 
 NOBODY = 65534
 ASK = """

@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
-from aorta.attribution.service import analyses
+pytestmark = pytest.mark.xdist_group("attrsvc")
 
 
 def test_agents_that_were_counted_are_waited_for_and_uncounted_ones_until_it_is_quiet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from aorta.attribution.service import analyses
+
     monkeypatch.setattr(analyses, "SETTLE_AT_MOST", 600.0)
 
     async def settled_while_one_is_missing(expected: int | None) -> bool:

@@ -9,10 +9,7 @@ import pytest
 import yaml
 
 from aorta.core.errors import Exit
-from aorta.launch.case import draft_spec
 from aorta.launch.cycle_dir import Ruling
-from aorta.launch.decision import LastWords
-from aorta.launch.options import parse
 from aorta.launch.records import (
     Action,
     CycleEvidence,
@@ -88,6 +85,10 @@ def drafted(
     ranks: tuple[int, ...] = (0, 1),
 ) -> ReduceSpec:
     """The spec that is drafted for a failure, as `aorta reduce` reads it."""
+    from aorta.launch.case import draft_spec
+    from aorta.launch.decision import LastWords
+    from aorta.launch.options import parse
+
     ends = (WorkerEnd(0, None if signal else 1, signal), WorkerEnd(1, 0))
     start = CycleStart("job", 3, ("here",))
     evidence = CycleEvidence("job", "job:3", 3, "a", "here", 0, ranks=ranks, ends=ends, note=note)

@@ -12,10 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
 
-from aorta.launch.job import launch_or_raise
-from aorta.launch.options import parse
 from support.launching import Site, environment, script
 from support.waiting import patience
 
@@ -71,6 +68,10 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_caller_from_python_gets_torch_s_own_error_with_the_worker_s_error_file(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from torch.distributed.elastic.multiprocessing import errors
+
+    from aorta.launch.job import launch_or_raise
+
     job = script(
         site.folder,
         """
@@ -80,10 +81,12 @@ def test_a_caller_from_python_gets_torch_s_own_error_with_the_worker_s_error_fil
         """,
     )
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(site.folder / "recorded"))
-    get_error_handler().record_exception(RuntimeError("the worker says why"))  # as `@record` does
+    errors.get_error_handler().record_exception(
+        RuntimeError("the worker says why")
+    )  # as `@record` does
     monkeypatch.delenv("TORCHELASTIC_ERROR_FILE")
     monkeypatch.chdir(site.folder)
-    with pytest.raises(ChildFailedError) as failed:
+    with pytest.raises(errors.ChildFailedError) as failed:
         launch_or_raise(["--log-dir", str(site.logs), "--max-restarts", "0", str(job)])
     _, first = failed.value.get_first_failure()
     assert "the worker says why" in json.dumps(first.error_file_data)
@@ -103,6 +106,8 @@ def test_a_caller_from_python_gets_torch_s_own_error_with_the_worker_s_error_fil
 )  # torch's own open files
 @pytest.mark.usefixtures("_one_thread")
 def test_output_reaches_a_caller_that_put_text_in_place_of_its_stdout(site: Site) -> None:
+    from aorta.launch.job import launch_or_raise
+
     job = script(site.folder, "print('hello from', rank)")
     captured = io.StringIO()
     with redirect_stdout(captured):
@@ -185,6 +190,8 @@ def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
 
 @pytest.mark.filterwarnings("default:--ft-attribution-endpoint is deprecated")
 def test_every_option_of_ft_launcher_is_understood_or_named_in_each_of_its_spellings() -> None:
+    from aorta.launch.options import parse
+
     folder = Path(sys.prefix) / "peer" / "nvidia_resiliency_ext" / "fault_tolerance"
     options = [
         option

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from aorta.attribution import FailureClass, Finding, PastCycle, Root
 from aorta.attribution.decision import LONG_CYCLE, JobStanding, decide, without_progress
-from aorta.launch.decision import progress
 from aorta.launch.records import Action, CycleStart, SourceVerdict
 
 STEPS = st.lists(st.none() | st.integers(0, 50), min_size=1, max_size=20)
@@ -16,6 +15,8 @@ def told(step: int | None) -> SourceVerdict:
 
 
 def walk(steps: list[int | None], lived: float = 1.0) -> CycleStart:
+    from aorta.launch.decision import progress
+
     start = CycleStart("job", 0, ("node",))
     for step in steps:
         now = progress(start, (), told(step), lived)
@@ -47,6 +48,8 @@ def test_where_no_step_is_ever_told_a_long_life_counts_as_progress() -> None:
 
 
 def test_a_preempted_cycle_is_not_held_against_the_job() -> None:
+    from aorta.launch.decision import progress
+
     start = CycleStart("job", 0, ("node",), best_step=7, idle_cycles=1)
     taken = SourceVerdict(Action.RESTART, "why", finding={"class": "preempted", "last_step": 3})
     assert progress(start, (), taken, 1.0) == JobStanding(7, 1)

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from aorta.launch.records import CycleEvidence, CycleStart
-from aorta.launch.store import JobStore
-from aorta.launch.store_calls import StoreCalls, StorePatience
-from aorta.launch.torch_elastic import another_connection
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -21,6 +17,12 @@ def test_the_leader_asks_the_same_few_times_for_the_evidence_of_few_and_of_many(
 
 def _requests(agents: int, lost: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of a leader that looks whether all have told, reads what they told, and has it forgotten."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    from aorta.launch.store import JobStore
+    from aorta.launch.store_calls import StoreCalls, StorePatience
+    from aorta.launch.torch_elastic import another_connection
+
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     patience = StorePatience("here", say_after=60, give_up_after=60)
     store = JobStore(lambda: another_connection(host), "scale", patience)

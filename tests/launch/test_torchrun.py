@@ -4,13 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from torch.distributed.elastic.multiprocessing import Std
 
 from aorta.core.errors import UsageError
-from aorta.launch.options import Shown
-from aorta.launch.options import parse as parse_options
 from support.launching import Site, environment, script
 from support.waiting import patience
 
@@ -81,21 +79,24 @@ def test_the_console_shows_what_torchrun_would(
 
 
 @pytest.mark.parametrize(
-    ("shown", "plain", "teed"),
+    ("asked", "plain", "teed"),
     [
-        (Shown(), [Std.ALL, Std.ALL], [Std.NONE, Std.NONE]),
-        (Shown(redirects="3"), [Std.NONE, Std.NONE], [Std.NONE, Std.NONE]),
-        (Shown(redirects="0:1"), [Std.ERR, Std.ALL], [Std.NONE, Std.NONE]),
-        (Shown(tee="1"), [Std.ERR, Std.ERR], [Std.OUT, Std.OUT]),
-        (Shown(only=frozenset({1})), [Std.NONE, Std.ALL], [Std.NONE, Std.NONE]),
-        (Shown(tee="3", only=frozenset({0})), [Std.NONE, Std.NONE], [Std.ALL, Std.NONE]),
+        ({}, ["ALL", "ALL"], ["NONE", "NONE"]),
+        ({"redirects": "3"}, ["NONE", "NONE"], ["NONE", "NONE"]),
+        ({"redirects": "0:1"}, ["ERR", "ALL"], ["NONE", "NONE"]),
+        ({"tee": "1"}, ["ERR", "ERR"], ["OUT", "OUT"]),
+        ({"only": frozenset({1})}, ["NONE", "ALL"], ["NONE", "NONE"]),
+        ({"tee": "3", "only": frozenset({0})}, ["NONE", "NONE"], ["ALL", "NONE"]),
     ],
 )
 def test_redirects_and_tees_mean_what_they_mean_to_torchrun(
-    shown: Shown, plain: list[Std], teed: list[Std]
+    asked: dict[str, Any], plain: list[str], teed: list[str]
 ) -> None:
-    assert [shown.plain_of(rank, 2) for rank in (0, 1)] == plain
-    assert [shown.tee_of(rank, 2) for rank in (0, 1)] == teed
+    from aorta.launch.options import Shown
+
+    shown = Shown(**asked)
+    assert [shown.plain_of(rank, 2).name for rank in (0, 1)] == plain
+    assert [shown.tee_of(rank, 2).name for rank in (0, 1)] == teed
 
 
 def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(site: Site) -> None:
@@ -129,8 +130,10 @@ def test_a_merged_log_prefixes_every_line_and_a_second_run_overwrites_nothing(si
 def test_a_wrong_command_line_is_refused_before_anything_runs(
     arguments: tuple[str, ...], says: str
 ) -> None:
+    from aorta.launch import options
+
     with pytest.raises(UsageError, match=says):
-        parse_options(arguments)
+        options.parse(arguments)
 
 
 def test_a_refusal_is_one_line_and_exit_2(site: Site) -> None:

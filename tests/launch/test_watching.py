@@ -3,9 +3,6 @@
 import re
 import signal
 
-from torch.distributed.run import get_args_parser
-
-from aorta.launch.options import parser
 from support.aorta_cli import start_aorta
 from support.launching import Agent, Site, script
 from support.live_pages import pictures
@@ -80,6 +77,10 @@ def test_a_launch_stopped_by_ctrl_c_says_so_to_its_viewers_and_leaves(site: Site
 
 
 def test_no_option_of_ours_is_one_of_torchrun() -> None:
+    from torch.distributed.run import get_args_parser
+
+    from aorta.launch.options import parser
+
     torchruns = set(get_args_parser()._option_string_actions)
     ours = set(parser()._option_string_actions) - torchruns
     assert "--watch" in ours

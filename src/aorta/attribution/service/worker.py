@@ -11,7 +11,6 @@ from aorta.attribution.analysis import attribute
 from aorta.attribution.documents import decision_document, finding_document, past_cycle
 from aorta.attribution.jail import PathJail
 from aorta.attribution.nouns import Advice, Attribution, Evidence, LogSource, LogTail, PastCycle
-from aorta.attribution.opinion import question
 from aorta.attribution.rank_end import RankEnd
 from aorta.attribution.service.models import CycleReport, FailureReport
 from aorta.attribution.sources import find_logs
@@ -65,7 +64,13 @@ def analyse(told: StoredCycle, jail: PathJail, rules: AnalysisRules) -> Analysed
         "finding": finding_document(result.finding),
         "decision": decision_document(result.decision),
     }
-    return Analysed(answer, question(result) if rules.with_question else None)
+    return Analysed(answer, _question(result) if rules.with_question else None)
+
+
+def _question(result: Attribution) -> str:
+    from aorta.attribution.opinion import question  # a third of what a worker would load, for few
+
+    return question(result)
 
 
 def _with_storage_advice(result: Attribution, silent: int) -> Attribution:
