@@ -11,9 +11,7 @@ import hmac
 import io
 import json
 import os
-import secrets
 import socket
-import tarfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -88,7 +86,7 @@ def _introduced(
     try:
         keep_alive(line)
         asked = str(_first_line(line)["nonce"])
-        nonce = secrets.token_hex(16)
+        nonce = os.urandom(16).hex()
         mine = proof(secret, "worker", asked, ticket).decode()
         line.sendall(frame({"ticket": ticket, "nonce": nonce, "proof": mine, **about}))
         _check(_first_line(line), proof(secret, "owner", nonce, ticket))
@@ -135,6 +133,8 @@ def pack_trial_directory(directory: Path) -> bytes:
 
 
 def unpack(pack: bytes, directory: Path) -> None:
+    import tarfile  # like all that only a trial that is sent needs: most are not, and each has a process of its own
+
     directory.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(pack), mode="r:") as archive:
         archive.extractall(directory, filter="data")
@@ -151,6 +151,8 @@ def _files_to_ship(directory: Path) -> Iterator[Path]:
 
 
 def _pack(directory: Path, paths: Iterable[Path]) -> bytes:
+    import tarfile
+
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:") as archive:
         for path in paths:

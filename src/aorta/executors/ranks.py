@@ -16,7 +16,6 @@ from pathlib import Path
 from aorta.core.trial import RuntimeKind, TrialSpec
 from aorta.executors import process_tree
 from aorta.runtimes.launch import Launch
-from aorta.runtimes.pyxis import ENDED_BY_SLURM
 
 _GRACE = 3.0
 _CHUNK = 256 * 1024
@@ -37,6 +36,9 @@ def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
         own = launch.argv[1 : len(launch.argv) - len(trial.argv)]
         wrapped = ("sh", "-c", _RANK_IN_CONTAINER, "rank") if trial.resources.tasks > 1 else ()
         return replace(launch, argv=(launch.argv[0], *srun, *own, *wrapped, *trial.argv))
+    # With all that knows containers, which one process for each trial of Slurm need not load.
+    from aorta.runtimes.pyxis import ENDED_BY_SLURM
+
     return replace(
         launch,
         argv=("srun", *srun, *process_tree.own_program(__name__), *launch.argv),

@@ -13,14 +13,13 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta.core.errors import AortaError
 from aorta.core.trial import TrialEnd, TrialSpec
@@ -36,8 +35,10 @@ from aorta.executors.messages import (
 )
 from aorta.executors.ranks import across_ranks
 from aorta.executors.supervisor import OwnerGoneError, SupervisedTrial, Supervisor
-from aorta.executors.warm import WarmStarts
 from aorta.runtimes.launch import Launch, launch_for
+
+if TYPE_CHECKING:
+    from aorta.executors.warm import WarmStarts
 
 CHANNEL_VARIABLE = "AORTA_CHANNEL"
 TICKET_VARIABLE = "AORTA_TICKET"
@@ -53,7 +54,7 @@ _ENDING = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 class Worker(Supervisor):
     """A supervisor whose socket leads to another machine, and whose scheduler may dismiss it."""
 
-    def __init__(self, control: socket.socket, warm_starts: WarmStarts | None = None) -> None:
+    def __init__(self, control: socket.socket, warm_starts: "WarmStarts | None" = None) -> None:
         super().__init__(control)
         self._warm_starts = warm_starts  # None: every trial starts cold
 
@@ -106,7 +107,7 @@ class Worker(Supervisor):
         trial: TrialSpec,
         order: Mapping[str, Any],
         mirrors: Mapping[str, Callable[[bytes], None]],
-        warm_starts: WarmStarts | None = None,
+        warm_starts: "WarmStarts | None" = None,
     ) -> TrialEnd:
         try:
             launch = across_ranks(launch_for(trial), trial, order["srun"])
@@ -138,6 +139,8 @@ class Worker(Supervisor):
     @contextmanager
     def _shipped(self, trial: TrialSpec) -> Iterator[TrialSpec]:
         """The trial in directories of this machine that hold what the owner's held."""
+        import tempfile
+
         self.send({"op": "ship"})
         with tempfile.TemporaryDirectory(prefix="aorta-shipped-") as scratch:
             places = {"cwd": Path(scratch) / "cwd", "trial_dir": Path(scratch) / "trial"}
@@ -210,6 +213,8 @@ def main_of_many() -> None:
 
     What it says is why there was no trial, or nothing. It ends with its parent.
     """
+    from aorta.executors.warm import WarmStarts
+
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     process_tree.die_with_parent(int(os.environ.pop(PARENT_VARIABLE)), signal.SIGTERM)
