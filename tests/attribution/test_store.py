@@ -16,7 +16,7 @@ from support.attribution_service import running_service
 from support.services import requirements
 from support.services.postgres import Postgres, start_postgres
 
-pytestmark = pytest.mark.xdist_group("postgres")
+pytestmark = pytest.mark.xdist_group("attrsvc")
 
 
 @pytest.fixture(scope="module")

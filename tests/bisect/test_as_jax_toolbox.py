@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -91,17 +93,19 @@ def test_an_ordinary_user_may_write_where_the_image_may_and_owns_what_comes_out(
         "id -u > /triage-tool-output/dump/deep/who; test-jax.sh"
     )
     spec = home / "bisect.yaml"
-    spec.write_text(yaml.safe_dump({"packages": world.few()}))
+    build = "touch ${BAZEL_CACHE_OPTION#--bazel-cache=}/used; cp /opt/jax/broken /installed"
+    spec.write_text(yaml.safe_dump({"packages": world.few(build)}))
     done = triage(
         *("--container", "jax", "--container-url-template", template, "--spec", spec),
         *("--start-date", DAYS[0], "--end-date", DAYS[1], "--skip-precondition-checks"),
         *("--no-checks", "--output-prefix", home / "out", "--json", "--no-cache"),
         *("sh", "-c", test),
         cwd=home,
-        env={**engine_of_a_group.environ, "HOME": str(home)},
+        env={**engine_of_a_group.environ, "HOME": str(home), "TMPDIR": str(home)},
         user=True,
     )
     assert done.exit_code == 0, done.stderr
+    assert list(home.glob("*-bazel-triage-cache/used"))  # made on its first use, as none is named
     result = done.json()
     assert result["status"] == "found", done.stderr
     assert result["culprits"][0]["bad"] == world.culprit
@@ -157,61 +161,42 @@ def test_options_of_the_command_are_its_own_with_and_without_two_dashes(tmp_path
         assert done.json()["culprits"][0]["commit"] == shas[1]
 
 
-@pytest.mark.xdist_group("docker")
-def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
-    docker_engine: DockerEngine, world: World, tmp_path: Path
-) -> None:
-    """Made on its first use, where it is not named. The packages behind a build do not build it again."""
-    good, bad = (docker_engine.import_image(r, f"cached-{s}:1") for s, r in world.rootfs.items())
-    cache = tmp_path / f"{getpass.getuser()}-bazel-triage-cache"
-    spec = tmp_path / "bisect.yaml"
+@dataclass(frozen=True)
+class Built:
+    """A bisection whose first build waited until it was seen, and its `status.json` of that moment."""
+
+    out: Path
+    cache: Path
+    said: str
+    status: dict[str, Any]
+    left_behind: str
+
+    @property
+    def result(self) -> Any:
+        return json.loads((self.out / "result.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def built(
+    docker_engine: DockerEngine, world: World, tmp_path_factory: pytest.TempPathFactory
+) -> Built:
+    place = tmp_path_factory.mktemp("built")
+    good, bad = (docker_engine.import_image(r, f"slow-{s}:1") for s, r in world.rootfs.items())
+    spec, gate = place / "bisect.yaml", place / "gate"
+    gate.mkdir()
     build = (
+        "echo '[3 of 9] compiling the mask'; until [ -e /gate/open ]; do sleep 0.1; done; "
         "place=${BAZEL_CACHE_OPTION#--bazel-cache=}; [ -e $place/warm ] || echo full >> $place/log; "
         "touch $place/warm; cat /opt/jax/number >> $place/log; cp /opt/jax/broken /installed"
     )
     xla = {"name": "xla", "path": "/opt/xla", "good": world.xla[4], "bad": world.xla[6]}
     spec.write_text(yaml.safe_dump({"packages": [*world.few(build), xla]}))
-    done = aorta(
-        *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
-        *(
-            "--no-checks",
-            "--output-prefix",
-            tmp_path / "out",
-            "--json",
-            "--no-cache",
-            "test-jax.sh",
-        ),
-        cwd=tmp_path,
-        env={**docker_engine.environ, "TMPDIR": str(tmp_path)},
-    )
-    result = done.json()
-    assert result["status"] == "found", done.stderr
-    assert result["culprits"][0]["bad"] == world.culprit
-    log = (cache / "log").read_text().split()
-    assert log.count("full") == 1
-    numbers = [word for word in log if word != "full"]
-    assert len(numbers) == len(set(numbers)) < result["builds"]  # once a version of jax
-    assert "aorta-bisect" not in docker_engine("images").stdout
-
-
-@pytest.mark.xdist_group("docker")
-def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
-    docker_engine: DockerEngine, world: World, tmp_path: Path
-) -> None:
-    good, bad = (docker_engine.import_image(r, f"slow-{s}:1") for s, r in world.rootfs.items())
-    spec, gate = tmp_path / "bisect.yaml", tmp_path / "gate"
-    gate.mkdir()
-    build = (
-        "echo '[3 of 9] compiling the mask'; until [ -e /gate/open ]; do sleep 0.1; done; "
-        "touch ${BAZEL_CACHE_OPTION#--bazel-cache=}/used; cp /opt/jax/broken /installed"
-    )
-    spec.write_text(yaml.safe_dump({"packages": world.few(build)}))
-    out, cache = tmp_path / "out", tmp_path / "deep" / "cache"
+    out, cache = place / "out", place / "deep" / "cache"
     running = start_aorta(
         *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
         *("--output-prefix", out, "--no-cache", "--no-checks", "-v", f"{gate}:/gate"),
         *("--bazel-cache", cache, "sh", "-c", "seq 3000; test-jax.sh"),
-        cwd=tmp_path,
+        cwd=place,
         env=docker_engine.environ,
     )
     info = out / "info.log"
@@ -223,13 +208,35 @@ def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
     status = json.loads((out / "status.json").read_text())
     (gate / "open").touch()
     _, stderr = running.communicate(timeout=patience())
-    said = stderr.decode()
-    assert running.returncode == 0, said
+    assert running.returncode == 0, stderr
+    return Built(out, cache, stderr.decode(), status, docker_engine("images").stdout)
+
+
+@pytest.mark.xdist_group("docker")
+def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
+    built: Built, world: World
+) -> None:
+    """A cache that is named is made on its first use. The packages behind a build do not build it again."""
+    result = built.result
+    assert result["status"] == "found", built.said
+    assert result["culprits"][0]["bad"] == world.culprit
+    log = (built.cache / "log").read_text().split()
+    assert log.count("full") == 1
+    numbers = [word for word in log if word != "full"]
+    assert len(numbers) == len(set(numbers)) < result["builds"]  # once a version of jax
+    assert "aorta-bisect" not in built.left_behind
+
+
+@pytest.mark.xdist_group("docker")
+def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
+    built: Built, world: World
+) -> None:
+    said, out, status = built.said, built.out, built.status
     assert status["schema"] == "aorta.bisect.status/1"
     assert (status["status"], status["stage"]) == ("running", "versions")
-    assert (cache / "used").exists()  # a cache that is named is made on its first use
     [building] = status["building"]
-    assert building["what"] == f"jax@{world.jax[CULPRIT + 1][:10]}"
+    versions = {"jax": world.jax[CULPRIT + 1], "xla": world.xla[6]}
+    assert set(building["what"].split()) == {f"{name}@{v[:10]}" for name, v in versions.items()}
     assert building["seconds"] >= 5
     assert building["last_line"] == "[3 of 9] compiling the mask"
     assert f"building {building['what']}\n" in said

@@ -116,9 +116,9 @@ def test_outcomes_of_dated_images_are_shared_between_runs_until_a_tag_moves(
     assert second["culprits"] == first["culprits"]
     assert second["tests"] == 4  # of the newest, before anything that was known counts
     assert second["cached"] > 0
-    world.publish(oci_registry, "nightly/bare", [day(2)], first_bad=day(9))
-    bare_run.engine("rmi", bare_run.template.format(container="jax", date=day(2)))
-    assert bare_run.again("third")["status"] == "did_not_reproduce"
+    world.publish(oci_registry, "nightly/bare", [day(1)], first_bad=day(0))
+    bare_run.engine("rmi", bare_run.template.format(container="jax", date=day(1)))
+    assert bare_run.again("third")["status"] == "never_good"
 
 
 @pytest.mark.xdist_group("docker")

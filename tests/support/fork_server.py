@@ -239,12 +239,22 @@ def _stream(of_the_server: Any, mode: str) -> io.TextIOWrapper:
     )
 
 
+def _complete_models(base: Any) -> None:
+    """What a model of pydantic compiles when it is first used, it has compiled: a tenth of a short bisection's own time."""
+    for model in base.__subclasses__():
+        if model.__module__.startswith("aorta.") and not model.__pydantic_complete__:
+            model.model_rebuild()
+        _complete_models(model)
+
+
 if __name__ == "__main__":
     for name in sys.argv[2:]:
         module, _, prepare = name.partition(":")
         imported = importlib.import_module(module)
         if prepare:  # what it would compute soon after its start, and keep
             getattr(imported, prepare)()
+    if "pydantic" in sys.modules:
+        _complete_models(sys.modules["pydantic"].BaseModel)
     gc.collect()
     gc.freeze()
     order = _serve(socket.socket(fileno=int(sys.argv[1])))

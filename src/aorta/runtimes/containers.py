@@ -14,6 +14,7 @@ import io
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -336,16 +337,14 @@ def sweep(
 
     `environments` say which engines to look into. One that is absent or does not answer runs no container.
     """
-    clients = {_answering(place) for place in environments if place.kind in ENGINES}
+    clients = {_installed(place) for place in environments if place.kind in ENGINES}
     return tuple(name for client in clients if client for name in _sweep_engine(client, owner))
 
 
-def _answering(environment: Environment) -> Client | None:
-    try:
-        client, _ = client_of(ENGINES[environment.kind], environment.options)
-        return client if ask(client, "ps", "--quiet").returncode == 0 else None
-    except InfrastructureError:
-        return None
+def _installed(environment: Environment) -> Client | None:
+    with suppress(InfrastructureError):
+        return client_of(ENGINES[environment.kind], environment.options)[0]
+    return None
 
 
 def _sweep_engine(client: Client, owner: Owner | None) -> Iterator[str]:
@@ -357,7 +356,10 @@ def _sweep_engine(client: Client, owner: Owner | None) -> Iterator[str]:
 
 
 def _owned(client: Client) -> Iterator[tuple[str, str]]:
-    found = ask(client, "ps", "--all", "--quiet", f"--filter=label={OWNER_LABEL}").stdout.split()
+    found: list[str] = []
+    with suppress(InfrastructureError):
+        listed = ask(client, "ps", "--all", "--quiet", f"--filter=label={OWNER_LABEL}")
+        found = listed.stdout.split()
     if not found:
         return
     for line in ask(client, "inspect", f"--format={_NAME_AND_OWNER}", *found).stdout.splitlines():

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
+from aorta.runtimes.engine import ENGINES, ask, client_of
 from aorta.runtimes.owner import OWNER_LABEL, Owner
 
 SAVING = "saving"  # the directory of images that are not whole yet
@@ -96,7 +96,7 @@ def _by_engine(job: ImageJob, base: str, step: ImageStep) -> int:
         *(f"--volume={mount}" for mount in job.mounts),
         *(f"--env={variable}" for variable in job.env),
         *options,
-        image_named(client, base).id,
+        base,
         "sh",
         "-c",
         step.script,

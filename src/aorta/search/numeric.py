@@ -8,7 +8,7 @@ reproduces down there is taken and reported. Spare slots ask what either answer 
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from aorta.core.axis import Number, NumberAxis, Point, StepsAxis, Value, Window, as_number
 from aorta.core.trial import Verdict
-from aorta.search.repeated import RankedSearch
+from aorta.search.repeated import SPECULATION_DEPTH, RankedSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
 _LARGEST_GAP_OF_DOUBT = 0.1  # where the user says that it is not monotone
@@ -162,16 +162,24 @@ class NumericSearch(RankedSearch):
         self._unresolved: set[Number] = set()
 
     def ranked(self, n: int) -> list[Point]:
-        numbers: list[Number] = []
+        return [self._point(number) for number in self._numbers(n)]
+
+    def wants(self, point: Point) -> bool:
+        number = _number_in(point[self._axis.name])
+        return number in self._numbers(SPECULATION_DEPTH) and point == self._point(number)
+
+    def _numbers(self, n: int) -> Iterator[Number]:
+        """Up to `n` of them: what is asked now, then what would be asked after either answer."""
+        seen: set[Number] = set()
         futures, looked = deque([lambda: self._bracket]), 0
-        while futures and len(numbers) < n and looked < 4 * n:
+        while futures and len(seen) < n and looked < 4 * n:
             bracket, looked = futures.popleft()(), looked + 1
             number = bracket.question()
             if number is not None:
                 futures.extend(partial(bracket.answered, number, said) for said in (False, True))
-                if number not in numbers:
-                    numbers.append(number)
-        return [self._point(number) for number in numbers]
+                if number not in seen:
+                    seen.add(number)
+                    yield number
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         number = _number_in(point[self._axis.name])

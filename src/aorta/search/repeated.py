@@ -12,7 +12,7 @@ from itertools import islice
 from aorta.core.axis import Point
 from aorta.core.trial import Tally, Verdict
 
-_SPECULATION_DEPTH = 64
+SPECULATION_DEPTH = 64
 
 
 class RankedSearch(ABC):
@@ -36,7 +36,7 @@ class RankedSearch(ABC):
         return [p for p in self.ranked(n + len(waiting)) if p not in waiting][:n]
 
     def wants(self, point: Point) -> bool:
-        return point in self.ranked(_SPECULATION_DEPTH)
+        return point in self.ranked(SPECULATION_DEPTH)
 
 
 class EveryPoint(RankedSearch):

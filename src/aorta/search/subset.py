@@ -22,6 +22,7 @@ from aorta.core.trial import Verdict
 from aorta.search.blocks import Items, levels_of
 
 _PARTS = (2, 4, 8)  # of what is left, tried alone
+_levels_of = lru_cache(4)(levels_of)  # an axis is searched again whenever another one shrank
 _IN_FLIGHT = 64  # at most this many sets are remembered: each may hold ten thousand numbers
 
 
@@ -317,7 +318,7 @@ class SubsetSearch:
         floor = self._axis.floor
         levels: list[list[Items]] = []
         if not self._all_expected and not promised and floor <= 1:
-            levels = levels_of(self._axis.items)
+            levels = _levels_of(self._axis.items)
             if levels:  # of structured text one line may be enough: a parser refuses most of them
                 middle = sorted(self._verified)[len(self._verified) // 2]
                 yield _Alone([frozenset({middle})])

@@ -155,8 +155,8 @@ class Images(VersionSets):
             shutil.rmtree(self._root / SAVING, ignore_errors=True)
             return
         client, _ = client_of(ENGINES[self._base.environment.kind], self._base.environment.options)
-        for name in dict.fromkeys(filter(None, self._ordered())):
-            ask(client, "image", "rm", "--force", name)
+        if names := tuple(dict.fromkeys(filter(None, self._ordered()))):
+            ask(client, "image", "rm", "--force", *names)
         (self._root / _ORDERED).unlink(missing_ok=True)
 
     def _must_build(self, package: Package, versions: Versions) -> bool:

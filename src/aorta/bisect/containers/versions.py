@@ -148,8 +148,10 @@ class ContainerBisection:
                 if not any(good != bad for _, good, bad in ends):
                     return _only_containers(self)
                 base = base_of(self.run, environment, inside, found, ends, self.root)
-            with inside.with_image(base.image) as inside:
-                return self._in_base(base, ends, found, inside)
+                if base.image != inside.environment.image:
+                    inside.close()
+                with inside.with_image(base.image) as in_base:
+                    return self._in_base(base, ends, found, in_base)
         finally:
             Images(self.root, BaseImage(environment, image, "", {}), []).remove()
 
