@@ -1,9 +1,9 @@
-"""An executor between two stages."""
+"""The executor between two stages of a solve."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.trial import Start, TrialSpec
+from aorta.core.trial import TrialSpec
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.executors.local import LocalExecutor
@@ -13,8 +13,8 @@ from support.processes import wait_until_gone
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elsewhere(ExecutorChoice):
-    """Counts what it opens; what it opens is on this machine all the same."""
+class Counted(ExecutorChoice):
+    """Counts what it opens."""
 
     opened: list[Executor] = field(default_factory=list)
 
@@ -26,11 +26,11 @@ class Elsewhere(ExecutorChoice):
 def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_with_it(
     tmp_path: Path,
 ) -> None:
-    chosen = Elsewhere(name="cluster")
+    chosen = Counted()
     kept, store = KeptOpen(chosen), SharedTrials(tmp_path)
 
     def stage(name: str) -> Executor:
-        return SharedExecutor(name="cluster", kept=kept, store=store, stage=name).open()
+        return SharedExecutor(kept=kept, store=store, stage=name).open()
 
     def trial(name: str, script: str) -> TrialSpec:
         folder = tmp_path / name
@@ -51,17 +51,3 @@ def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_
     assert len(chosen.opened) == 2
     third.close()
     kept.close()
-
-
-def test_one_that_started_a_trial_warm_ends_with_its_stage(tmp_path: Path) -> None:
-    chosen = Elsewhere(name="local")
-    with KeptOpen(chosen) as kept:
-        for opened, start in ((1, Start.COLD), (1, Start.WARM_OF_FEW), (2, Start.COLD)):
-            stage = kept.open()
-            assert len(chosen.opened) == opened
-            place = tmp_path / start
-            stage.start(
-                TrialSpec(argv=("true",), trial_dir=place, cwd=tmp_path, id="t", start=start)
-            )
-            assert [end.exit_code for end in stage.wait()] == [0]
-            stage.close()

@@ -9,13 +9,12 @@ from importlib.metadata import entry_points
 from typing import Self
 
 from aorta.core.errors import UsageError
-from aorta.core.trial import Resources, Start, TrialEnd, TrialSpec
+from aorta.core.trial import Resources, TrialEnd, TrialSpec
 from aorta.executors import Executor, WarmExecutor
 from aorta.probe import collect_env
 from aorta.runtimes.devices import visible_devices
 
 GROUP = "aorta.executors"
-_WARM = frozenset({Start.WARM, Start.WARM_OF_FEW})
 
 
 @dataclass(frozen=True)
@@ -39,16 +38,16 @@ class ExecutorChoice:
 
 
 class KeptOpen:
-    """The executor between two stages: to open one takes seconds on a cluster, and 50 ms of CPU on this machine."""
+    """The executor between two stages: to open one of a cluster takes seconds, here the start of a supervisor a slot."""
 
     def __init__(self, chosen: ExecutorChoice) -> None:
         self._chosen = chosen
         self._idle: Executor | None = None
 
-    def open(self) -> "ExecutorOfAStage":
+    def open(self) -> Executor:
         """For one stage, which closes it; a stage that leaves it idle leaves it to the next."""
         idle, self._idle = self._idle, None
-        return ExecutorOfAStage(self, idle if idle is not None else self._chosen.open())
+        return _OfAStage(self, idle if idle is not None else self._chosen.open())
 
     def give_back(self, executor: Executor, *, idle: bool) -> None:
         """One that is not idle, or did not answer as it should, is closed."""
@@ -69,16 +68,14 @@ class KeptOpen:
         self.close()
 
 
-class ExecutorOfAStage:
-    """Implements `Executor`: one that is kept, as long as a stage has it. Where that started trials warm it ends, and with it
-    the processes that hold their imports."""
+class _OfAStage:
+    """Implements `Executor`: one that is kept, as long as a stage has it."""
 
     def __init__(self, kept: KeptOpen, inner: Executor) -> None:
-        self.inner = inner
         self._kept = kept
+        self.inner = inner
         self._is_open = True
         self._unended: set[str] = set()  # also one whose start failed
-        self._was_warm = False
 
     @property
     def slots(self) -> int:
@@ -86,7 +83,6 @@ class ExecutorOfAStage:
 
     def start(self, trial: TrialSpec) -> None:
         self._unended.add(trial.id)
-        self._was_warm = self._was_warm or trial.start in _WARM
         self.inner.start(trial)
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
@@ -103,7 +99,15 @@ class ExecutorOfAStage:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._kept.give_back(self.inner, idle=not self._unended and not self._was_warm)
+            self._kept.give_back(self.inner, idle=not self._unended)
+
+
+def runs_here(executor: Executor) -> bool:
+    """Whether its trials are processes of this machine, and the files that they open can be seen."""
+    from aorta.executors.local import LocalExecutor
+
+    opened = executor.inner if isinstance(executor, _OfAStage) else executor
+    return isinstance(opened, LocalExecutor)
 
 
 @dataclass(frozen=True)

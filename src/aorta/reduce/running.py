@@ -20,8 +20,7 @@ from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
-from aorta.executors.choosing import ExecutorOfAStage
-from aorta.executors.local import LocalExecutor
+from aorta.executors.choosing import runs_here
 from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
@@ -337,7 +336,7 @@ class _Run:
 
     def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
         executor = self._open_executor()
-        self._runs_here = _runs_here(executor)
+        self._runs_here = runs_here(executor)
         with closing(executor):
             self._look_inside(executor)
             return self.session.answer(question, executor, listeners)
@@ -370,11 +369,6 @@ class _Run:
             signature=_signature(answer.expected, answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
-
-
-def _runs_here(executor: Executor) -> bool:
-    inner = executor.inner if isinstance(executor, ExecutorOfAStage) else executor
-    return isinstance(inner, LocalExecutor)
 
 
 def _signature(
