@@ -1,4 +1,4 @@
-"""The executor of a cluster between two stages of a solve."""
+"""The executor between two stages of a solve."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +13,8 @@ from support.processes import wait_until_gone
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elsewhere(ExecutorChoice):
-    """Counts what it opens; what it opens is on this machine all the same."""
+class Counted(ExecutorChoice):
+    """Counts what it opens."""
 
     opened: list[Executor] = field(default_factory=list)
 
@@ -26,11 +26,11 @@ class Elsewhere(ExecutorChoice):
 def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_with_it(
     tmp_path: Path,
 ) -> None:
-    chosen = Elsewhere(name="cluster")
+    chosen = Counted()
     kept, store = KeptOpen(chosen), SharedTrials(tmp_path)
 
     def stage(name: str) -> Executor:
-        return SharedExecutor(name="cluster", kept=kept, store=store, stage=name).open()
+        return SharedExecutor(kept=kept, store=store, stage=name).open()
 
     def trial(name: str, script: str) -> TrialSpec:
         folder = tmp_path / name

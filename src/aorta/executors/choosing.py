@@ -38,7 +38,7 @@ class ExecutorChoice:
 
 
 class KeptOpen:
-    """The executor of a cluster between two stages: to open one takes seconds. On this machine it takes none."""
+    """The executor between two stages: to open one of a cluster takes seconds, here the start of a supervisor a slot."""
 
     def __init__(self, chosen: ExecutorChoice) -> None:
         self._chosen = chosen
@@ -46,8 +46,6 @@ class KeptOpen:
 
     def open(self) -> Executor:
         """For one stage, which closes it; a stage that leaves it idle leaves it to the next."""
-        if self._chosen.name == "local":
-            return self._chosen.open()
         idle, self._idle = self._idle, None
         return _OfAStage(self, idle if idle is not None else self._chosen.open())
 
@@ -75,33 +73,41 @@ class _OfAStage:
 
     def __init__(self, kept: KeptOpen, inner: Executor) -> None:
         self._kept = kept
-        self._inner = inner
+        self.inner = inner
         self._is_open = True
         self._unended: set[str] = set()  # also one whose start failed
 
     @property
     def slots(self) -> int:
-        return self._inner.slots
+        return self.inner.slots
 
     def start(self, trial: TrialSpec) -> None:
         self._unended.add(trial.id)
-        self._inner.start(trial)
+        self.inner.start(trial)
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
-        return isinstance(self._inner, WarmExecutor) and self._inner.keeps_warm(trial)
+        return isinstance(self.inner, WarmExecutor) and self.inner.keeps_warm(trial)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
-        ended = self._inner.wait(timeout)
+        ended = self.inner.wait(timeout)
         self._unended.difference_update(end.trial_id for end in ended)
         return ended
 
     def cancel(self, trial_id: str) -> None:
-        self._inner.cancel(trial_id)
+        self.inner.cancel(trial_id)
 
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._kept.give_back(self._inner, idle=not self._unended)
+            self._kept.give_back(self.inner, idle=not self._unended)
+
+
+def runs_here(executor: Executor) -> bool:
+    """Whether its trials are processes of this machine, and the files that they open can be seen."""
+    from aorta.executors.local import LocalExecutor
+
+    opened = executor.inner if isinstance(executor, _OfAStage) else executor
+    return isinstance(opened, LocalExecutor)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.engine.warmth import WarmRules
 from aorta.executors import Executor
-from aorta.executors.local import LocalExecutor
+from aorta.executors.choosing import runs_here
 from aorta.reduce.checks import (
     CopyExperiment,
     IgnoredExperiment,
@@ -336,7 +336,7 @@ class _Run:
 
     def _answer(self, question: Question, listeners: Sequence[Listener]) -> Answer:
         executor = self._open_executor()
-        self._runs_here = isinstance(executor, LocalExecutor)
+        self._runs_here = runs_here(executor)
         with closing(executor):
             self._look_inside(executor)
             return self.session.answer(question, executor, listeners)
