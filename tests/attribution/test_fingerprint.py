@@ -7,8 +7,18 @@ from hypothesis import strategies as st
 
 from aorta.attribution import Evidence, LogTail, RankEnd, attribute
 
-WORD = st.from_regex(r"[a-z]{3,9}", fullmatch=True)
-HEX = st.from_regex(r"[0-9a-f]{12}", fullmatch=True)
+
+def word(number: int) -> str:
+    """Of three to nine letters. Drawn one by one, they take most of the time."""
+    letters = ""
+    while number or len(letters) < 3:
+        number, letter = divmod(number, 26)
+        letters += chr(ord("a") + letter)
+    return letters
+
+
+WORD = st.integers(0, 26**9 - 1).map(word)
+HEX = st.integers(0, 16**12 - 1).map(lambda number: f"{number:012x}")
 
 
 @dataclass(frozen=True)

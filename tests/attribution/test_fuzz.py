@@ -5,7 +5,6 @@ import json
 import random
 from pathlib import Path
 
-import pytest
 from benchmarks.faults.corpus import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -67,10 +66,9 @@ HOLDS_ANOTHER_END = {  # torn off right behind what was survived, or was another
 }
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_restarted_failure_stays_restarted_when_its_log_breaks_off(seed: int) -> None:
+def test_a_restarted_failure_stays_restarted_when_its_log_breaks_off() -> None:
     """A node that dies takes the unwritten end of its log along; what is left may not say STOP."""
-    chance = random.Random(seed)
+    chance = random.Random(0)
     for case in cases():
         if case.decision == "STOP" or case.name in HOLDS_ANOTHER_END:
             continue

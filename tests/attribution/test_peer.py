@@ -8,7 +8,7 @@ from support.attribution_service import running_service
 from support.launching import Site, script
 from support.services.peer import demand_peer, run_peer_launcher, running_peer_service
 
-pytestmark = pytest.mark.xdist_group("peer")
+pytestmark = pytest.mark.xdist_group("launch")  # whose worker has loaded torch for launchers
 
 IMPORTS_NOTHING_THERE = "import surely_not_installed"
 NO_RESTART = 93

@@ -94,7 +94,7 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             agents = [pool.submit(report_until_refused, number) for number in range(8)]
-            wait_until(lambda: len(acknowledged) > 400)
+            wait_until(lambda: len(acknowledged) > 150)
             service.kill()
             for agent in agents:
                 agent.result(patience())

@@ -213,7 +213,7 @@ def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
     killer = threading.Thread(target=kill_a_node)
     killer.start()
     try:
-        found = search_on(opened(jobs=3), tmp_path, threshold=37, disturbed=True)
+        found = search_on(opened(jobs=3), tmp_path, threshold=11, disturbed=True)
     finally:
         killer.join()
         for name in killed:
@@ -221,7 +221,7 @@ def test_a_node_killed_in_the_middle_of_a_search_does_not_change_the_answer(
         cluster.wait_until_idle()
     assert killed
     assert found.errors
-    assert found.answer == Point.of({"N": 37})
+    assert found.answer == Point.of({"N": 11})
 
 
 def test_killing_the_owner_empties_the_queue_and_the_nodes(

@@ -89,8 +89,8 @@ def test_a_controller_that_restarts_in_the_middle_of_a_search_costs_no_trial(
         cluster.start_controller()
 
     with befalling(tmp_path, restart):
-        found = search_on(opened(), tmp_path, threshold=37, disturbed=True)
-    assert found.answer == Point.of({"N": 37})
+        found = search_on(opened(), tmp_path, threshold=11, disturbed=True)
+    assert found.answer == Point.of({"N": 11})
     assert found.errors == []
 
 
@@ -122,8 +122,8 @@ def test_a_controller_that_lost_its_memory_does_not_change_the_answer(
         either_cluster.start_controller(forgetful=True)
 
     with befalling(tmp_path, forget):
-        found = search_on(opened(), tmp_path, threshold=37, disturbed=True)
-    assert found.answer == Point.of({"N": 37})
+        found = search_on(opened(), tmp_path, threshold=11, disturbed=True)
+    assert found.answer == Point.of({"N": 11})
 
 
 @accounted

@@ -93,7 +93,7 @@ def search_on(
         if isinstance(event, TrialEnded) and event.record.outcome == "error":
             errors.append(event.record.why)
 
-    search = SmallestNumber(64)
+    search = SmallestNumber(16)
     question = Question(
         search,
         SameJudge(KOfN(1, 1)),

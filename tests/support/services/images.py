@@ -9,7 +9,8 @@ from pathlib import Path
 
 _PYTHON = "/usr/bin/python3"
 _BASH = "/bin/bash"
-_LEFT_OUT = {"__pycache__", "dist-packages", "test", "idlelib", "tkinter", "ensurepip"}
+_LEFT_OUT = {"dist-packages", "test", "idlelib", "tkinter", "ensurepip", "lib2to3", "distutils"}
+_TO_BUILD = "config-"  # 25 MB of libraries for those who build an interpreter
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ def busybox_rootfs(directory: Path) -> Rootfs:
 
 
 def python_rootfs(directory: Path) -> Rootfs:
-    """The same with Debian's python3 and its standard library."""
+    """The same with Debian's python3 and its standard library, compiled as it is on a machine: else each start compiles it."""
     tarball = directory / "python.tar"
     with tarfile.open(tarball, "w") as archive:
         _add_busybox(archive)
@@ -69,7 +70,9 @@ def _add_python(archive: tarfile.TarFile) -> None:
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if _LEFT_OUT.intersection(Path(member.name).parts) else member
+    parts = Path(member.name).parts
+    unwanted = _LEFT_OUT.intersection(parts) or any(part.startswith(_TO_BUILD) for part in parts)
+    return None if unwanted else member
 
 
 def _shared_libraries(binaries: Iterable[Path]) -> list[str]:
