@@ -155,7 +155,9 @@ class Story:
     truth: dict[str, Any] = field(default_factory=dict)
 
 
-def nan_of_three_rows(directory: Path, harmless: int = 397) -> Story:
+def nan_of_three_rows(
+    directory: Path, harmless: int = 397, steps: int = 5000, layers: int = 12
+) -> Story:
     """(a) A NaN that needs 3 data rows, of 400 where nothing else is said, 3 layers and 438 steps."""
     poison = {"row_071", "row_203", "row_388"}
     factor = 10 ** (300 / 437.5 / 3)
@@ -167,7 +169,10 @@ def nan_of_three_rows(directory: Path, harmless: int = 397) -> Story:
     return Story(
         "nan",
         directory,
-        ("python", "train.py", "--data", "rows.txt", "--steps", "5000", "--layers", "12"),
+        (
+            *("python", "train.py", "--data", "rows.txt"),
+            *("--steps", str(steps), "--layers", str(layers)),
+        ),
         truth={
             "class": "nan",
             "axes": {"DATA": 3, "STEPS": 438, "LAYERS": 3, "WIDTH": 1},
@@ -181,7 +186,9 @@ def _with_chance(script: str, directory: Path, seed: int) -> str:
     return script.replace("CHANCE\n", CHANCE.format(counter=counter, seed=seed))
 
 
-def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5, useless: int = 8) -> Story:
+def race_of_threads(
+    directory: Path, seed: int = 1, rate: float = 0.5, useless: int = 8, rounds: int = 900
+) -> Story:
     """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
     script = _with_chance(RACE, directory, seed).replace("RATE", str(rate))
     (directory / "train.py").write_text(script)
@@ -192,7 +199,7 @@ def race_of_threads(directory: Path, seed: int = 1, rate: float = 0.5, useless: 
     return Story(
         "race",
         directory,
-        ("python", "train.py", "--rounds", "900"),
+        ("python", "train.py", "--rounds", str(rounds)),
         ("--mitigations-file", "useless.yaml"),
         {"cure": ["omp_one_thread"], "axes": {"ROUNDS": 7}, "rate": rate},
     )

@@ -43,7 +43,7 @@ def test_many_jobs_beside_each_other_leave_git_whole(tmp_path: Path) -> None:
         "--good",
         shas[0],
         "--jobs",
-        "8",
+        "5",
         "--no-checks",
         "--json",
         "--output-prefix",

@@ -13,25 +13,21 @@ from support.git_repositories import Repository
 from support.planted_index import PlantedIndex
 
 NEEDS_TWO_THREADS = """\
-import argparse
 import os
+import sys
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--rounds", type=int)
-given = parser.parse_args()
+rounds = int(sys.argv[2])
 racing = int(os.environ.get("OMP_NUM_THREADS", "4")) > 1
-if (racing and given.rounds >= 7) or given.rounds >= 500:
+if (racing and rounds >= 7) or rounds >= 500:
     raise RuntimeError("lost update: the total is wrong")
 """
 
 BLEND = """\
-import argparse
+import sys
 
 BLEND = {blend}
-parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int)
-given = parser.parse_args()
-if (BLEND > 1 and given.steps >= 5) or given.steps >= {always}:
+steps = int(sys.argv[2])
+if (BLEND > 1 and steps >= 5) or steps >= {always}:
     raise ValueError("blend weights do not add up")
 """
 
@@ -161,10 +157,8 @@ def test_a_run_that_ends_well_and_got_slow_on_the_way_is_reduced_to_where_it_doe
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text(
-        "import argparse\n"
-        "parser = argparse.ArgumentParser()\n"
-        "parser.add_argument('--steps', type=int)\n"
-        "for step in range(parser.parse_args().steps):\n"
+        "import sys\n"
+        "for step in range(int(sys.argv[2])):\n"
         "    print(f'step {step} step_time {0.1 if step < 30 else 0.5}')\n"
     )
     words = ("--stages", "reproduce,reduce", "--", "python", "train.py", "--steps", "64")

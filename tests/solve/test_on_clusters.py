@@ -29,7 +29,7 @@ def test_a_nan_is_reduced_to_its_rows_and_steps_on_slurm_and_ships(
     (tmp_path / "rows.txt").write_text("".join(f"row_{number}\n" for number in range(5)))
     done = aorta(
         *("solve", "--json", "-q", "--skip", "triage", "--executor", "slurm", "--jobs", "2"),
-        *("--", "python", "train.py", "--data", "rows.txt", "--steps", "6"),
+        *("--", "python", "train.py", "--data", "rows.txt", "--steps", "4"),
         cwd=tmp_path, env=slurm_cluster.environ, timeout=400,
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
@@ -49,7 +49,7 @@ def test_a_race_is_cured_by_one_thread_on_ray_whose_driver_is_started_once(
     drivers = drivers_of(ray_cluster)
     place = tmp_path / "story"
     place.mkdir()
-    story = solve_stories.race_of_threads(place, rate=1.0, useless=1)
+    story = solve_stories.race_of_threads(place, rate=1.0, useless=1, rounds=12)
     done = aorta(
         *("solve", "--json", "-q", "--executor", "ray", "--ray-address", ray_cluster.address),
         *("--jobs", "2", "--cpus-per-task", "2", *story.options, "--", *story.command),

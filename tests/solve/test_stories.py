@@ -84,7 +84,10 @@ def test_a_failure_that_does_not_show_is_told_with_the_most_often_it_can_be(tmp_
 
 def test_a_nan_is_reduced_to_its_rows_layers_and_steps_and_ships(tmp_path: Path) -> None:
     story, done = solved(
-        partial(solve_stories.nan_of_three_rows, harmless=37), tmp_path, "--ticket", "NAN-1"
+        partial(solve_stories.nan_of_three_rows, harmless=13, steps=700, layers=5),
+        tmp_path,
+        "--ticket",
+        "NAN-1",
     )
     assert done.exit_code == 0, done.stderr
     document = done.json()
@@ -105,7 +108,7 @@ def test_a_nan_is_reduced_to_its_rows_layers_and_steps_and_ships(tmp_path: Path)
 def test_a_race_is_cured_by_one_thread_among_useless_mitigations_and_on_the_original(
     tmp_path: Path,
 ) -> None:
-    story, done = solved(partial(solve_stories.race_of_threads, rate=0.7), tmp_path)
+    story, done = solved(partial(solve_stories.race_of_threads, rate=0.7, rounds=30), tmp_path)
     assert done.exit_code == 0, done.stderr
     document = done.json()
     assert document["status"] == "solved"

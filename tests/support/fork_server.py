@@ -41,7 +41,7 @@ _PLAIN = (
     # What a verb loads only on its way, and what it compiles for the first failure that it attributes.
     *("aorta.report.building", "aorta.solve.running", "aorta.launch.sources.local:warm_up"),
     *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.report"),
-    "aorta.probe.snapshot:collect_env",  # keeps what stays as it is on this machine: 20 ms of every run
+    "aorta.probe.snapshot:collect_env",  # what cannot change while a process lives is asked once in it
 )
 _OF_A_VERB = {
     "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.sources.local:warm_up"),

@@ -259,10 +259,11 @@ def _or_say(what: str) -> str:
 
 
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
+_HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'
 # A registered workload needs aorta itself: the Python that the program of this name runs in, or else the first one.
 _RUN_REGISTERED = [
     """python="${PYTHON:-$(sed -n '1s/^#!//p' "$(command -v aorta)" 2>/dev/null || true)}\"""",
-    f"${{python:=python3}} -c 'import aorta.workloads.child' || {_or_say('it needs aorta: set PYTHON to a Python that has it')}",
+    f"${{python:=python3}} -c '{_HAS_AORTA}' || {_or_say('it needs aorta: set PYTHON to a Python that has it')}",
     f'exec $python -m aorta.workloads.child --alone "$here/{ORDER}"',
 ]
 _RECIPE_HEADER = "# Ready to run: aorta triage run --recipe recipe.resolved.yaml\n"

@@ -47,6 +47,7 @@ def marker_environment(python: str) -> dict[str, str]:
     return around
 
 
+@cache
 def version_of(program: str) -> str | None:
     with suppress(OSError, subprocess.TimeoutExpired):
         ask = "import platform; print(platform.python_version())"

@@ -15,7 +15,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -225,13 +224,19 @@ def _carry_out(trial: WorkloadTrial) -> ChildExit:
 
 def _placed(order: WorkloadOrder) -> WorkloadOrder:
     """The order with a trial directory, which only the place that it runs in can give it."""
-    folder = Path(os.environ.get("AORTA_TRIAL_DIR") or tempfile.mkdtemp(prefix="aorta-"))
+    folder = Path(os.environ.get("AORTA_TRIAL_DIR") or _temporary())
     given = {
         f"{RESERVED_PREFIX}trial_index": 0,
         f"{RESERVED_PREFIX}trial_dir": str(folder),
         f"{RESERVED_PREFIX}log_prefix": str(folder / "workload"),
     }
     return replace(order, result=folder / order.result, given={**order.given, **given})
+
+
+def _temporary() -> str:
+    import tempfile  # a tenth of what a child would import, and nearly every one is told its directory
+
+    return tempfile.mkdtemp(prefix="aorta-")
 
 
 def _said_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
