@@ -165,6 +165,7 @@ _IDENTITIES = [
     Planted("root home", "saved /root/exp/ckpt.bin", "/root/exp/ckpt.bin", Kind.PATH),
     Planted("mount", "data=/mnt/acme-nas/set/a.bin", "/mnt/acme-nas/set/a.bin", Kind.PATH),
     Planted("scratch", 'File "/scratch/acme/run.py", line 3', "/scratch/acme/run.py", Kind.PATH),
+    Planted("shared memory", "staged /dev/shm/acme/a.bin", "/dev/shm/acme/a.bin", Kind.PATH),
     Planted(
         "path with a space",
         'open("/home/jdoe77/my runs/a.txt")',

@@ -15,7 +15,9 @@ _PUBLIC = re.compile(
     r"|/opt/(?:rocm|conda|nvidia|hpcx|amazon|venv|python|intel|ompi|ucx)[^/]*(?:/|\Z)"
     r"|/var/(?:run|lib/dpkg|lib/docker)(?:/|\Z)"
 )
-_PERSONAL_INSIDE_PUBLIC = re.compile(r"/run/(?:user|media)/|/usr/(?:home|people)/")
+_PERSONAL_INSIDE_PUBLIC = re.compile(
+    r"/run/(?:user|media)/|/usr/(?:home|people)/|/dev/shm/(?!nccl-)"  # data are staged there, under names of their own
+)
 _SYSTEM_WINDOWS = re.compile(r"[A-Za-z]:\\+(?:windows|program files(?: \(x86\))?)\\", re.IGNORECASE)
 _PART = r"[^\s/\\\"'`<>|:;,()\[\]{}\x00-\x1f\x7f*?!$&=]"
 _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that is the fast order
