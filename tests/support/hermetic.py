@@ -29,7 +29,6 @@ _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _DEAF_TO = pytest.StashKey[list[int]]()
 _KEPT = pytest.StashKey[Path]()
 _STARTED_AGAIN: list[str] = []
-_MEMORY, _PLENTY = Path("/dev/shm"), 12 << 30
 _SLOW_LOOK = 0.003  # seconds of this thread: thousands of tests are looked after
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=_ABOUT_SPEED)
@@ -47,24 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is collected: nothing of it goes, and each look at all of it takes 0.3 s
     _spare_children(os.environ)
     if not _is_worker(config):
-        place = _place_of_files()
-        os.environ[SHARED] = tempfile.mkdtemp(prefix="aorta-shared-", dir=place)
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="aorta-shared-")
         if config.option.basetemp is None:
-            config.stash[_KEPT] = Path(tempfile.mkdtemp(prefix="aorta-tests-", dir=place))
+            config.stash[_KEPT] = Path(tempfile.mkdtemp(prefix="aorta-tests-"))
             config.option.basetemp = str(config.stash[_KEPT])
         if config.option.timeout is None:
             config.option.timeout = patience(_HANGS_AFTER)
-
-
-def _place_of_files() -> str | None:
-    """In memory where there is plenty, unless somebody says where: every line of a journal waits for a disk, and what a
-    disk does for it is a third of the CPU of a test of the engine.
-    """
-    if "TMPDIR" in os.environ or not _MEMORY.is_dir():
-        return None
-    found = os.statvfs(_MEMORY)
-    is_fit = found.f_bavail * found.f_frsize > _PLENTY and not found.f_flag & os.ST_NOEXEC
-    return str(_MEMORY) if is_fit and os.access(_MEMORY, os.W_OK) else None
 
 
 def _spare_children(environ: MutableMapping[str, str]) -> None:
