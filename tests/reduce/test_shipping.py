@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aorta.reduce.files import made_portable
 from support.aorta_cli import aorta, environ
 from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
 
@@ -106,6 +108,16 @@ def test_files_opened_by_a_computed_name_ship_too(tmp_path: Path) -> None:
     assert sorted(path.name for path in (shipped / "data").iterdir()) == [
         "shard_0.bin", "shard_1.bin", "shard_2.bin",
     ]  # fmt: skip
+
+
+def test_what_a_command_reads_in_shared_memory_ships_too() -> None:
+    with tempfile.NamedTemporaryFile("w", dir="/dev/shm", suffix=".txt") as staged:
+        staged.write("3\n")
+        staged.flush()
+        command, found = made_portable(("cat", staged.name, "/dev/null"), Path("/job"), moved=True)
+    name = Path(staged.name).name
+    assert command == ("cat", f"./outside/{name}", "/dev/null")
+    assert found.copied == {f"outside/{name}": Path(staged.name)}
 
 
 def test_a_copy_that_dies_of_something_else_is_not_called_self_contained(tmp_path: Path) -> None:

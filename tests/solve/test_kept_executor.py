@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.trial import TrialSpec
+import pytest
+
+from aorta.core.errors import InfrastructureError
+from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice, KeptOpen
 from aorta.executors.local import LocalExecutor
@@ -16,17 +19,20 @@ from support.processes import wait_until_gone
 class Counted(ExecutorChoice):
     """Counts what it opens."""
 
+    kind: type[LocalExecutor] = LocalExecutor
     opened: list[Executor] = field(default_factory=list)
 
     def open(self) -> Executor:
-        self.opened.append(LocalExecutor(1))
+        self.opened.append(self.kind(1))
         return self.opened[-1]
 
 
-def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_with_it(
-    tmp_path: Path,
+@pytest.mark.parametrize(("where", "opened"), [("local", 2), ("a cluster", 1)])
+def test_one_that_a_stage_leaves_idle_serves_the_next_and_what_is_busy_ends_with_it(
+    where: str, opened: int, tmp_path: Path
 ) -> None:
-    chosen = Counted()
+    """Of a cluster only its trials do: to open it again takes longer than to see them end."""
+    chosen = Counted(name=where)
     kept, store = KeptOpen(chosen), SharedTrials(tmp_path)
 
     def stage(name: str) -> Executor:
@@ -48,6 +54,24 @@ def test_one_that_a_stage_leaves_idle_serves_the_next_and_one_that_is_busy_ends_
     second.close()
     wait_until_gone(running)
     third = stage("third")
-    assert len(chosen.opened) == 2
+    assert len(chosen.opened) == opened
     third.close()
     kept.close()
+
+
+def test_a_cluster_whose_trial_did_not_begin_is_opened_again(tmp_path: Path) -> None:
+    class Refusing(LocalExecutor):
+        def start(self, trial: TrialSpec) -> None:
+            raise InfrastructureError(f"{trial.id} is refused")
+
+        def wait(self, timeout: float | None = None) -> list[TrialEnd]:
+            raise AssertionError("there is nothing to wait for")
+
+    chosen = Counted(name="a cluster", kind=Refusing)
+    with KeptOpen(chosen) as kept:
+        stage = kept.open()
+        with pytest.raises(InfrastructureError):
+            stage.start(TrialSpec(argv=("true",), trial_dir=tmp_path, cwd=tmp_path, id="one"))
+        stage.close()
+        kept.open().close()
+    assert len(chosen.opened) == 2

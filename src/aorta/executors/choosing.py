@@ -3,18 +3,21 @@
 An entry point is a callable that takes `ExecutorOptions` and returns an `Executor`.
 """
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Self
 
-from aorta.core.errors import UsageError
+from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialEnd, TrialSpec
 from aorta.executors import Executor, WarmExecutor
 from aorta.probe import collect_env
 from aorta.runtimes.devices import visible_devices
 
 GROUP = "aorta.executors"
+_PATIENCE = 10.0  # seconds for the end of cancelled trials; to open a cluster again takes as long
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class KeptOpen:
     def open(self) -> Executor:
         """For one stage, which closes it; a stage that leaves it idle leaves it to the next."""
         idle, self._idle = self._idle, None
-        return _OfAStage(self, idle if idle is not None else self._chosen.open())
+        opened = idle if idle is not None else self._chosen.open()
+        return _OfAStage(self, opened, patience=0.0 if self._chosen.name == "local" else _PATIENCE)
 
     def give_back(self, executor: Executor, *, idle: bool) -> None:
         """One that is not idle, or did not answer as it should, is closed."""
@@ -71,9 +75,10 @@ class KeptOpen:
 class _OfAStage:
     """Implements `Executor`: one that is kept, as long as a stage has it."""
 
-    def __init__(self, kept: KeptOpen, inner: Executor) -> None:
+    def __init__(self, kept: KeptOpen, inner: Executor, *, patience: float) -> None:
         self._kept = kept
         self.inner = inner
+        self._patience = patience
         self._is_open = True
         self._unended: set[str] = set()  # also one whose start failed
 
@@ -83,7 +88,11 @@ class _OfAStage:
 
     def start(self, trial: TrialSpec) -> None:
         self._unended.add(trial.id)
-        self.inner.start(trial)
+        try:
+            self.inner.start(trial)
+        except InfrastructureError:
+            self._patience = 0.0  # it has no end to wait for
+            raise
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
         return isinstance(self.inner, WarmExecutor) and self.inner.keeps_warm(trial)
@@ -99,7 +108,19 @@ class _OfAStage:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._kept.give_back(self.inner, idle=not self._unended)
+            try:
+                with suppress(InfrastructureError):  # then it is not idle
+                    self._end_what_runs()
+            finally:
+                self._kept.give_back(self.inner, idle=not self._unended)
+
+    def _end_what_runs(self) -> None:
+        """Trials that were begun ahead, and that the answer made needless."""
+        until = time.monotonic() + self._patience
+        for trial_id in self._unended if self._patience else ():
+            self.inner.cancel(trial_id)
+        while self._unended and (left := until - time.monotonic()) > 0:
+            self.wait(left)
 
 
 def runs_here(executor: Executor) -> bool:

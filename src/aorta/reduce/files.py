@@ -156,7 +156,9 @@ OUTSIDE = "outside"
 """The folder inside the workload for files that the command named elsewhere."""
 
 _ABSOLUTE = re.compile(r"(?<![\w./~\-])/(?!/)[^\s\"'`;|&()<>$*?{}\[\]:,\\]+")
-_SYSTEM = re.compile(r"/(?:usr|bin|sbin|lib|lib32|lib64|etc|proc|sys|dev|boot|run|opt/rocm[^/]*)/")
+_SYSTEM = re.compile(  # /dev/shm is where jobs stage their data
+    r"/(?:usr|bin|sbin|lib|lib32|lib64|etc|proc|sys|dev(?!/shm/)|boot|run|opt/rocm[^/]*)/"
+)
 _PROGRAM = re.compile(r"python[\d.]*\Z|torchrun\Z")
 _MOST_COPIED = 1 << 20
 
