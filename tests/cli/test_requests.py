@@ -87,7 +87,7 @@ def request_from(verb: str, line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_every_option_of_a_verb_is_a_field_of_its_request_and_of_its_type(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = vars(request_from(verb, LINES[verb], monkeypatch))
+    asked = dict(vars(request_from(verb, LINES[verb], monkeypatch)))
     kind = request_of(verb)
     assert vars(validated_arguments(kind, asked, where=verb)) == asked
     plain = {each.name for each in fields(kind) if asked[each.name] == each.default}
