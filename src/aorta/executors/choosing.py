@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Self
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Resources, TrialEnd, TrialSpec
 from aorta.executors import Executor, WarmExecutor
 from aorta.probe import collect_env
+from aorta.registry.catalogue import registered
 from aorta.runtimes.devices import visible_devices
 
 GROUP = "aorta.executors"
@@ -51,6 +51,7 @@ class KeptOpen:
         """For one stage, which closes it; a stage that leaves it idle leaves it to the next."""
         idle, self._idle = self._idle, None
         opened = idle if idle is not None else self._chosen.open()
+        # Here closing is cheap and sees them end itself, unless it is interrupted once more.
         return _OfAStage(self, opened, patience=0.0 if self._chosen.name == "local" else _PATIENCE)
 
     def give_back(self, executor: Executor, *, idle: bool) -> None:
@@ -149,7 +150,7 @@ def open_executor(name: str, options: ExecutorOptions) -> Executor:
 
 def _added(name: str) -> Callable[[ExecutorOptions], Executor]:
     """What an installed distribution calls so. Asked last: a look through all of them takes 10 ms for a hundred."""
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = {point.name: point for point in registered(GROUP)}
     if name not in points:
         known = sorted({*_BUILT_IN, *points})
         raise UsageError(f"unknown executor {name!r}; expected one of: {', '.join(known)}")

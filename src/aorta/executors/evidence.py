@@ -31,9 +31,8 @@ SCAN_BYTES = 256 * 1024  # scan as soon as this much is new ...
 SCAN_EVERY = 0.02  # ... or this long after the last scan: small writes must not cost a scan each
 QUIET = 0.2
 TAIL = 32 * 1024
-PATTERN_SECONDS = (
-    2.0  # of CPU for one scan of one window; a pattern that needs more backtracks for ever
-)
+# Of CPU for one scan of one window: a pattern that needs more backtracks for ever.
+PATTERN_SECONDS = 2.0
 _LINE = 400
 _MOST_CHUNKS = 4096
 

@@ -27,6 +27,7 @@ _READY_SECONDS = 120.0
 _FAREWELL_SECONDS = 7.0
 # On a cluster that Ray starts for us: without this it starts a process for each core before there is a trial.
 _OF_ITS_OWN = {"RAY_prestart_worker_first_driver": "0"}
+_WITHOUT_REPORTS = {"RAY_USAGE_STATS_ENABLED": "0"}  # nothing leaves the machine
 
 
 class RayTasks:
@@ -48,11 +49,7 @@ class RayTasks:
                 # -P: beside the driver lies a ray.py that is not Ray
                 [sys.executable, "-P", str(_DRIVER), str(theirs.fileno()), address or ""],
                 pass_fds=[theirs.fileno()],
-                env={
-                    **_OF_ITS_OWN,
-                    **os.environ,
-                    "RAY_USAGE_STATS_ENABLED": "0",
-                },  # nothing leaves the machine
+                env={**_OF_ITS_OWN, **os.environ, **_WITHOUT_REPORTS},
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=self._words,

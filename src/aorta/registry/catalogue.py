@@ -107,11 +107,9 @@ def registered(group: str) -> "EntryPoints":
 
 @lru_cache(maxsize=1)
 def _selection(_path: tuple[str, ...]) -> "Callable[..., EntryPoints]":
-    from importlib.metadata import (
-        entry_points,
-    )  # a fifth of what a child of a workload would import
+    from importlib import metadata  # a fifth of what a child of a workload would import
 
-    return entry_points().select
+    return metadata.entry_points().select
 
 
 def _loader(entry: "EntryPoint", source: str, where: str, build: Build[Item]) -> Callable[[], Item]:
