@@ -22,7 +22,9 @@ def _is_topic(name: str) -> bool:
 
 
 def main(wanted: list[str]) -> int:
-    """Of those named only what they need is imported: elsewhere the packages of the others may be missing."""
+    """Of those named only what they need is imported: elsewhere the packages of the others may be
+    missing.
+    """
     modules = _modules()
     unknown = [name for name in wanted if name not in modules or not _is_topic(name)]
     known = topics() if unknown or not wanted else wanted

@@ -1,4 +1,6 @@
-"""Attribution measured: how fast it reads, how soon it answers, how often it is right, what its service bears."""
+"""Attribution measured: how fast it reads, how soon it answers, how often it is right, what its
+service bears.
+"""
 
 import random
 import re
@@ -23,7 +25,8 @@ RUNS = 5
 SAMPLE = 20_000_000  # what the slow reader reads: its speed does not depend on the length
 SEED = 20261115
 _ENDING = (
-    '[rank3]: Traceback (most recent call last):\n[rank3]:   File "/srv/train.py", line 9, in main\n'
+    '[rank3]: Traceback (most recent call last):\n[rank3]:   File "/srv/train.py", line 9, in '
+    "main\n"
     "[rank3]: OSError: [Errno 28] No space left on device\n"
 )
 
@@ -62,7 +65,9 @@ def reading_speed(scratch: Path) -> None:
 
 
 def time_to_verdict(log: Path) -> tuple[float, float]:
-    """Milliseconds in a program that runs already, as a launcher and a service do, and as a command."""
+    """Milliseconds in a program that runs already, as a launcher and a service do, and as a
+    command.
+    """
     evidence = Evidence(logs=(LogSource(log),))
     command = [sys.executable, "-m", "aorta", "attribute", str(log)]
     attribute(evidence)
@@ -89,11 +94,15 @@ def _lines(chance: random.Random, count: int) -> Iterable[str]:
     for number in range(count):
         rank, loss = chance.randrange(8), chance.random()
         yield (
-            f"[rank{rank}]: 2026-11-15 05:{number % 60:02d}:21,123 INFO iteration {number:8d}/ 500000 | "
-            f"elapsed per iteration (ms): {800 + loss:.1f} | lm loss: {loss:.5E} | error count 0 | skipped 0\n"
+            f"[rank{rank}]: 2026-11-15 05:{number % 60:02d}:21,123 INFO iteration {number:8d}/ "
+            "500000 | "
+            f"elapsed per iteration (ms): {800 + loss:.1f} | lm loss: {loss:.5E} | error count 0 |"
+            " skipped 0\n"
         )
         if chance.random() < 0.002:
-            yield f"[rank{rank}]: WARNING storage: upload failed with an error, retrying ({number})\n"
+            yield (
+                f"[rank{rank}]: WARNING storage: upload failed with an error, retrying ({number})\n"
+            )
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -1,9 +1,12 @@
-"""How often attribution is right, and whether it knows: over the corpus of real failures, set by set.
+"""How often attribution is right, and whether it knows: over the corpus of real failures, set by
+set.
 
-`tuning` is what the patterns were first written against. Every other set was written, with its truth, before any rule had seen
-it, and measured once before anything was learned from it: that first look is the estimate for failures to come, and is
-printed beside today's figure. The sets `fresh`, `newest`, `last` and `gpu` followed one another in this order, and hold many
-failures that were made to look like what they are not; `frameworks` are real failures of JAX, Ray, HF Trainer, Lightning, srun and docker.
+`tuning` is what the patterns were first written against. Every other set was written, with its
+truth, before any rule had seen it, and measured once before anything was learned from it: that
+first look is the estimate for failures to come, and is printed beside today's figure. The sets
+`fresh`, `newest`, `last` and `gpu` followed one another in this order, and hold many failures that
+were made to look like what they are not; `frameworks` are real failures of JAX, Ray, HF Trainer,
+Lightning, srun and docker.
 """
 
 import json
@@ -19,7 +22,8 @@ from benchmarks.faults.field.sets import SETS as FIELD
 
 RESULTS = Path(__file__).parent / "results"
 FIRST_LOOKS = (RESULTS / "first_looks.json", RESULTS / "frameworks_look.json")
-EARLIER = {  # class right, root right, false STOPs, user errors stopped; of the jobs that failed as meant
+# class right, root right, false STOPs, user errors stopped; of the jobs that failed as meant
+EARLIER = {
     "held_back": (32, 29, 32, 0, "9 of 10"),
     "later": (20, 14, 20, 0, "3 of 6"),
     "unseen": (20, 17, 20, 2, "4 of 5"),
@@ -81,7 +85,8 @@ def _first(case: Case, row: dict[str, object]) -> Look:
 
 def accuracy(today: list[Look], first: list[Look]) -> None:
     print(
-        f"\n{'corpus':14} {'jobs':>4} {'class':>6} {'root':>6} {'false STOP':>11} {'user errors stopped':>20}"
+        f"\n{'corpus':14} {'jobs':>4} {'class':>6} {'root':>6} {'false STOP':>11} "
+        f"{'user errors stopped':>20}"
     )
     for half in ("tuning", *EARLIER, *SETS):
         row(half, [look for look in today if look.case.half == half])
@@ -110,7 +115,8 @@ _FIELD_BANDS = ((0.9, 1.0), (0.7, 0.9), (0.3, 0.7), (0.0, 0.3))
 def field() -> None:
     """Failures in the shapes of the field; only first looks mean anything."""
     print(
-        f"\n{'field':14} {'jobs':>4} {'class':>6} {'root':>8} {'false STOP':>11} {'user errors stopped':>20}"
+        f"\n{'field':14} {'jobs':>4} {'class':>6} {'root':>8} {'false STOP':>11} "
+        f"{'user errors stopped':>20}"
     )
     looks: list[tuple[float, bool]] = []
     for name, excerpts in FIELD.items():
@@ -139,7 +145,8 @@ def field() -> None:
             stated = sum(row[0] for row in band) / len(band)
             right = sum(row[1] for row in band)
             print(
-                f"  {low:.1f} to {high:.1f}   {stated:.2f}   {right} of {len(band)} ({right / len(band):.0%})"
+                f"  {low:.1f} to {high:.1f}   {stated:.2f}   {right} of {len(band)} "
+                f"({right / len(band):.0%})"
             )
 
 

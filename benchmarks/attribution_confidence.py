@@ -1,11 +1,13 @@
-"""Confidence, fitted: how often findings were right at the first look, by dialect and by how sure the row was.
+"""Confidence, fitted: how often findings were right at the first look, by dialect and by how sure
+the row was.
 
     python -m benchmarks.attribution_confidence        prints the table
     python -m benchmarks.attribution_confidence --write    and puts it where attribution reads it
 
-Only looks at failures that no rule had learned from count. Few fall on each dialect, so that each share is drawn towards that of all
-dialects by the weight of `PRIOR` looks, and one with fewer than `FEWEST` has that of all. A weak row never reaches what a STOP needs, nor a likely one
-what it needs after the first step.
+Only looks at failures that no rule had learned from count. Few fall on each dialect, so that each
+share is drawn towards that of all dialects by the weight of `PRIOR` looks, and one with fewer than
+`FEWEST` has that of all. A weak row never reaches what a STOP needs, nor a likely one what it needs
+after the first step.
 """
 
 import json
@@ -23,11 +25,13 @@ from benchmarks.faults.field.sets import SETS
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = Path(__file__).parents[1] / "src/aorta/attribution/confidence.toml"
-# Looks: dialects differ by no more than chance where their rows are sure, and by much where they are weak.
-# Leaving each set out in turn, the looks cannot tell priors of 1 to 12 for likely and weak rows apart (log loss .4175 at best, .4178 with 3).
-# Of these, 3 is taken because every band then states within a tenth of what was right; with 5 or 8 the second states .11 too little.
+# Looks: dialects differ by no more than chance where their rows are sure, and by much where they
+# are weak. Leaving each set out in turn, the looks cannot tell priors of 1 to 12 for likely and
+# weak rows apart (log loss .4175 at best, .4178 with 3). Of these, 3 is taken because every band
+# then states within a tenth of what was right; with 5 or 8 the second states .11 too little.
 PRIOR = {"certain": 20, "likely": 3, "likely_mistake": 20, "weak": 3, "nothing": 5}
-# A hundred looks cannot show more for certain; for the others, with what an exit code adds, too little to stop.
+# A hundred looks cannot show more for certain; for the others, with what an exit code adds, too
+# little to stop.
 MOST = {
     "certain": 0.95,
     "likely": SURE_LATER - 0.04,
@@ -38,7 +42,10 @@ MOST = {
 FEWEST = 4  # looks that give a dialect a figure of its own
 KINDS = tuple(PRIOR)
 CLOSER = ("agreed", "doubted", "words", "last_lines")  # how a class is named where no row is sure
-_HEAD = "# How often findings were right at the first look: written by `python -m benchmarks.attribution_confidence --write`.\n"
+_HEAD = (
+    "# How often findings were right at the first look: written by `python -m "
+    "benchmarks.attribution_confidence --write`.\n"
+)
 
 LOOKED_AT = ("last", "fifth", "sixth", "seventh", "eighth")
 
@@ -72,7 +79,8 @@ def looks() -> Iterator[tuple[str, bool]]:
 def stops() -> Iterator[tuple[str, bool]]:
     """How sure a row was that named a mistake, and whether a restart would have met it again.
 
-    The truths of the field's sets tell of that only for the job as a whole (one rank's mistake is restarted): there the class counts.
+    The truths of the field's sets tell of that only for the job as a whole (one rank's mistake is
+    restarted): there the class counts.
     """
     for row in json.loads(attribution_words.LOOKS.read_text()):
         kind = row["basis"].split(".")[1]
@@ -86,10 +94,12 @@ def stops() -> Iterator[tuple[str, bool]]:
 
 
 def read_closer() -> dict[str, dict[str, float]]:
-    """How often row and words together were right, by how they came to it and how sure the words were; held back from the fit.
+    """How often row and words together were right, by how they came to it and how sure the words
+    were; held back from the fit.
 
-    Only reports count, held back by repository and by collector: what imitates them has words of few hands, which a model that knows
-    others of theirs reads too well, and who collects together names classes alike.
+    Only reports count, held back by repository and by collector: what imitates them has words of
+    few hands, which a model that knows others of theirs reads too well, and who collects together
+    names classes alike.
     """
     found: dict[str, list[tuple[str, bool]]] = {kind: [] for kind in CLOSER}
     for row in json.loads(attribution_words.LOOKS.read_text()):
@@ -103,7 +113,8 @@ def read_closer() -> dict[str, dict[str, float]]:
 def met_again(share: str) -> dict[str, float]:
     """The same for a share that tells whether a restart would meet it again, where words may stop.
 
-    What is not more than half-way to certainty from the surest that was not met again states too little to stop.
+    What is not more than half-way to certainty from the surest that was not met again states too
+    little to stop.
     """
     found = [
         (row[share], row["met_again"])
@@ -136,7 +147,9 @@ def counted(rows: Iterator[tuple[str, bool]]) -> Shares:
 
 
 def measured() -> dict[str, dict[str, float]]:
-    """All that attribution states: by row and dialect, by how sure the word model is, and how often a STOP was right."""
+    """All that attribution states: by row and dialect, by how sure the word model is, and how often
+    a STOP was right.
+    """
     return {
         **fitted(counted(looks())),
         "stops": {
@@ -157,7 +170,9 @@ def _tally(rows: Iterator[tuple[str, bool]]) -> dict[str, tuple[int, int]]:
 
 
 def rising(tally: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-    """The share of each band, where none states less than one below it: such bands are taken together."""
+    """The share of each band, where none states less than one below it: such bands are taken
+    together.
+    """
     pools: list[tuple[list[str], int, int]] = []
     for low in sorted(BANDS):
         name = band_of(low / 100)
@@ -191,13 +206,15 @@ def fitted(shares: Shares) -> dict[str, dict[str, float]]:
 
 def show(shares: Shares, table: Mapping[str, Mapping[str, float]]) -> None:
     print(
-        "\nreliability at first looks that nothing was learned from, and the confidence fitted to it"
+        "\nreliability at first looks that nothing was learned from, and the confidence fitted to "
+        "it"
     )
     print(f"{'row':8} {'dialect':12} {'right':>10} {'stated':>7}")
     for kind, by_dialect in shares.items():
         for dialect, (right, of) in by_dialect.items():
             print(
-                f"{kind:8} {dialect:12} {f'{right} of {of}':>10} {table[kind].get(dialect, table[kind]['overall']):7.2f}"
+                f"{kind:8} {dialect:12} {f'{right} of {of}':>10} "
+                f"{table[kind].get(dialect, table[kind]['overall']):7.2f}"
             )
         print(f"{kind:8} {'any other':12} {'':10} {table[kind]['overall']:7.2f}")
 

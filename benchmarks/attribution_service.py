@@ -1,8 +1,9 @@
-"""The attribution service under load: 10,000 reports of 100 cycles over 64 connections, beside a running analysis.
+"""The attribution service under load: 10,000 reports of 100 cycles over 64 connections, beside a
+running analysis.
 
-Each connection reports as soon as its last report is answered. The client shares the machine with the server, so it is cheap:
-requests are bytes before the clock starts, and of an answer it reads the status and the length. What it took of the
-processor is printed beside what the server took.
+Each connection reports as soon as its last report is answered. The client shares the machine with
+the server, so it is cheap: requests are bytes before the clock starts, and of an answer it reads
+the status and the length. What it took of the processor is printed beside what the server took.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ from benchmarks.faults.corpus import CORPUS
 REPORTS = 10_000
 CYCLES = 100
 CONNECTIONS = 64
-BESIDE = 6_000_000_000  # bytes of log, gzipped, that one analysis reads meanwhile: longer than the load lasts
+# bytes of log, gzipped, that one analysis reads meanwhile: longer than the load lasts
+BESIDE = 6_000_000_000
 TARGET_MS = 50
 _LINE = b"INFO all is well in this line of the log, nothing to see\n"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -191,10 +193,12 @@ def show(wire: str, load: Load) -> None:
     )
     print(f"{load.decided} of {CYCLES} decided")
     print(
-        f"    one report: median {median:.1f} ms, p99 {late:.1f} ms, slowest {1000 * load.times[-1]:.1f} ms"
+        f"    one report: median {median:.1f} ms, p99 {late:.1f} ms, slowest "
+        f"{1000 * load.times[-1]:.1f} ms"
     )
     print(
-        f"    processor time of one: server {load.server * each:.0f} us, client {load.client * each:.0f} us",
+        f"    processor time of one: server {load.server * each:.0f} us, client "
+        f"{load.client * each:.0f} us",
         end="",
     )
     print("" if load.beside else "; the analysis beside it ended early")

@@ -1,14 +1,18 @@
-"""The word model, fitted: from failures whose cause is known, and judged on those that were held back from the fit.
+"""The word model, fitted: from failures whose cause is known, and judged on those that were held
+back from the fit.
 
-    python -m benchmarks.attribution_words                    prints how it reads what it was not fitted on
-    python -m benchmarks.attribution_words --write            and writes its weights, and what it said of what was held back
-    python -m benchmarks.attribution_words --collect FILE...  takes failures from files of public bug reports
+    python -m benchmarks.attribution_words                    prints how it reads what it was not
+    fitted on python -m benchmarks.attribution_words --write            and writes its weights, and
+    what it said of what was held back python -m benchmarks.attribution_words --collect FILE...
+    takes failures from files of public bug reports
 
-It learns from the field's eight sets, the corpus, the messages that rows must read, and `faults/reports.jsonl`: what public bug reports show, as messages without values, paths
-and names, each with its class, whether a restart would meet it again, and what the rows said of it when they first saw it. Every set, and
-every quarter of the reports (by repository, so that none is on both sides), is held back in turn. Then all reports of one collector are, who looked
-at other systems than the other and has a hand of his own in naming classes: that is how far it carries. Of the field's sets the first looks count: rows
-have learned from them since.
+It learns from the field's eight sets, the corpus, the messages that rows must read, and
+`faults/reports.jsonl`: what public bug reports show, as messages without values, paths and names,
+each with its class, whether a restart would meet it again, and what the rows said of it when they
+first saw it. Every set, and every quarter of the reports (by repository, so that none is on both
+sides), is held back in turn. Then all reports of one collector are, who looked at other systems
+than the other and has a hand of his own in naming classes: that is how far it carries. Of the
+field's sets the first looks count: rows have learned from them since.
 """
 
 import argparse
@@ -62,7 +66,8 @@ PULL = 0.03  # towards nothing, of every weight
 ROUNDS = 80
 FEWEST = 2  # examples that a word must stand in
 SMALLEST = 5  # of a weight that is written, in hundredths
-# The field's sets and the corpus tell what a first failure gets; what is restarted once to be safe may be a mistake all the same.
+# The field's sets and the corpus tell what a first failure gets; what is restarted once to be safe
+# may be a mistake all the same.
 _MAY_BE_A_MISTAKE = {"user_exception", "assertion", "device_oom", "data_error", "unknown"}
 
 Matrix = NDArray[np.float32]
@@ -101,11 +106,13 @@ def main() -> None:
     report(looks)
 
 
-# ---- what it learns from ---------------------------------------------------------------------------------------
+# ---- what it learns from
 
 
 def collected(files: Iterable[Path]) -> Iterator[dict[str, object]]:
-    """Reports as they are kept: what the library says, and what rows that had never seen it said. A file is one collector's."""
+    """Reports as they are kept: what the library says, and what rows that had never seen it said. A
+    file is one collector's.
+    """
     for collector, file in enumerate(files, 1):
         for line in file.read_text().splitlines():
             told = json.loads(line)
@@ -170,11 +177,13 @@ def _told(user_error: bool, failure_class: str) -> bool | None:
     return None if not user_error and failure_class in _MAY_BE_A_MISTAKE else user_error
 
 
-# ---- the fit ---------------------------------------------------------------------------------------------------
+# ---- the fit
 
 
 def written(found: Sequence[Example]) -> str:
-    """The model's file: its columns, then a line a word, with the weights that are not nearly nothing."""
+    """The model's file: its columns, then a line a word, with the weights that are not nearly
+    nothing.
+    """
     vectors = [features(example.said) for example in found]
     often = Counter(word for vector in vectors for word in vector)
     vocabulary = sorted(word for word, times in often.items() if times >= FEWEST)
@@ -189,7 +198,9 @@ def written(found: Sequence[Example]) -> str:
 
 
 def held_back(found: Sequence[Example]) -> list[dict[str, object]]:
-    """What models say of the failures that each was not fitted on, the corpus apart, of which rows and model know the whole."""
+    """What models say of the failures that each was not fitted on, the corpus apart, of which rows
+    and model know the whole.
+    """
     vectors = [features(example.said) for example in found]
     matrix = _matrix(vectors, sorted({word for vector in vectors for word in vector}))
     rows: list[dict[str, object]] = []
@@ -220,7 +231,9 @@ def held_back(found: Sequence[Example]) -> list[dict[str, object]]:
 
 
 def _folds(found: Sequence[Example]) -> Iterator[tuple[str, list[int], list[int]]]:
-    """What is held back in turn: its name, what the model is fitted on meanwhile, and what it is asked of."""
+    """What is held back in turn: its name, what the model is fitted on meanwhile, and what it is
+    asked of.
+    """
     for fold in dict.fromkeys(example.fold for example in found):
         if fold not in {"corpus", "rows"}:
             # Rows have learned from the field's sets.
@@ -265,7 +278,9 @@ def _weights(matrix: Matrix, found: Sequence[Example]) -> tuple[tuple[str, ...],
 
 
 def _fitted(alike: Matrix, truth: Matrix) -> Matrix:
-    """How much each example counts for each column: a softmax regression with small weights, by accelerated descent."""
+    """How much each example counts for each column: a softmax regression with small weights, by
+    accelerated descent.
+    """
     largest = np.ones(len(alike), np.float32)
     for _ in range(20):
         largest = alike @ largest
@@ -285,7 +300,7 @@ def _fitted(alike: Matrix, truth: Matrix) -> Matrix:
     return counts
 
 
-# ---- how well --------------------------------------------------------------------------------------------------
+# ---- how well
 
 
 def is_asked(row: Mapping[str, object]) -> bool:
@@ -297,7 +312,9 @@ def is_asked(row: Mapping[str, object]) -> bool:
 
 
 def verdict(row: Mapping[str, object]) -> tuple[str, str, float]:
-    """The class, the decision and the confidence that rows and words together come to, at the first failure of a job that made no step."""
+    """The class, the decision and the confidence that rows and words together come to, at the first
+    failure of a job that made no step.
+    """
     if not is_asked(row):
         return str(row["rows"]), str(row["action"]), _share(row)
     told = closer(row)
@@ -329,11 +346,13 @@ def _share(row: Mapping[str, object]) -> float:
 
 def report(looks: Sequence[Mapping[str, object]]) -> None:
     print(
-        "\nheld back from the fit: what rows said at first looks, and what rows and words come to together"
+        "\nheld back from the fit: what rows said at first looks, and what rows and words come to "
+        "together"
     )
     print(f"{'':12} {'':4} {'class right':>14} {'mistakes stopped':>20} {'wrong STOPs':>14}")
     print(
-        f"{'held back':12} {'jobs':>4} {'rows':>7}{'both':>7} {'rows':>8}{'both':>6}{'of':>6} {'rows':>8}{'both':>6}"
+        f"{'held back':12} {'jobs':>4} {'rows':>7}{'both':>7} {'rows':>8}{'both':>6}{'of':>6} "
+        f"{'rows':>8}{'both':>6}"
     )
     folds = dict.fromkeys(str(row["fold"]) for row in looks)
     for fold in (*folds, "field", "reports", f"{OF_COLLECTOR}s"):
@@ -348,7 +367,9 @@ def report(looks: Sequence[Mapping[str, object]]) -> None:
 
 
 def group_of(fold: str) -> str:
-    """What is held back together: the sets of the field, the quarters of the reports, or the reports of each collector."""
+    """What is held back together: the sets of the field, the quarters of the reports, or the
+    reports of each collector.
+    """
     kind = fold.split(maxsplit=1)[0]
     return {"reports": "reports", OF_COLLECTOR: "collectors"}.get(kind, "field")
 
@@ -368,7 +389,8 @@ def _row(name: str, looks: Sequence[Mapping[str, object]]) -> None:
         for rows_ in (mistakes, spared)
     )
     print(
-        f"{name:12} {len(looks):4} {rows:7}{both:7} {right[0]:8}{right[1]:6}{len(mistakes):6} {wrong[0]:8}{wrong[1]:6}"
+        f"{name:12} {len(looks):4} {rows:7}{both:7} {right[0]:8}{right[1]:6}{len(mistakes):6} "
+        f"{wrong[0]:8}{wrong[1]:6}"
     )
 
 

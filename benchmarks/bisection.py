@@ -1,8 +1,10 @@
-"""What a bisection costs: builds of steady failures, trials of flaky ones, and how honest its confidence is.
+"""What a bisection costs: builds of steady failures, trials of flaky ones, and how honest its
+confidence is.
 
-The peer's builds are those measured on the same shapes with its own code (50 seeds); `git-bayesect` runs here, on the
-same seeds. Every run has its own seed, so that the table is the same every time. The prior rates of the search were
-chosen on other seeds than these; a second, larger range shows that the first is no luck.
+The peer's builds are those measured on the same shapes with its own code (50 seeds); `git-bayesect`
+runs here, on the same seeds. Every run has its own seed, so that the table is the same every time.
+The prior rates of the search were chosen on other seeds than these; a second, larger range shows
+that the first is no luck.
 """
 
 import math
@@ -87,7 +89,8 @@ def _unbuildable(over_seeds: OverSeeds) -> None:
         ideal = statistics.fmean(one.ideal for one in ran)
         builds = [one.builds for one in ran]
         print(
-            f"  {share:.0%}: {width:.2f} ({ideal:.2f}), {width / ideal:.2f} of the ideal (target 1.1), "
+            f"  {share:.0%}: {width:.2f} ({ideal:.2f}), {width / ideal:.2f} of the ideal (target "
+            "1.1), "
             f"{statistics.fmean(builds):.1f} / {max(builds)} builds; peer {peer}"
         )
 
@@ -119,7 +122,8 @@ def _side_by_side(over_seeds: OverSeeds) -> None:
 
 def _dates(over_seeds: OverSeeds) -> None:
     print(
-        f"\n{DAYS} days, age of the failure unknown, 0.95: trials, right of answers given, no answer"
+        f"\n{DAYS} days, age of the failure unknown, 0.95: trials, right of answers given, no "
+        "answer"
     )
     for fails, flakes in ((1.0, 0.0), (0.7, 0.0), (0.5, 0.0), (0.5, 0.02), (0.3, 0.0)):
         ran = over_seeds(partial(dates_run, fails, flakes))
@@ -131,7 +135,9 @@ def _dates(over_seeds: OverSeeds) -> None:
 
 
 def _calibration(over_seeds: OverSeeds) -> None:
-    """Rates drawn anew for each run: what is stated must hold over what may come, not at one chosen rate."""
+    """Rates drawn anew for each run: what is stated must hold over what may come, not at one chosen
+    rate.
+    """
     print(
         "\ncalibration, 128 candidates, fails 0.2-1, flakes 0-0.05: wrong among the answers given,"
     )
@@ -149,12 +155,15 @@ def _calibration(over_seeds: OverSeeds) -> None:
 
 
 def _noisy(over_seeds: OverSeeds) -> None:
-    """One pair of rates at a time, also of tests that fail on good states. Flakiness that no trial showed cannot be told from none."""
+    """One pair of rates at a time, also of tests that fail on good states. Flakiness that no trial
+    showed cannot be told from none.
+    """
     print(
         "\none pair of rates, 128 candidates, 0.95: answers, wrong, trials; wrong where every trial"
     )
     print(
-        "agreed with the answer, where some did not, where good states failed; checked elsewhere or not"
+        "agreed with the answer, where some did not, where good states failed; checked elsewhere "
+        "or not"
     )
     pairs = ((1.0, 0.0), (0.5, 0.0), (0.9, 0.05), (0.9, 0.1), (0.7, 0.1), (0.9, 0.2), (0.5, 0.1))
     for (fails, flakes), sentinels in product(pairs, (2, 0)):
@@ -181,7 +190,7 @@ def _trials_and_right(ran: Sequence[Ran], *, builds: bool = True) -> str:
     return f"{figure} [{statistics.fmean(one.builds for one in ran):.0f}]" if builds else figure
 
 
-# -- one run ------------------------------------------------------------------------------------------------------
+# -- one run
 
 
 def _run(
@@ -230,7 +239,9 @@ def steady_run(sizes: Sequence[int], spread: str, seed: int) -> Ran:
 
 
 def unbuildable_run(share: float, seed: int) -> Ran:
-    """Each commit breaks on its own; the ideal is the run of broken commits around the culprit in its own package."""
+    """Each commit breaks on its own; the ideal is the run of broken commits around the culprit in
+    its own package.
+    """
     rng = random.Random(seed)
     timeline = Timeline(_histories((64,) * 3, "uniform", rng))
     package, rank = rng.randrange(3), rng.randrange(1, 65)
@@ -292,7 +303,9 @@ def _interval_run(
 
 
 def dates_run(fails: float, flakes: float, seed: int) -> Ran:
-    """Every doubling of the age of the failure is as likely; an interval is right if it holds the day."""
+    """Every doubling of the age of the failure is as likely; an interval is right if it holds the
+    day.
+    """
     rng = random.Random(seed)
     first_bad = DAYS - int(2 ** rng.uniform(0.0, math.log2(DAYS - 1)))
     names = [f"{day:03d}" for day in range(DAYS)]

@@ -1,7 +1,7 @@
 """`aorta diverge`: how many of the planted divergences it names, and what recording costs a step.
 
-On a machine with a GPU also two real ones: a product in TF32 against the same in full precision, and an overflow in half
-precision.
+On a machine with a GPU also two real ones: a product in TF32 against the same in full precision,
+and an overflow in half precision.
 """
 
 import json
@@ -103,7 +103,10 @@ def _words(found: Parting | None) -> str:
     if found is None:
         return "no operation parts"
     at = found.operation
-    return f"{at.op}, line {at.line}, step {at.step}: {found.judged.difference:.3g} (expected {found.judged.expected:.3g})"
+    return (
+        f"{at.op}, line {at.line}, step {at.step}: {found.judged.difference:.3g} (expected "
+        f"{found.judged.expected:.3g})"
+    )
 
 
 def _cost(out: Path) -> None:
@@ -154,5 +157,6 @@ def _gpu(out: Path) -> None:
             linecache.getline(found.operation.file, found.operation.line).strip() if found else ""
         )
         print(
-            f"  {'right' if _is_named(found, op, line) else 'WRONG':<6} {name} on a GPU: {_words(found)}: {where}"
+            f"  {'right' if _is_named(found, op, line) else 'WRONG':<6} {name} on a GPU: "
+            f"{_words(found)}: {where}"
         )

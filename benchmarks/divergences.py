@@ -1,7 +1,8 @@
-"""Planted divergences: small programs with two sides, and the operation at which the sides part, known beforehand.
+"""Planted divergences: small programs with two sides, and the operation at which the sides part,
+known beforehand.
 
-Each program is a function of its side. It runs in a child forked from a process that has torch and the recorder already, so
-that a table of twenty costs one import.
+Each program is a function of its side. It runs in a child forked from a process that has torch and
+the recorder already, so that a table of twenty costs one import.
 """
 
 import gc
@@ -25,7 +26,9 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Planted:
-    """`op` and, where it is known, the words of the line where the sides part; `orders` of the good side."""
+    """`op` and, where it is known, the words of the line where the sides part; `orders` of the good
+    side.
+    """
 
     program: Callable[[bool], None]
     op: str
@@ -214,7 +217,9 @@ def scaled_at_step_two(bad: bool) -> None:
 
 
 def other_kernel_same_numbers(bad: bool) -> None:
-    """The good side computes attention in one operation, the bad side in five: rounding apart, the same."""
+    """The good side computes attention in one operation, the bad side in five: rounding apart, the
+    same.
+    """
     q, k, v = (torch.randn(2, 4, 16, 8) for _ in range(3))
     if bad:
         y = torch.softmax(q @ k.transpose(-1, -2) / 8**0.5, -1) @ v

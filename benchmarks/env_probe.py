@@ -1,4 +1,6 @@
-"""How long a snapshot takes: the whole command, the first call in a process, and the calls after it. Target: under 1 s."""
+"""How long a snapshot takes: the whole command, the first call in a process, and the calls after
+it. Target: under 1 s.
+"""
 
 import statistics
 import subprocess

@@ -1,10 +1,12 @@
-"""Two environments with one culprit among their changed packages: trials and environments, against bisecting by hand.
+"""Two environments with one culprit among their changed packages: trials and environments, against
+bisecting by hand.
 
     python -m benchmarks environments
 
-The searches are those of `aorta bisect --good-env`, told by a simulated failure. By hand people take the changed packages
-one after the other and then halve the releases, or halve both, and believe every trial. Then the real thing: how long one
-environment takes to make, with uv and with pip, from a warm cache of planted wheels.
+The searches are those of `aorta bisect --good-env`, told by a simulated failure. By hand people
+take the changed packages one after the other and then halve the releases, or halve both, and
+believe every trial. Then the real thing: how long one environment takes to make, with uv and with
+pip, from a warm cache of planted wheels.
 """
 
 import os
@@ -34,7 +36,9 @@ _RUNS = 40
 
 @dataclass(frozen=True)
 class PlantedChange:
-    """Packages 0 to `packages` - 1 changed, each over `releases` steps; one step of one of them brings the failure."""
+    """Packages 0 to `packages` - 1 changed, each over `releases` steps; one step of one of them
+    brings the failure.
+    """
 
     packages: int
     releases: int
@@ -81,7 +85,7 @@ def _compare(packages: int, releases: int, rate: float) -> None:
         print(f"  {name:<26} right {right:4.0%}  {trials:5.1f} trials  {made:5.1f} environments")
 
 
-# -- three ways -------------------------------------------------------------------------------------------------------
+# -- three ways
 
 
 def searched(planted: PlantedChange, chance: random.Random) -> Spent:
@@ -173,7 +177,7 @@ def _halved(planted: PlantedChange, chance: random.Random) -> tuple[int, int]:
     return low, trials
 
 
-# -- making environments ----------------------------------------------------------------------------------------------
+# -- making environments
 
 
 def _making() -> None:

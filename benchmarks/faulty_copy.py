@@ -1,4 +1,5 @@
-"""A plugin of pytest for a copy with a fault: the quickest test first, none for long after it should have ended.
+"""A plugin of pytest for a copy with a fault: the quickest test first, none for long after it
+should have ended.
 
 The first run, without any fault, writes down how long each test takes; the later ones read it.
 """

@@ -1,10 +1,12 @@
-"""Against `git bisect run`: the same commit, and how many tests each takes, on histories with merges.
+"""Against `git bisect run`: the same commit, and how many tests each takes, on histories with
+merges.
 
     python -m benchmarks git_bisect               synthetic histories of every shape
     python -m benchmarks.git_bisect REPOSITORY    culprits planted in a real one, which is only read
 
-A culprit is planted by saying so: a state fails if it contains that commit. `git bisect` is the real one, told by
-`git bisect run`; for aorta, its own search over what its own reader of histories found.
+A culprit is planted by saying so: a state fails if it contains that commit. `git bisect` is the
+real one, told by `git bisect run`; for aorta, its own search over what its own reader of histories
+found.
 """
 
 import random
@@ -56,16 +58,19 @@ def _print(name: str, ran: Sequence[Compared]) -> None:
     print(
         f"{name:<40} git {git}/{len(ran)} in {statistics.fmean(o.git_tests for o in ran):.1f}; "
         f"aorta {aorta}/{len(ran)}, {statistics.fmean(o.more for o in ran):+.1f} tests "
-        f"(most {max(o.more for o in ran):+d}) and {statistics.fmean(o.checks for o in ran):.1f} checks",
+        f"(most {max(o.more for o in ran):+d}) and {statistics.fmean(o.checks for o in ran):.1f} "
+        "checks",
         flush=True,
     )
 
 
-# -- one history ------------------------------------------------------------------------------------------------------
+# -- one history
 
 
 def compare(path: Path, good: str, bad: str, culprit: str, *, find_fix: bool = False) -> Compared:
-    """`bad` has the culprit and `good` has not; looking for a fix, it is the good end that has the repair."""
+    """`bad` has the culprit and `good` has not; looking for a fix, it is the good end that has the
+    repair.
+    """
     answer, tests = by_git(path, bad if find_fix else good, good if find_fix else bad, culprit)
     span = span_between(Repository.on_host(path), good, bad, find_fix=find_fix)
     found, sought, checks = by_aorta(path, span, culprit, find_fix=find_fix)
@@ -128,7 +133,7 @@ def real(path: Path, cases: int = 6, seed: int = 0) -> list[Compared]:
     return ran
 
 
-# -- synthetic histories ----------------------------------------------------------------------------------------------
+# -- synthetic histories
 
 
 def synthetic(shape: str, seed: int) -> Compared:

@@ -1,10 +1,12 @@
-"""kill -9 at random moments over run, reduce, triage and bisect, each time gone on with by another number of jobs.
+"""kill -9 at random moments over run, reduce, triage and bisect, each time gone on with by another
+number of jobs.
 
-Every case is first run to its end undisturbed; then it is killed and resumed until it ends, again and again, until the
-kills are spent. Counted is what must not happen: a trial that was written down and is gone, or ran again; another
-answer; a finished run that runs something; a process, a draft or a temporary file that is left.
-`python -m benchmarks.kills [KILLS] [EXECUTOR]`; with `slurm` the commands of a cluster must be on the path, and a job that
-stays in its queue counts too. `PYTHONPATH=src:tests python -m benchmarks.kills [KILLS] slurm --own` starts a small one.
+Every case is first run to its end undisturbed; then it is killed and resumed until it ends, again
+and again, until the kills are spent. Counted is what must not happen: a trial that was written down
+and is gone, or ran again; another answer; a finished run that runs something; a process, a draft or
+a temporary file that is left. `python -m benchmarks.kills [KILLS] [EXECUTOR]`; with `slurm` the
+commands of a cluster must be on the path, and a job that stays in its queue counts too.
+`PYTHONPATH=src:tests python -m benchmarks.kills [KILLS] slurm --own` starts a small one.
 """
 
 import json
@@ -145,7 +147,8 @@ def main(kills: int = KILLS, executor: str = "local", seed: int | None = None) -
     for case in CASES:
         found = _killed(case, kills // len(CASES), executor, random.Random(f"{seed} {case.name}"))
         print(
-            f"{case.name:>8}: {found.kills} kills in {found.runs} runs, {found.trials} trials kept; "
+            f"{case.name:>8}: {found.kills} kills in {found.runs} runs, {found.trials} trials "
+            "kept; "
             f"{dict(found.wrong) or 'nothing wrong'}",
             flush=True,
         )

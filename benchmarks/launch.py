@@ -1,7 +1,9 @@
-"""What asking costs a recovery: `aorta launch` beside stock torchrun, over the time attribution takes.
+"""What asking costs a recovery: `aorta launch` beside stock torchrun, over the time attribution
+takes.
 
-Two agents with one worker each on loopback. Rank 0 dies; measured are the moments of its death, of both new workers'
-first line, and of the last agent's exit. Beside them the peer's launcher, where `nvidia_resiliency_ext` is installed.
+Two agents with one worker each on loopback. Rank 0 dies; measured are the moments of its death, of
+both new workers' first line, and of the last agent's exit. Beside them the peer's launcher, where
+`nvidia_resiliency_ext` is installed.
 """
 
 import contextlib

@@ -1,7 +1,9 @@
-"""What happens to a job of two agents when a part of it fails: real processes, a real network between them.
+"""What happens to a job of two agents when a part of it fails: real processes, a real network
+between them.
 
-Each agent has one worker. Keep-alive is 1 s x 3, the store is given up after 10 s of silence. Printed is a table for
-docs/launch.md: what the agent that is left says, when it ends or goes on, its exit code, and what is left of its processes.
+Each agent has one worker. Keep-alive is 1 s x 3, the store is given up after 10 s of silence.
+Printed is a table for docs/launch.md: what the agent that is left says, when it ends or goes on,
+its exit code, and what is left of its processes.
 """
 
 import os
@@ -117,7 +119,10 @@ class Row:
 
     def __str__(self) -> str:
         code = "-" if self.code is None else str(self.code)
-        return f"| {self.fault} | {self.outcome} | {self.seconds:.1f} s | {code} | {self.said} | {self.left} |"
+        return (
+            f"| {self.fault} | {self.outcome} | {self.seconds:.1f} s | {code} | {self.said} | "
+            f"{self.left} |"
+        )
 
 
 def _observe(

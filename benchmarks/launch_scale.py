@@ -1,12 +1,16 @@
-"""What many agents cost one store: requests at rest, and from a failure to a decision that everybody knows.
+"""What many agents cost one store: requests at rest, and from a failure to a decision that
+everybody knows.
 
-The agents are real but for their workers: each is a `DecidingAgent` with the real decider and its own connections to one
-store on this machine. Each has a process of its own, up to 16 for each core; beyond that agents share one. The rendezvous
-in between is torch's exchange of one shared value, and is told apart from what is decided and read.
+The agents are real but for their workers: each is a `DecidingAgent` with the real decider and its
+own connections to one store on this machine. Each has a process of its own, up to 16 for each core;
+beyond that agents share one. The rendezvous in between is torch's exchange of one shared value, and
+is told apart from what is decided and read.
 
-    AORTA_SCALE_AGENTS=16,64,256 AORTA_SCALE_PROCESSES=256 TORCH_CPP_LOG_LEVEL=ERROR python -m benchmarks launch_scale
+    AORTA_SCALE_AGENTS=16,64,256 AORTA_SCALE_PROCESSES=256 TORCH_CPP_LOG_LEVEL=ERROR python -m
+    benchmarks launch_scale
 
-No name server is asked: torch's store looks up the name of everybody who connects, and answers nobody meanwhile.
+No name server is asked: torch's store looks up the name of everybody who connects, and answers
+nobody meanwhile.
 """
 
 import logging
@@ -56,7 +60,9 @@ _COUNTING = threading.Lock()
 
 
 class Seen:
-    """What happened to each agent, in memory that all processes share. Moments are of the one monotonic clock."""
+    """What happened to each agent, in memory that all processes share. Moments are of the one
+    monotonic clock.
+    """
 
     def __init__(self, agents: int) -> None:
         def column() -> Any:

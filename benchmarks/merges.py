@@ -1,11 +1,14 @@
-"""How honest a bisection is in histories with merges: answers that are wrong beside those that may be.
+"""How honest a bisection is in histories with merges: answers that are wrong beside those that may
+be.
 
-    python -m benchmarks.merges [--jobs N] [--runs N] [--levels .95 ...] [--rates .9/.2 ...] [--shapes]
+    python -m benchmarks.merges [--jobs N] [--runs N] [--levels .95 ...] [--rates .9/.2 ...]
+    [--shapes]
 
-Each run plants a culprit in a history of its own, whose test fails with the one rate on states that contain it and with
-the other on states that do not. An answer is right if the culprit is among the changes that it names, whatever their
-number: that is what its probability is said of. Every run has its own seed, so that the table is the same every time; the shares and doubts of the search
-were chosen on seeds below 1,000, which the table does not use unless it is told to (`--first 0`).
+Each run plants a culprit in a history of its own, whose test fails with the one rate on states that
+contain it and with the other on states that do not. An answer is right if the culprit is among the
+changes that it names, whatever their number: that is what its probability is said of. Every run has
+its own seed, so that the table is the same every time; the shares and doubts of the search were
+chosen on seeds below 1,000, which the table does not use unless it is told to (`--first 0`).
 """
 
 import argparse
@@ -37,7 +40,7 @@ _SENTINELS = 2  # as `aorta bisect` asks for
 Parents = Iterator[tuple[int, ...]]
 
 
-# -- shapes: the parents of each commit, by number; the last one contains all -----------------------------------------
+# -- shapes: the parents of each commit, by number; the last one contains all
 
 
 def straight(commits: int, _: random.Random) -> Parents:
@@ -67,7 +70,9 @@ def short_branches(commits: int, rng: random.Random) -> Parents:
 
 
 def releases(commits: int, rng: random.Random) -> Parents:
-    """Every release is a branch that gets commits of its own for a while and is merged back into the main line."""
+    """Every release is a branch that gets commits of its own for a while and is merged back into
+    the main line.
+    """
     yield ()
     main, count, branches = 0, 1, list[int]()
     while count < commits:
@@ -106,7 +111,9 @@ def criss_cross(commits: int, rng: random.Random) -> Parents:
 
 
 def long_lived(commits: int, rng: random.Random) -> Parents:
-    """A branch that lives beside the main line, takes it in now and then, and is merged at the end."""
+    """A branch that lives beside the main line, takes it in now and then, and is merged at the
+    end.
+    """
     yield ()
     main = branch = 0
     count = 1
@@ -154,7 +161,7 @@ def graph_of(
     return CommitSpan("c0", made[-1].sha, made[0], (), tuple(made[1:])).graph("package")
 
 
-# -- one run ----------------------------------------------------------------------------------------------------------
+# -- one run
 
 
 @dataclass(frozen=True)
@@ -200,16 +207,18 @@ def run(fails: float, flakes: float, level: float, sentinels: int, seed: int) ->
     )
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
+# -- the table
 
 
 def main(given: Sequence[str] = ()) -> None:
     asked = _arguments(given)
     print(
-        f"{len(SHAPES)} shapes with about 12, 30 and 100 changes, {asked.runs} runs a line: wrong among the"
+        f"{len(SHAPES)} shapes with about 12, 30 and 100 changes, {asked.runs} runs a line: wrong "
+        "among the"
     )
     print(
-        "answers given (95 % range), allowed, trials; wrong where every trial agreed with the answer, and"
+        "answers given (95 % range), allowed, trials; wrong where every trial agreed with the "
+        "answer, and"
     )
     print(
         "where some did not; answers of several changes, none; the mean doubt of the belief itself"

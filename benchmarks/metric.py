@@ -1,7 +1,8 @@
 """Bisection by a noisy number: how often it is right, and how many trials that takes.
 
-A gap of 1 between the two levels, 100 commits, the culprit and the noise drawn from a seed. The peer's figures are those of
-JAX-Toolbox' triage tool at its default settings, 50 seeds, one and five samples of each side given.
+A gap of 1 between the two levels, 100 commits, the culprit and the noise drawn from a seed. The
+peer's figures are those of JAX-Toolbox' triage tool at its default settings, 50 seeds, one and five
+samples of each side given.
 """
 
 import random

@@ -1,11 +1,14 @@
 """What share of small faults the tests of the pure rooms catch.
 
-One fault at a time is put into a copy of a room: a comparison turned, an operator exchanged, a number moved by one, a condition
-negated, a result dropped. First run the tests that name the faulty module, then the others of the room, until one fails. A fault
-that fails none of them has survived; so has one that nobody could see from outside, and those are counted against us too.
-Nothing is changed in what only declares: annotations, decorators, what is imported for annotations alone, and `strict` of `zip`.
+One fault at a time is put into a copy of a room: a comparison turned, an operator exchanged, a
+number moved by one, a condition negated, a result dropped. First run the tests that name the faulty
+module, then the others of the room, until one fails. A fault that fails none of them has survived;
+so has one that nobody could see from outside, and those are counted against us too. Nothing is
+changed in what only declares: annotations, decorators, what is imported for annotations alone, and
+`strict` of `zip`.
 
-    python -m benchmarks.mutation [--each N] [--seed N] [--jobs N] [--seconds S] [--only PATH] [--own] [ROOM ...]
+    python -m benchmarks.mutation [--each N] [--seed N] [--jobs N] [--seconds S] [--only PATH]
+    [--own] [ROOM ...]
 """
 
 import argparse
@@ -171,7 +174,9 @@ def _imported(path: Path) -> set[str]:
 
 
 class Copies:
-    """Copies of the repository, one for each job: what Python has compiled there is compiled once."""
+    """Copies of the repository, one for each job: what Python has compiled there is compiled
+    once.
+    """
 
     def __init__(self, jobs: int, folder: Path) -> None:
         self._times = folder / "times.json"
@@ -212,7 +217,9 @@ class Copies:
             self._free.put(place)
 
     def _write(self, path: Path, source: bytes) -> None:
-        """With a date that no other had: what was compiled from another is not taken for this one."""
+        """With a date that no other had: what was compiled from another is not taken for this
+        one.
+        """
         path.write_bytes(source)
         self._faults += 1
         os.utime(path, (self._faults, self._faults))
@@ -298,7 +305,9 @@ def _stages(module: Path, room: str, *, own: bool) -> tuple[list[Path], list[Pat
 
 
 def _say(room: str, counts: Counter[str], known: int) -> None:
-    """A test that does not end in ten times its usual time has caught a fault too, and it is said."""
+    """A test that does not end in ten times its usual time has caught a fault too, and it is
+    said.
+    """
     tried = counts.total() - counts["not tried"]
     caught = tried - counts["passed"]
     unspent = (

@@ -1,4 +1,6 @@
-"""What Aorta itself costs a trial: on real processes beside bare Popen, and the engine alone at a thousand slots."""
+"""What Aorta itself costs a trial: on real processes beside bare Popen, and the engine alone at a
+thousand slots.
+"""
 
 import gc
 import os

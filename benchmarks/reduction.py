@@ -1,4 +1,6 @@
-"""What a reduction costs: oracle calls and trials, against targets, the information bound and the reducers of others."""
+"""What a reduction costs: oracle calls and trials, against targets, the information bound and the
+reducers of others.
+"""
 
 import math
 import random
@@ -31,7 +33,9 @@ FLAKY = {0.5: 169, 0.3: 306}
 CERTAIN = 37
 """Trials of the same reduction where the failure always shows."""
 FALSE_ALARMS = {0.5: 0.02, 0.3: 0.02}
-"""By rate: how often the oracle fires where the failure is absent, which nothing in the product knows."""
+"""By rate: how often the oracle fires where the failure is absent, which nothing in the product
+knows.
+"""
 RATES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 WITHIN = 0.97
 
@@ -67,7 +71,9 @@ def numeric_calls(threshold: float, *, monotone: bool | None = None) -> int:
 
 
 def flaky_reduction(rate: float, false_rate: float, seed: int, slots: int = 1) -> Whole:
-    """100 lines, 3 of them needed, by a failure that shows at `rate`; calibration and confirmation included."""
+    """100 lines, 3 of them needed, by a failure that shows at `rate`; calibration and confirmation
+    included.
+    """
     rng = random.Random(seed)
     needed = frozenset(rng.sample(range(100), 3))
     axis = subset("lines", tuple(map(str, range(100))))
@@ -85,7 +91,9 @@ def flaky_reduction(rate: float, false_rate: float, seed: int, slots: int = 1) -
 
 
 def flaky_number(rate: float, seed: int) -> tuple[int, float]:
-    """NUM_STEPS from 5000 towards 50, to within 10 %: the trials, and the answer in units of the smallest that fails."""
+    """NUM_STEPS from 5000 towards 50, to within 10 %: the trials, and the answer in units of the
+    smallest that fails.
+    """
     rng = random.Random(seed)
     smallest = 50 * 100 ** rng.random()
     axis = number("NUM_STEPS", 5000, 50, tolerance=0.1)

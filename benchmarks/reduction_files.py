@@ -1,8 +1,10 @@
-"""Twenty real files, each with a failure in it, given to Aorta's subset search, to picire and to lithium.
+"""Twenty real files, each with a failure in it, given to Aorta's subset search, to picire and to
+lithium.
 
-The files are those that every installation of Aorta's extras has: Python's own library and headers, packages, logs of Debian.
-A failure is what a tool does with the lines that are left: it refuses them, or it reads them and trips over something.
-Runs are counted as each reducer makes them; an answer that a reducer asked for before is not counted again.
+The files are those that every installation of Aorta's extras has: Python's own library and headers,
+packages, logs of Debian. A failure is what a tool does with the lines that are left: it refuses
+them, or it reads them and trips over something. Runs are counted as each reducer makes them; an
+answer that a reducer asked for before is not counted again.
 """
 
 import ast
@@ -30,7 +32,9 @@ Fails = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Case:
-    """A file below one of the roots, what is put into it at which share of it, and when the rest of it fails."""
+    """A file below one of the roots, what is put into it at which share of it, and when the rest of
+    it fails.
+    """
 
     name: str
     file: str
@@ -113,7 +117,7 @@ def by_lithium(lines: Sequence[str], fails: Fails) -> Reduced:
     return Reduced(test.runs, len(best))
 
 
-# -- what tools do with what is left ---------------------------------------------------------------------
+# -- what tools do with what is left
 
 
 def refused_by_python(text: str) -> bool:
@@ -250,7 +254,8 @@ CASES = (
     Case("csv, three rows and the header", "numpy/_core/tests/data/umath-validation-set-tanh.csv", rows_with(True, "bad1", "bad2"), ((0.3, "np.float32,bad1,0x1,2\n"), (0.8, "np.float32,bad2,0x1,2\n"))),
     Case("csv, one row", "numpy/random/tests/data/pcg64-testset-1.csv", rows_with(False, "500")),
     Case("c, a struct", "cpython/unicodeobject.h", balanced_with("PyASCIIObject;", "unsigned int ascii:1;")),
-    Case("c, one declaration", "object.h", balanced_with("Py_SET_REFCNT(PyObject *ob, Py_ssize_t refcnt)")),
+    Case("c, one declaration", "object.h", balanced_with("Py_SET_REFCNT(PyObject *ob, Py_ssize_t "
+                                                         "refcnt)")),
     Case("css, one rule", "usr/share/gitweb/static/gitweb.css", balanced_with("table.diff_tree span.file_status.new", "color: #008000;")),
     Case("log, two lines", "var/log/dpkg.log", in_order("lost interrupt", "reset failed"), ((0.35, "lost interrupt\n"), (0.8, "reset failed\n"))),
     Case("log, one line", "var/log/alternatives.log", in_order("link is down"), ((0.6, "link is down\n"),)),
@@ -259,7 +264,8 @@ CASES = (
 
 def main() -> None:
     print(
-        "\nTwenty real files: runs and final lines (target: at most 1.2 times the better of the two)"
+        "\nTwenty real files: runs and final lines (target: at most 1.2 times the better of the "
+        "two)"
     )
     print(f"  {'file':32s} {'lines':>6s} {'aorta':>12s} {'picire':>12s} {'lithium':>12s}   worst")
     over = 0

@@ -1,7 +1,8 @@
 """The same subset problem given to the reducers of others, counted the same way.
 
-A peer is a function from (number of items, needed items) to the number of times it ran the test. Each is driven through
-its own library as it ships; none is part of Aorta, so each is imported by name and only when asked for.
+A peer is a function from (number of items, needed items) to the number of times it ran the test.
+Each is driven through its own library as it ships; none is part of Aorta, so each is imported by
+name and only when asked for.
 """
 
 import importlib

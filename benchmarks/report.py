@@ -1,4 +1,6 @@
-"""How much processor time a page takes and how large it is, from a short run to one of 5,000 trials."""
+"""How much processor time a page takes and how large it is, from a short run to one of 5,000
+trials.
+"""
 
 import tempfile
 import time
@@ -19,7 +21,8 @@ TARGET_SECONDS, TARGET_BYTES = 2.0, 1_000_000
 
 def main() -> None:
     print(
-        f"{'trials':>8} {'seconds':>9} {'kB':>7}   target: 5000 trials under {TARGET_SECONDS:g} s and {TARGET_BYTES // 1000} kB"
+        f"{'trials':>8} {'seconds':>9} {'kB':>7}   target: 5000 trials under {TARGET_SECONDS:g} s "
+        f"and {TARGET_BYTES // 1000} kB"
     )
     for trials in SIZES:
         with tempfile.TemporaryDirectory(prefix="aorta-bench-") as scratch:
@@ -31,7 +34,9 @@ def main() -> None:
 
 
 def _run_directory(path: Path, trials: int) -> Path:
-    """A finished run whose every trial failed in words of its own, with a path and an address to scrub in each."""
+    """A finished run whose every trial failed in words of its own, with a path and an address to
+    scrub in each.
+    """
     run = RunDir(path)
     journal = Journal.create(run.journal, {})
     journal.append(Opened(_POINT), "main")

@@ -1,7 +1,9 @@
-"""What more machines buy: whole searches at 1 to 8 slots, what each executor costs a trial, and a thousand queued trials.
+"""What more machines buy: whole searches at 1 to 8 slots, what each executor costs a trial, and a
+thousand queued trials.
 
-The ideal is the same search in simulated rounds of equal trials (`benchmarks.simulate`): one round, one sleep. Slurm and Ray
-are the private ones of the tests, on this one machine, so their figures are those of the executors, not of a cluster.
+The ideal is the same search in simulated rounds of equal trials (`benchmarks.simulate`): one round,
+one sleep. Slurm and Ray are the private ones of the tests, on this one machine, so their figures
+are those of the executors, not of a cluster.
 """
 
 import os
@@ -98,7 +100,8 @@ class _Sleeping:
 
 def _searches(scratch: Path) -> None:
     print(
-        f"{'local, trials of ' + str(SLEEP) + ' s':28}  slots  rounds   ideal s    wall s  /1 slot  /ideal"
+        f"{'local, trials of ' + str(SLEEP) + ' s':28}  slots  rounds   ideal s    wall s  /1 "
+        "slot  /ideal"
     )
     for case in _cases():
         one_slot = 0.0
@@ -109,7 +112,8 @@ def _searches(scratch: Path) -> None:
             one_slot = one_slot or wall
             ideal = rounds * SLEEP
             print(
-                f"{case.name:28}  {slots:5}  {rounds:6}  {ideal:8.1f}  {wall:8.1f}  {wall / one_slot:7.2f}  {wall / ideal:6.2f}"
+                f"{case.name:28}  {slots:5}  {rounds:6}  {ideal:8.1f}  {wall:8.1f}  "
+                f"{wall / one_slot:7.2f}  {wall / ideal:6.2f}"
             )
 
 
@@ -187,7 +191,9 @@ def _overhead(name: str, executor: Executor, where: Path) -> None:
 
 
 def _queue(name: str, executor: Executor, where: Path) -> None:
-    """All are handed over at once where a scheduler queues them; locally, as many as there are slots."""
+    """All are handed over at once where a scheduler queues them; locally, as many as there are
+    slots.
+    """
     slots = min(executor.slots, 16) if isinstance(executor, LocalExecutor) else QUEUED
     memory: list[int] = []
     began = time.perf_counter()

@@ -1,12 +1,15 @@
-"""Which detector finds more of one corpus of secrets, which spoils clean text, and how fast each reads a log.
+"""Which detector finds more of one corpus of secrets, which spoils clean text, and how fast each
+reads a log.
 
-The peer is detect-secrets with all its plugins. *Named*: it says the line holds a secret. *Removable*: what it reports covers the
-whole value, so that taking it out leaves nothing. Target for our own rules: all removable, no clean line touched; the
-corpus is ours, so reaching it shows that nothing was lost, not that nothing else exists.
+The peer is detect-secrets with all its plugins. *Named*: it says the line holds a secret.
+*Removable*: what it reports covers the whole value, so that taking it out leaves nothing. Target
+for our own rules: all removable, no clean line touched; the corpus is ours, so reaching it shows
+that nothing was lost, not that nothing else exists.
 
-The second table reads logs twice, as packing does, on one core: with hyperscan and with the standard library alone. Target: 50 MB/s of
-plain lines. *Collectives*: every line names a machine; *many values*: every line another one, so that all of it is read closely.
-The third packs them with the real command.
+The second table reads logs twice, as packing does, on one core: with hyperscan and with the
+standard library alone. Target: 50 MB/s of plain lines. *Collectives*: every line names a machine;
+*many values*: every line another one, so that all of it is read closely. The third packs them with
+the real command.
 """
 
 import os
@@ -84,15 +87,20 @@ def _plain_log(rng: random.Random) -> Iterator[str]:
 
 def _log_of_many_values(rng: random.Random) -> Iterator[str]:
     for step in count():
-        yield f"step {step}: 10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)} is slow\n"
+        yield (
+            f"step {step}: 10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)} is "
+            "slow\n"
+        )
 
 
 def _log_of_collectives(rng: random.Random) -> Iterator[str]:
     while True:
         host, channel = rng.randrange(64), rng.randrange(32)
         yield (
-            f"gpu-{host:03}:{100000 + host}:{200000 + rng.randrange(4000)} [{host % 8}] NCCL INFO Channel {channel:02}/0 : "
-            f"{rng.randrange(512)}[{host % 8}] -> {rng.randrange(512)}[{channel % 8}] via P2P/CUMEM/read\n"
+            f"gpu-{host:03}:{100000 + host}:{200000 + rng.randrange(4000)} [{host % 8}] NCCL INFO "
+            f"Channel {channel:02}/0 : "
+            f"{rng.randrange(512)}[{host % 8}] -> {rng.randrange(512)}[{channel % 8}] via "
+            "P2P/CUMEM/read\n"
         )
 
 
@@ -117,7 +125,9 @@ def _reading(lines: Iterator[str], engine: str) -> float:
 
 
 def _packing(lines: Iterator[str]) -> tuple[float, float]:
-    """Megabytes a second of CPU, and the memory taken beside the interpreter, of one real `aorta bundle`."""
+    """Megabytes a second of CPU, and the memory taken beside the interpreter, of one real `aorta
+    bundle`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         (run / "logs").mkdir(parents=True)
@@ -157,7 +167,9 @@ def _aorta(text: str) -> Iterator[str]:
 
 
 def _detect_secrets(text: str) -> Iterator[str]:
-    """As it is used on files: its line-wise mode switches the entropy limit off and reports every word."""
+    """As it is used on files: its line-wise mode switches the entropy limit off and reports every
+    word.
+    """
     from detect_secrets.core.scan import scan_file
 
     with tempfile.NamedTemporaryFile("w", suffix=".log") as file:

@@ -1,7 +1,8 @@
 """Drives a search against a fake oracle and counts what it costs.
 
-Time goes in rounds: in a round each of W slots runs one trial, and all trials take equally long. Trials of one point
-run side by side as far as its judge is certain to need them, spare slots take the next points, as the engine does it.
+Time goes in rounds: in a round each of W slots runs one trial, and all trials take equally long.
+Trials of one point run side by side as far as its judge is certain to need them, spare slots take
+the next points, as the engine does it.
 """
 
 import random

@@ -1,7 +1,10 @@
-"""Stories with a known truth, solved unattended: which parts are right, what they cost, and what they would cost by hand.
+"""Stories with a known truth, solved unattended: which parts are right, what they cost, and what
+they would cost by hand.
 
-`AORTA_SOLVE_SEEDS=20` repeats the flaky ones, `11-20` with these seeds alone, without it each story is told once; `AORTA_SOLVE_STORIES=race,commit` tells these alone. By hand means the same verbs one after
-the other on the unreduced workload: the trials of triage, bisection and comparison at the original's time, and those that were shared run again.
+`AORTA_SOLVE_SEEDS=20` repeats the flaky ones, `11-20` with these seeds alone, without it each story
+is told once; `AORTA_SOLVE_STORIES=race,commit` tells these alone. By hand means the same verbs one
+after the other on the unreduced workload: the trials of triage, bisection and comparison at the
+original's time, and those that were shared run again.
 """
 
 import json
@@ -33,7 +36,9 @@ def main() -> None:
 
 
 def _seeds(asked: str) -> Sequence[int | None]:
-    """`20`: the first twenty; `11-20`: these, so that several machines or cores can share them; none: the story as written."""
+    """`20`: the first twenty; `11-20`: these, so that several machines or cores can share them;
+    none: the story as written.
+    """
     if not asked:
         return (None,)
     first, _, last = asked.rpartition("-")
@@ -119,7 +124,9 @@ def _entering(group: Path | None) -> Iterator[Callable[[], None] | None]:
 
 
 def _by_hand(document: dict[str, Any], spent: float) -> float:
-    """Estimated from the measured time of one trial: what came late ran on the reduced workload, and some not at all."""
+    """Estimated from the measured time of one trial: what came late ran on the reduced workload,
+    and some not at all.
+    """
     late = sum(row["seconds"] for row in document["stages"] if row["name"] in _LATE)
     cheaper = (document["reproducer"] or {}).get("cheaper") or 1.0
     once = spent / max(1, document["trials"])

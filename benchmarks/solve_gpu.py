@@ -1,7 +1,9 @@
-"""`aorta solve` on a real GPU: an iteration that diverges in TF32, cured by `tf32_off`, with `diverge` naming the product.
+"""`aorta solve` on a real GPU: an iteration that diverges in TF32, cured by `tf32_off`, with
+`diverge` naming the product.
 
-Run on a machine with an NVIDIA GPU of the Ampere generation or newer: `PYTHONPATH=src python -m benchmarks solve_gpu`. What it prints
-is kept in `results/solve_h200.txt`. Elsewhere it says so, and runs nothing.
+Run on a machine with an NVIDIA GPU of the Ampere generation or newer: `PYTHONPATH=src python -m
+benchmarks solve_gpu`. What it prints is kept in `results/solve_h200.txt`. Elsewhere it says so, and
+runs nothing.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Failing jobs with a known truth, for `aorta solve`: each is laid out in a directory, and says what is true of it."""
+"""Failing jobs with a known truth, for `aorta solve`: each is laid out in a directory, and says
+what is true of it.
+"""
 
 import importlib
 import subprocess
@@ -158,7 +160,9 @@ class Story:
 def nan_of_three_rows(
     directory: Path, harmless: int = 397, steps: int = 5000, layers: int = 12
 ) -> Story:
-    """(a) A NaN that needs 3 data rows, of 400 where nothing else is said, 3 layers and 438 steps."""
+    """(a) A NaN that needs 3 data rows, of 400 where nothing else is said, 3 layers and 438
+    steps.
+    """
     poison = {"row_071", "row_203", "row_388"}
     factor = 10 ** (300 / 437.5 / 3)
     others = [f"row_{number:03d}" for number in range(400)]
@@ -189,7 +193,9 @@ def _with_chance(script: str, directory: Path, seed: int) -> str:
 def race_of_threads(
     directory: Path, seed: int = 1, rate: float = 0.5, useless: int = 8, rounds: int = 900
 ) -> Story:
-    """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside it."""
+    """(e) A race at a rate of .5 that one thread cures, with eight useless mitigations beside
+    it.
+    """
     script = _with_chance(RACE, directory, seed).replace("RATE", str(rate))
     (directory / "train.py").write_text(script)
     lines = ["version: 1", "mitigations:"]
@@ -220,7 +226,9 @@ def never_fails(directory: Path) -> Story:
 def commit_of_the_users_own(
     directory: Path, seed: int = 1, behind: int = 300, before: int = 30, rate: float = 0.5
 ) -> Story:
-    """(d) A commit of the user's own repository so far behind, failing now and then; nobody knows a good one."""
+    """(d) A commit of the user's own repository so far behind, failing now and then; nobody knows a
+    good one.
+    """
     stream = [b"feature done\n"]
     train = _with_chance(FLAKY_COMMIT, directory, seed).replace("RATE", str(rate))
     total = before + behind
@@ -261,7 +269,9 @@ def _commit(number: int, files: dict[str, str]) -> bytes:
 
 
 def batch_too_large(directory: Path, each: int = 8) -> Story:
-    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB, or of 160 for half of each."""
+    """(b) Killed by the memory cgroup it is started in; the truth is for a limit of 300 MiB, or of
+    160 for half of each.
+    """
     (directory / "train.py").write_text(HOG.replace("EACH", str(each)))
     return Story(
         "memory",
@@ -304,7 +314,9 @@ print(alpha.version, gamma.version)
 
 
 def release_of_a_dependency(directory: Path, python: str, releases: int = 20) -> Story:
-    """(f) A dependency's release: a local index with so many of 3 packages; `python` has the newest of them."""
+    """(f) A dependency's release: a local index with so many of 3 packages; `python` has the newest
+    of them.
+    """
     good, bad = (f"1.{releases * 2 // 3 - more}" for more in (1, 0))
     planted = importlib.import_module("support.planted_index")  # of the tests, wherever they are
     index = planted.PlantedIndex(directory / "wheels")
@@ -334,7 +346,9 @@ def release_of_a_dependency(directory: Path, python: str, releases: int = 20) ->
 def rank_that_does_not_come(
     directory: Path, script: str = HANG, steps: int = 60, silence: float = 6
 ) -> Story:
-    """(c) Two gloo ranks, or those of another script, one of which waits in a collective for ever."""
+    """(c) Two gloo ranks, or those of another script, one of which waits in a collective for
+    ever.
+    """
     (directory / "train.py").write_text(script)
     return Story(
         "hang",
@@ -346,7 +360,9 @@ def rank_that_does_not_come(
 
 
 def parts_right(story: str, document: dict[str, Any]) -> dict[str, bool]:
-    """Every part of the answer that has a truth, by the name of the function that tells the story."""
+    """Every part of the answer that has a truth, by the name of the function that tells the
+    story.
+    """
     failure, cure = document["failure"] or {}, document["cure"] or {}
     reproducer = document["reproducer"] or {}
     axes = {axis["name"]: axis["final"] for axis in reproducer.get("axes", [])}

@@ -1,6 +1,8 @@
-"""What a matrix promises, measured on simulated failures: false answers, power, trials saved; and what optimize mode costs.
+"""What a matrix promises, measured on simulated failures: false answers, power, trials saved; and
+what optimize mode costs.
 
-Everything that decides is the product's own code (schedule, stopping rule, tests); only the trials are drawn.
+Everything that decides is the product's own code (schedule, stopping rule, tests); only the trials
+are drawn.
 """
 
 import math
@@ -25,7 +27,8 @@ TRUTHS = {
     "one cure, the rest as it is": (0, 1, 1, 1, 1),
     "of every kind": (0, 0.25, 0.5, 1, 2),
 }
-# n for 80 % power against a cell that never fails: one comparison at 5 %, and ten with Holm (search-and-statistics).
+# n for 80 % power against a cell that never fails: one comparison at 5 %, and ten with Holm
+# (search-and-statistics).
 POWER_TABLE = ((0.9, 5, 7), (0.7, 8, 12), (0.5, 12, 19), (0.3, 21, 33))
 
 
@@ -37,7 +40,8 @@ def main() -> None:
 
 def _false_answers() -> None:
     print(
-        f"matrices of 6 cells, 12 trials each, that say anything wrong of any cell ({MATRICES} each)"
+        f"matrices of 6 cells, 12 trials each, that say anything wrong of any cell ({MATRICES} "
+        "each)"
     )
     print("  truth of the cells             baseline   wrong       known        trials of 72")
     plan, draw = _plan(cells=6, trials=12), random.Random(1)
@@ -49,7 +53,8 @@ def _false_answers() -> None:
             known = sum(one.known for one in found) / (5 * MATRICES)
             trials = sum(one.trials for one in found) / MATRICES
             print(
-                f"  {truth:30s} {rate:8.1f}   {100 * wrong:5.1f} %   {100 * known:7.1f} %   {trials:10.1f}"
+                f"  {truth:30s} {rate:8.1f}   {100 * wrong:5.1f} %   {100 * known:7.1f} %   "
+                f"{trials:10.1f}"
             )
     print("  (target: wrong <= 5 %)")
 
@@ -57,7 +62,8 @@ def _false_answers() -> None:
 def _power() -> None:
     print(f"power: a cell that never fails is said to work ({MATRICES} matrices)")
     print(
-        "  baseline   cells   trials   power     all trials   trials run   (target: 80 %, one-sided)"
+        "  baseline   cells   trials   power     all trials   trials run   (target: 80 %, "
+        "one-sided)"
     )
     draw = random.Random(2)
     for rate, alone, among_ten in POWER_TABLE:
@@ -69,7 +75,8 @@ def _power() -> None:
             spent = sum(one.trials for one in found) / MATRICES
             print(
                 f"  {rate:8.1f}   {cells - 1:5d}   {trials:6d}   {100 * power:5.1f} %   "
-                f"{100 * _exact_power(rate, trials, cells - 1):8.1f} %   {spent:6.1f} of {cells * trials}"
+                f"{100 * _exact_power(rate, trials, cells - 1):8.1f} %   {spent:6.1f} of "
+                f"{cells * trials}"
             )
 
 

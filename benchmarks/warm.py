@@ -1,7 +1,8 @@
-"""Warm trials beside cold ones: a start, a trial, a reduction, a matrix; and pairs with the same seed.
+"""Warm trials beside cold ones: a start, a trial, a reduction, a matrix; and pairs with the same
+seed.
 
-`python -m benchmarks warm`, or alone, where only the base packages and torch are: `PYTHONPATH=src:. python -m benchmarks.warm
-[PAIRS]`. Uses a GPU where torch sees one.
+`python -m benchmarks warm`, or alone, where only the base packages and torch are: `PYTHONPATH=src:.
+python -m benchmarks.warm [PAIRS]`. Uses a GPU where torch sees one.
 """
 
 import importlib.util
@@ -100,7 +101,9 @@ mitigations:
 
 
 def main(pairs: int = PAIRS) -> None:
-    """Each figure is said as soon as it is known, and the slow cold ones come late: a limit of time costs the last alone."""
+    """Each figure is said as soon as it is known, and the slow cold ones come late: a limit of time
+    costs the last alone.
+    """
     with tempfile.TemporaryDirectory(prefix="aorta-warm-") as folder:
         scratch = Path(folder)
         (scratch / "job.py").write_text(JOB)
@@ -171,7 +174,9 @@ def _bare_fork() -> float:
 
 
 def _restart(scratch: Path) -> None:
-    """From the death of a rank to the first line behind its imports in all new ones, as `aorta launch` restarts them."""
+    """From the death of a rank to the first line behind its imports in all new ones, as `aorta
+    launch` restarts them.
+    """
     if importlib.util.find_spec("torch.distributed.elastic") is None or not _launcher_knows_torch():
         _say("restart                         not measured: the launcher does not know this torch")
         return
@@ -197,7 +202,8 @@ def _restart(scratch: Path) -> None:
         died = float((place / "died").read_text())
         again = max(float(file.read_text()) for file in place.glob("began_1_*"))
         _say(
-            f"restart of two ranks, {name:4}      {again - died:7.2f} s from a death to both past their imports"
+            f"restart of two ranks, {name:4}      {again - died:7.2f} s from a death to both past "
+            "their imports"
         )
 
 
@@ -239,7 +245,9 @@ def _matrix(scratch: Path, name: str) -> dict[str, int]:
 
 
 def _warmth(report: dict[str, Any], output: Path) -> str:
-    """How many trials were warm, and from how many hosts: no two of those took the same time to import."""
+    """How many trials were warm, and from how many hosts: no two of those took the same time to
+    import.
+    """
     journals = [journal.read_text() for journal in output.rglob("journal.jsonl")]
     trials = [json.loads(line) for text in journals for line in text.splitlines()]
     hosts = {trial["spared"] for trial in trials if trial.get("spared")}
@@ -274,7 +282,9 @@ def _environment() -> dict[str, str]:
 
 
 def _pairs(scratch: Path, pairs: int) -> None:
-    """A flaky program with the same seed, cold and warm. Its library does nothing but take its time."""
+    """A flaky program with the same seed, cold and warm. Its library does nothing but take its
+    time.
+    """
     venv = scratch / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     site = next(venv.glob("lib/python*/site-packages"))
@@ -300,7 +310,8 @@ def _pairs(scratch: Path, pairs: int) -> None:
     finally:
         executor.close()
     _say(
-        f"{pairs} pairs with the same seed    {differ} end differently ({failed} of the cold ones failed)"
+        f"{pairs} pairs with the same seed    {differ} end differently ({failed} of the cold ones "
+        "failed)"
     )
     _say(f"growth over {pairs} warm trials      {memory[-1] - memory[len(memory) // 10]} KiB")
 

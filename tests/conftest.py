@@ -32,7 +32,9 @@ def _services_that_live(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """A service ends with the last test of its group: three idle nodes of Ray alone take 2.6 s of CPU a minute."""
+    """A service ends with the last test of its group: three idle nodes of Ray alone take 2.6 s of
+    CPU a minute.
+    """
     if not isinstance(item, pytest.Function) or _group(item) in {None, _group(nextitem)}:
         return
     for name in _OF_A_GROUP:  # also one that was asked for by its name
@@ -82,7 +84,8 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def accounted_cluster() -> Iterator[SlurmCluster]:
-    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent controller.
+    """As `slurm_cluster`, with a database of ended jobs, and commands that soon give up on a silent
+    controller.
 
     Tests that use it carry `@pytest.mark.xdist_group("slurm_accounting")`.
     """
@@ -94,7 +97,9 @@ def accounted_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
-    """A head and the nodes that tests ask for. Tests that use it carry `@pytest.mark.xdist_group("ray")`."""
+    """A head and the nodes that tests ask for. Tests that use it carry
+    `@pytest.mark.xdist_group("ray")`.
+    """
     cluster = start_ray()
     yield cluster
     assert processes_under(cluster.directory)

@@ -70,7 +70,8 @@ def test_importing_aorta_imports_no_room() -> None:
     assert in_a_fresh_process(program) == "['aorta', 'aorta.version']"
 
 
-# What `aorta` itself imports is loaded once; each way is then gone in a fork of it that has imported nothing of ours.
+# What `aorta` itself imports is loaded once; each way is then gone in a fork of it that has
+# imported nothing of ours.
 _EACH_BY_ITSELF = """
 import os, sys
 import click, pydantic, yaml

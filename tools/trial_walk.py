@@ -1,7 +1,8 @@
-"""The files that one trial crosses, counted: `python tools/trial_walk.py`. CONTRIBUTING.md quotes the figures.
+"""The files that one trial crosses, counted: `python tools/trial_walk.py`. CONTRIBUTING.md quotes
+the figures.
 
-A reduction runs in this process with a profiler on between the end of one trial and the end of the next; its supervisor, which
-is a process of its own, counts with the modules it loads.
+A reduction runs in this process with a profiler on between the end of one trial and the end of the
+next; its supervisor, which is a process of its own, counts with the modules it loads.
 """
 
 import statistics

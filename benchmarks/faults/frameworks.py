@@ -1,9 +1,11 @@
-"""Real failures of other frameworks: JAX with its coordination service, Ray, HF Trainer, Lightning, srun -K, a container's memory limit.
+"""Real failures of other frameworks: JAX with its coordination service, Ray, HF Trainer, Lightning,
+srun -K, a container's memory limit.
 
     python -m benchmarks.faults.frameworks tests/attribution/corpus FRAMEWORK PYTHON [NAME ...]
 
-PYTHON is an interpreter that has the framework. The truth stands beside each program and was written before any rule saw its log. `slurm` needs the
-commands of a running Slurm, `docker` a running engine.
+PYTHON is an interpreter that has the framework. The truth stands beside each program and was
+written before any rule saw its log. `slurm` needs the commands of a running Slurm, `docker` a
+running engine.
 """
 
 import json
@@ -99,41 +101,85 @@ for step in range(1, 6):
 
 FAILING = (
     Failing("jax", "jax_module_missing", _JAX + "join(); import flax_that_is_not_there", "import_error", STOP),
-    Failing("jax", "jax_task_killed", _JAX + "join(); train(60, 3 if rank else None, lambda: os.kill(os.getpid(), 9), wait=0.5)", "killed", RESTART, (1,)),
-    Failing("jax", "jax_leader_killed", _JAX + "join(); train(60, None if rank else 3, lambda: os.kill(os.getpid(), 9), wait=0.5)", "killed", RESTART, (0,)),
+    Failing("jax", "jax_task_killed", _JAX + "join(); train(60, 3 if rank else None, lambda: "
+                                             "os.kill(os.getpid(), 9), wait=0.5)", "killed", RESTART, (1,)),
+    Failing("jax", "jax_leader_killed", _JAX + "join(); train(60, None if rank else 3, lambda: "
+                                               "os.kill(os.getpid(), 9), wait=0.5)", "killed", RESTART, (0,)),
     Failing("jax", "jax_shapes", _JAX + "join(); loss_of(jnp.ones((7, 4)), jnp.ones((16, 8)))", "shape_mismatch", STOP),
     Failing("jax", "jax_one_is_missing", _JAX + "join(3, initialization_timeout=15); train(3)", "rendezvous_error", RESTART),
-    Failing("jax", "jax_exception_on_one", _JAX + "def fault(): raise ValueError('bad batch: label 12 of 10 classes')\njoin(); train(60, 3 if rank else None, fault, wait=0.5)", "user_exception", RESTART, (1,)),
-    Failing("jax", "jax_nan", _JAX + "jax.config.update('jax_debug_nans', True)\njoin(); train(4); jnp.log(-jnp.ones(3))", "nan", RESTART),
-    Failing("jax", "jax_checkpoint_missing", _JAX + "join(); import numpy; numpy.load('/data/checkpoints/step_4000.npz')", "missing_file", STOP),
+    Failing("jax", "jax_exception_on_one", _JAX + "def fault(): raise ValueError('bad batch: "
+                                                  "label 12 of 10 classes')\njoin(); train(60, 3 "
+                                                  "if rank else None, fault, wait=0.5)", "user_exception", RESTART, (1,)),
+    Failing("jax", "jax_nan", _JAX + "jax.config.update('jax_debug_nans', True)\njoin(); "
+                                     "train(4); jnp.log(-jnp.ones(3))", "nan", RESTART),
+    Failing("jax", "jax_checkpoint_missing", _JAX + "join(); import numpy; "
+                                                    "numpy.load('/data/checkpoints/step_4000.npz')", "missing_file", STOP),
     Failing("jax", "jax_flag_unknown", _JAX + "join(); jax.config.update('jax_enable_x46', True)", "bad_config", STOP),
-    Failing("jax", "jax_segfault_on_one", _JAX + "import ctypes\njoin(); train(60, 4 if rank else None, lambda: ctypes.string_at(0), wait=0.5)", "segfault", RESTART, (1,)),
-    Failing("ray", "ray_task_exception", _RAY + "@ray.remote\ndef work(i):\n    if i == 3: raise ValueError('label 12 of 10 classes')\n    return i\nprint(ray.get([work.remote(i) for i in range(5)]))", "user_exception", RESTART, ranks=1),
-    Failing("ray", "ray_task_import", _RAY + "@ray.remote\ndef work():\n    import flash_attn_that_is_not_there\nray.get(work.remote())", "import_error", STOP, ranks=1),
-    Failing("ray", "ray_actor_killed", _RAY + "@ray.remote\nclass Worker:\n    def step(self, n):\n        print(f'step {n} loss {1 / n:.3f}', flush=True)\n        if n == 4: os.kill(os.getpid(), 9)\nw = Worker.remote()\nfor n in range(1, 9): ray.get(w.step.remote(n))", "killed", RESTART, ranks=1),
-    Failing("ray", "ray_task_segfault", _RAY + "@ray.remote(max_retries=0)\ndef work():\n    ctypes.string_at(0)\nray.get(work.remote())", "segfault", RESTART, ranks=1),
-    Failing("ray", "ray_memory_monitor", "import os\nos.environ['RAY_memory_usage_threshold'] = '0.02'\nos.environ['RAY_memory_monitor_refresh_ms'] = '200'" + _RAY + "@ray.remote(max_retries=0)\ndef work():\n    held = bytearray(300_000_000); time.sleep(60)\nray.get(work.remote())", "host_oom", RESTART, ranks=1),
-    Failing("ray", "ray_checkpoint_missing", _RAY + "@ray.remote\ndef work():\n    return open('/data/ckpt/latest.pt', 'rb').read()\nray.get(work.remote())", "missing_file", STOP, ranks=1),
-    Failing("ray", "ray_actor_exit", _RAY + "@ray.remote\nclass Worker:\n    def step(self): sys.exit(3)\nw = Worker.remote()\nray.get(w.step.remote())", "unknown", "UNKNOWN", ranks=1),
-    Failing("hf", "hf_shapes", _HF + "Trainer(model(), arguments(), train_dataset=Data(labels=3)).train()", "shape_mismatch", STOP, ranks=1),
-    Failing("hf", "hf_resume_from_nothing", _HF + "Trainer(model(), arguments(), train_dataset=Data()).train(resume_from_checkpoint='/data/ckpt/checkpoint-4000')", "missing_file", STOP, ranks=1),
+    Failing("jax", "jax_segfault_on_one", _JAX + "import ctypes\njoin(); train(60, 4 if rank else "
+                                                 "None, lambda: ctypes.string_at(0), wait=0.5)", "segfault", RESTART, (1,)),
+    Failing("ray", "ray_task_exception", _RAY + "@ray.remote\ndef work(i):\n    if i == 3: raise "
+                                                "ValueError('label 12 of 10 classes')\n    return "
+                                                "i\nprint(ray.get([work.remote(i) for i in "
+                                                "range(5)]))", "user_exception", RESTART, ranks=1),
+    Failing("ray", "ray_task_import", _RAY + "@ray.remote\ndef work():\n    import "
+                                             "flash_attn_that_is_not_there\nray.get(work.remote())", "import_error", STOP, ranks=1),
+    Failing("ray", "ray_actor_killed", _RAY + "@ray.remote\nclass Worker:\n    def step(self, "
+                                              "n):\n        print(f'step {n} loss {1 / n:.3f}', "
+                                              "flush=True)\n        if n == 4: "
+                                              "os.kill(os.getpid(), 9)\nw = Worker.remote()\nfor "
+                                              "n in range(1, 9): ray.get(w.step.remote(n))", "killed", RESTART, ranks=1),
+    Failing("ray", "ray_task_segfault", _RAY + "@ray.remote(max_retries=0)\ndef work():\n    "
+                                               "ctypes.string_at(0)\nray.get(work.remote())", "segfault", RESTART, ranks=1),
+    Failing("ray", "ray_memory_monitor", "import os\nos.environ['RAY_memory_usage_threshold'] = "
+                                         "'0.02'\nos.environ['RAY_memory_monitor_refresh_ms'] = "
+                                         "'200'" + _RAY + "@ray.remote(max_retries=0)\ndef "
+                                                          "work():\n    held = "
+                                                          "bytearray(300_000_000); "
+                                                          "time.sleep(60)\nray.get(work.remote())", "host_oom", RESTART, ranks=1),
+    Failing("ray", "ray_checkpoint_missing", _RAY + "@ray.remote\ndef work():\n    return "
+                                                    "open('/data/ckpt/latest.pt', "
+                                                    "'rb').read()\nray.get(work.remote())", "missing_file", STOP, ranks=1),
+    Failing("ray", "ray_actor_exit", _RAY + "@ray.remote\nclass Worker:\n    def step(self): "
+                                            "sys.exit(3)\nw = Worker.remote()\nray.get(w.step.remote())", "unknown", "UNKNOWN", ranks=1),
+    Failing("hf", "hf_shapes", _HF + "Trainer(model(), arguments(), "
+                                     "train_dataset=Data(labels=3)).train()", "shape_mismatch", STOP, ranks=1),
+    Failing("hf", "hf_resume_from_nothing", _HF + "Trainer(model(), arguments(), "
+                                                  "train_dataset=Data()).train(resume_from_checkpoint='/data/ckpt/checkpoint-4000')", "missing_file", STOP, ranks=1),
     Failing("hf", "hf_fp16_on_cpu", _HF + "arguments(fp16=True, bf16=True)", "bad_config", STOP, ranks=1),
-    Failing("hf", "hf_bad_record", _HF + "Trainer(model(), arguments(), train_dataset=Data(bad=range(40, 64))).train()", "data_error", RESTART, ranks=1),
-    Failing("hf", "hf_killed", _HF + "from transformers import TrainerCallback\nclass Kill(TrainerCallback):\n    def on_step_end(self, a, state, c, **k):\n        if state.global_step == 8: os.kill(os.getpid(), 9)\nTrainer(model(), arguments(), train_dataset=Data(), callbacks=[Kill()]).train()", "killed", RESTART, ranks=1),
+    Failing("hf", "hf_bad_record", _HF + "Trainer(model(), arguments(), "
+                                         "train_dataset=Data(bad=range(40, 64))).train()", "data_error", RESTART, ranks=1),
+    Failing("hf", "hf_killed", _HF + "from transformers import TrainerCallback\nclass "
+                                     "Kill(TrainerCallback):\n    def on_step_end(self, a, state, "
+                                     "c, **k):\n        if state.global_step == 8: "
+                                     "os.kill(os.getpid(), 9)\nTrainer(model(), arguments(), "
+                                     "train_dataset=Data(), callbacks=[Kill()]).train()", "killed", RESTART, ranks=1),
     Failing("hf", "hf_argument_unknown", _HF + "arguments(evaluation_strategi='steps')", "bad_config", STOP, ranks=1),
-    Failing("hf", "hf_no_eval_dataset", _HF + "Trainer(model(), arguments(eval_strategy='steps', eval_steps=2), train_dataset=Data()).train()", "bad_config", STOP, ranks=1),
+    Failing("hf", "hf_no_eval_dataset", _HF + "Trainer(model(), arguments(eval_strategy='steps', "
+                                              "eval_steps=2), train_dataset=Data()).train()", "bad_config", STOP, ranks=1),
     Failing("lightning", "lightning_bad_accelerator", _LIGHTNING + "lightning.Trainer(accelerator='gpu', devices=2)", "bad_config", STOP, ranks=1),
-    Failing("lightning", "lightning_width", _LIGHTNING + "t = trainer(); m = Model(4); t.strategy.connect(m); t.fit(m, loader(8)); t.save_checkpoint('w.ckpt'); Model.load_from_checkpoint('w.ckpt', width=9)", "checkpoint_mismatch", STOP, ranks=1),
-    Failing("lightning", "lightning_checkpoint_missing", _LIGHTNING + "trainer().fit(Model(), loader(), ckpt_path='/data/ckpt/last.ckpt')", "missing_file", STOP, ranks=1),
+    Failing("lightning", "lightning_width", _LIGHTNING + "t = trainer(); m = Model(4); "
+                                                         "t.strategy.connect(m); t.fit(m, "
+                                                         "loader(8)); t.save_checkpoint('w.ckpt'); Model.load_from_checkpoint('w.ckpt', width=9)", "checkpoint_mismatch", STOP, ranks=1),
+    Failing("lightning", "lightning_checkpoint_missing", _LIGHTNING + "trainer().fit(Model(), "
+                                                                      "loader(), ckpt_path='/data/ckpt/last.ckpt')", "missing_file", STOP, ranks=1),
     Failing("lightning", "lightning_no_optimizer", _LIGHTNING + "del Model.training_step\ntrainer().fit(Model(), loader())", "bad_config", STOP, ranks=1),
-    Failing("lightning", "lightning_exception", _LIGHTNING + "def step(self, batch, index):\n    if index == 9: raise RuntimeError('reward is not finite for sample 36')\n    return self.layer(batch).mean()\nModel.training_step = step\ntrainer().fit(Model(), loader())", "user_exception", RESTART, ranks=1),
+    Failing("lightning", "lightning_exception", _LIGHTNING + "def step(self, batch, index):\n    "
+                                                             "if index == 9: raise "
+                                                             "RuntimeError('reward is not finite "
+                                                             "for sample 36')\n    return "
+                                                             "self.layer(batch).mean()\nModel.training_step = step\ntrainer().fit(Model(), loader())", "user_exception", RESTART, ranks=1),
     Failing("slurm", "srun_k_segfault", _SLURM + "\nif rank == 1: ctypes.string_at(0)\ntime.sleep(120)", "segfault", RESTART, (1,), 4, ("-K",)),
-    Failing("slurm", "srun_k_exception", _SLURM + "\nif rank == 2: raise ValueError('label 12 of 10 classes')\ntime.sleep(120)", "user_exception", RESTART, (2,), 4, ("-K",)),
-    Failing("slurm", "srun_k_killed", _SLURM + "\nif rank == 3: os.kill(os.getpid(), 9)\ntime.sleep(120)", "killed", RESTART, (3,), 4, ("-K",)),
+    Failing("slurm", "srun_k_exception", _SLURM + "\nif rank == 2: raise ValueError('label 12 of "
+                                                  "10 classes')\ntime.sleep(120)", "user_exception", RESTART, (2,), 4, ("-K",)),
+    Failing("slurm", "srun_k_killed", _SLURM + "\nif rank == 3: os.kill(os.getpid(), "
+                                               "9)\ntime.sleep(120)", "killed", RESTART, (3,), 4, ("-K",)),
     Failing("slurm", "srun_module_missing", _SLURM.replace("for step in range(1, 6)", "import apex_that_is_not_there\nfor step in range(1, 6)"), "import_error", STOP, (), 4, ("-K",)),
     Failing("slurm", "srun_time_limit", _SLURM + "\ntime.sleep(600)", "time_limit", STOP, (), 2, ("-t", "0:05")),
     Failing("slurm", "srun_exit_one", _SLURM + "\nif rank == 1: sys.exit(7)\ntime.sleep(120)", "unknown", "UNKNOWN", (1,), 4, ("-K",)),
-    Failing("docker", "docker_memory_limit", "import time\nheld = []\nfor step in range(1, 400):\n    held.append(bytearray(4_000_000)); print(f'step {step} loss {1 / step:.4f}', flush=True)", "host_oom", RESTART, ranks=1),
+    Failing("docker", "docker_memory_limit", "import time\nheld = []\nfor step in range(1, "
+                                             "400):\n    held.append(bytearray(4_000_000)); "
+                                             "print(f'step {step} loss {1 / step:.4f}', "
+                                             "flush=True)", "host_oom", RESTART, ranks=1),
 )  # fmt: skip
 
 
@@ -205,7 +251,9 @@ def _end(rank: int, code: int, moment: float) -> dict[str, object]:
 
 
 def _by_srun(failing: Failing, python: str, program: Path, logs: Path) -> list[dict[str, object]]:
-    """One log of all tasks, as srun writes it; how each rank ended is known from its words alone."""
+    """One log of all tasks, as srun writes it; how each rank ended is known from its words
+    alone.
+    """
     command = ["srun", "-n", str(failing.ranks), "-N", "2", *failing.options, "-l", python, "-u"]
     with (logs / "job.log").open("wb") as log:
         subprocess.run(
@@ -217,7 +265,9 @@ def _by_srun(failing: Failing, python: str, program: Path, logs: Path) -> list[d
 def _in_a_container(
     failing: Failing, python: str, program: Path, logs: Path
 ) -> list[dict[str, object]]:
-    """`python` is an image that has one. What the engine says about the end is part of the log, as scripts print it."""
+    """`python` is an image that has one. What the engine says about the end is part of the log, as
+    scripts print it.
+    """
     docker = shlex.split(os.environ.get("DOCKER", "docker"))
     command = [*docker, "run", "--name", failing.name, "--memory", "64m", "--memory-swap", "64m"]
     command += ["-v", f"{program.parent}:/srv:ro", python, "python3", "-u", "/srv/train.py"]

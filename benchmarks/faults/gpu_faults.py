@@ -1,10 +1,12 @@
-"""Failures that need a CUDA device: out of memory, device assert, illegal access, NCCL time-out with its dump.
+"""Failures that need a CUDA device: out of memory, device assert, illegal access, NCCL time-out
+with its dump.
 
     python -m benchmarks.faults.gpu_faults OUT_DIRECTORY [KIND ...]
 
-From the repository root, with nothing installed but torch; under three minutes on one device. Two ranks share the
-device over gloo, because NCCL refuses that (which is one of the kinds); the NCCL time-out is one rank whose stream is kept
-busy past it. Each kind becomes one directory of the same form as those of `make_corpus.py`.
+From the repository root, with nothing installed but torch; under three minutes on one device. Two
+ranks share the device over gloo, because NCCL refuses that (which is one of the kinds); the NCCL
+time-out is one rank whose stream is kept busy past it. Each kind becomes one directory of the same
+form as those of `make_corpus.py`.
 """
 
 import sys
@@ -27,7 +29,8 @@ KINDS = (
     Kind("gpu_nccl_duplicate_device", "bad_config", (0, 1), "STOP", user_error=True),
     Kind("gpu_nccl_timeout", "collective_timeout", (), "RESTART", ranks=1),
 )
-LATER_KINDS = (  # written when the rules were done, and measured before anything was learned from them
+# written when the rules were done, and measured before anything was learned from them
+LATER_KINDS = (
     Kind("gpu_fragmented", "device_oom", (1,), "RESTART"),
     Kind("gpu_misaligned", "illegal_access", (0,), "RESTART"),
     Kind("gpu_illegal_and_late", "illegal_access", (1,), "RESTART"),

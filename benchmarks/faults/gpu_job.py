@@ -1,4 +1,6 @@
-"""The job behind `gpu_faults.py`: steps of a small model on a CUDA device, and at the right moment the fault."""
+"""The job behind `gpu_faults.py`: steps of a small model on a CUDA device, and at the right moment
+the fault.
+"""
 
 import argparse
 import os

@@ -1,7 +1,8 @@
 """A small two-rank training job (gloo, CPU) that breaks in the way `--fault` names.
 
-Every failure is the real one: the exception, the signal or the hang happens, nothing is printed in its place. The
-job knows nothing about attribution; `make_corpus.py` runs it and keeps what it leaves behind.
+Every failure is the real one: the exception, the signal or the hang happens, nothing is printed in
+its place. The job knows nothing about attribution; `make_corpus.py` runs it and keeps what it
+leaves behind.
 """
 
 import argparse

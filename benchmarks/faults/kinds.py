@@ -1,4 +1,6 @@
-"""Every way to fail that the corpus holds, and what a perfect reader would say about it, written before any reader looked."""
+"""Every way to fail that the corpus holds, and what a perfect reader would say about it, written
+before any reader looked.
+"""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,9 +1,11 @@
-"""CUDA out-of-memory and a device assert under `aorta launch`: are they attributed and decided right?
+"""CUDA out-of-memory and a device assert under `aorta launch`: are they attributed and decided
+right?
 
     PYTHONPATH=src python -m benchmarks.faults.launch_gpu REPORT.json
 
-From the repository root on a machine with one CUDA device and torch, click, pydantic, PyYAML and rich; under three minutes.
-Two ranks share the device over gloo. Exits with 1 where any case is not as it should be; the report says which.
+From the repository root on a machine with one CUDA device and torch, click, pydantic, PyYAML and
+rich; under three minutes. Two ranks share the device over gloo. Exits with 1 where any case is not
+as it should be; the report says which.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Starts the ranks of a failing job in the ways people start them, and tells how each rank ended."""
+"""Starts the ranks of a failing job in the ways people start them, and tells how each rank
+ended.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ Failures = list[dict[str, object]]
 
 
 def run(kind: Kind, scratch: Path, logs: Path, port: int) -> Failures:
-    """Run the job to its end, with what it writes under `logs`; a list of how each rank ended, where that is known."""
+    """Run the job to its end, with what it writes under `logs`; a list of how each rank ended,
+    where that is known.
+    """
     arguments = ["--fault", kind.fault or kind.name, "--scratch", str(scratch), *kind.arguments]
     job = ["-m", kind.job, *arguments]
     if kind.launcher in {Launcher.RANKS, Launcher.SHELL}:

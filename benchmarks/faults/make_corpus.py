@@ -2,9 +2,10 @@
 
     python -m benchmarks.faults.make_corpus tests/attribution/corpus [KIND ...]
 
-Needs Linux and root (a small tmpfs, a memory cgroup, setuid), a C compiler, and the packages of the extra `faults`. Each kind becomes
-one directory: the logs, how each rank ended and when, kernel messages where the kernel had something to say, and
-`truth.json`. Paths of this machine are replaced, nothing else is touched.
+Needs Linux and root (a small tmpfs, a memory cgroup, setuid), a C compiler, and the packages of the
+extra `faults`. Each kind becomes one directory: the logs, how each rank ended and when, kernel
+messages where the kernel had something to say, and `truth.json`. Paths of this machine are
+replaced, nothing else is touched.
 """
 
 import json
@@ -35,7 +36,9 @@ def main() -> None:
 
 
 def every_kind() -> Iterator[tuple[str, Kind]]:
-    """The first kinds alternate, so each half holds about as many of every sort; later ones were never tuned to."""
+    """The first kinds alternate, so each half holds about as many of every sort; later ones were
+    never tuned to.
+    """
     for number, kind in enumerate(KINDS):
         yield ("tuning" if number % 2 == 0 else "held_back"), kind
     yield from (("later", kind) for kind in LATER_KINDS)

@@ -1,4 +1,6 @@
-"""The same failures as every usual logger, launcher and container engine writes them: one table of formats by failures."""
+"""The same failures as every usual logger, launcher and container engine writes them: one table of
+formats by failures.
+"""
 
 import json
 from collections.abc import Callable
@@ -34,7 +36,8 @@ FORMATS: dict[str, Format] = {
     "mpirun --tag-output": lambda i, text: f"[1,1]<stderr>:{text}",
     "prterun --tag-output": lambda i, text: f"[prterun-node7-4242@1,1]<stderr>: {text}",
     "SageMaker": lambda i, text: f"[1,mpirank:1,algo-2]<stderr>:{text}",
-    "SageMaker, streams": lambda i, text: f"2026-11-15 {_at(i)},123 algo-2 [1,mpirank:1,algo-2]<stderr>:{text}",
+    "SageMaker, streams": lambda i, text: f"2026-11-15 {_at(i)},123 algo-2 "
+                                          f"[1,mpirank:1,algo-2]<stderr>:{text}",
     "Azure ML": lambda i, text: f"[2026-11-15T{_at(i)}.123456][rank1] {text}",
     "Azure ML, rank first": lambda i, text: f"[rank1][2026-11-15 {_at(i)},123] {text}",
     "Horovod on Gloo": lambda i, text: f"[1]<stderr>:{text}",
@@ -73,7 +76,8 @@ _FRAMES = ["Traceback (most recent call last):", '  File "/srv/train.py", line 9
 
 
 _WATCHDOG = (
-    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=714, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, "
+    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=714, "
+    "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, "
     "Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
 )
 
@@ -85,15 +89,19 @@ def _raised(exception: str) -> list[str]:
 FAILURES: dict[str, tuple[list[str], str, str]] = {  # lines, class, action
     "import": ([*_START, *_raised("ModuleNotFoundError: No module named 'flash_attn'")], "import_error", "STOP"),
     "disk": ([*_STEPS, *_raised("OSError: [Errno 28] No space left on device: '/ckpt/step_29.pt'")], "disk_full", "STOP"),
-    "device memory": ([*_STEPS, *_raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")],
+    "device memory": ([*_STEPS, *_raised("torch.OutOfMemoryError: CUDA out of memory. Tried to "
+                                         "allocate 2.00 GiB.")],
                       "device_oom", "RESTART"),
-    "cut above": ([*_STEPS, "    loss.backward()", "RuntimeError: CUDA error: an illegal memory access was encountered"],
+    "cut above": ([*_STEPS, "    loss.backward()", ("RuntimeError: CUDA error: an illegal memory "
+                                                   "access was encountered")],
                   "illegal_access", "RESTART"),
     "state dict": ([*_START, *_raised("RuntimeError: Error(s) in loading state_dict for GPT:"),
-                    "\tsize mismatch for head.weight: copying a param with shape torch.Size([8, 4])"],
+                    ("\tsize mismatch for head.weight: copying a param with shape torch.Size([8, "
+                    "4])")],
                    "checkpoint_mismatch", "STOP"),
     "value": ([*_STEPS, *_raised("ValueError: bucket 6 has no gradients")], "user_exception", "RESTART"),
-    "crash": ([*_STEPS, "Fatal Python error: Segmentation fault", "", "Current thread 0x00007f0d (most recent call first):",
+    "crash": ([*_STEPS, "Fatal Python error: Segmentation fault", "", ("Current thread 0x00007f0d "
+                                                                      "(most recent call first):"),
                '  File "/srv/engine.py", line 12 in run'], "segfault", "RESTART"),
     "waiting": ([*_STEPS, _WATCHDOG],
                 "collective_timeout", "RESTART"),

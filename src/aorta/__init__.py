@@ -1,7 +1,7 @@
 """Aorta takes a training job that fails and brings back what failed, why, and a small reproducer.
 
-The names in `__all__` are the public interface (docs/api.md); everything else is private. Importing this package imports
-nothing else of it: every room is loaded when it is used.
+The names in `__all__` are the public interface (docs/api.md); everything else is private. Importing
+this package imports nothing else of it: every room is loaded when it is used.
 """
 
 from aorta.version import __version__

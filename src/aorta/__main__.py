@@ -1,4 +1,6 @@
-"""`aorta` and `python -m aorta`. The two questions everybody asks first are answered without importing click."""
+"""`aorta` and `python -m aorta`. The two questions everybody asks first are answered without
+importing click.
+"""
 
 import io
 import os
@@ -23,7 +25,9 @@ def main() -> None:
 
 
 def ft_launcher() -> None:
-    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, whose flags and file it understands."""
+    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, whose flags and file it
+    understands.
+    """
     _open_standard_streams()
     from aorta.cli.app import run
 
@@ -31,7 +35,9 @@ def ft_launcher() -> None:
 
 
 def jax_toolbox_triage() -> None:
-    """`jax-toolbox-triage`: `aorta bisect` under the name of NVIDIA's tool, whose arguments it takes."""
+    """`jax-toolbox-triage`: `aorta bisect` under the name of NVIDIA's tool, whose arguments it
+    takes.
+    """
     _open_standard_streams()
     from aorta.cli.app import run
 
@@ -39,7 +45,8 @@ def jax_toolbox_triage() -> None:
 
 
 def _open_standard_streams() -> None:
-    """`aorta ... >&-`: what we open must not take the place of a stream, and writing to it must not fail.
+    """`aorta ... >&-`: what we open must not take the place of a stream, and writing to it must not
+    fail.
 
     A word that is no UTF-8 is printed as an escape, which in JSON reads back as the same word.
     """

@@ -1,7 +1,9 @@
-"""The verbs as functions: `aorta.reduce(spec=...)` makes the request of the room `aorta.reduce` and answers it.
+"""The verbs as functions: `aorta.reduce(spec=...)` makes the request of the room `aorta.reduce` and
+answers it.
 
-Every room of a verb has the same door, `aorta.<room>.request`: a dataclass `<Verb>Request` and a function `<verb>`. A verb
-and the package of its room share a name, so the package itself is made callable.
+Every room of a verb has the same door, `aorta.<room>.request`: a dataclass `<Verb>Request` and a
+function `<verb>`. A verb and the package of its room share a name, so the package itself is made
+callable.
 """
 
 import sys

@@ -113,7 +113,8 @@ def test_a_users_pattern_that_fails_its_own_test_is_refused_with_its_place(tmp_p
     own = tmp_path / "own.toml"
     own.write_text(
         '[[pattern]]\nid = "x"\nclass = "bad_config"\non = "line"\ntriggers = ["licence"]\n'
-        'certainty = "certain"\nregex = "refused"\norigin = "o"\nhits = ["licence granted"]\nmisses = ["y"]\n'
+        'certainty = "certain"\nregex = "refused"\norigin = "o"\nhits = ["licence '
+        'granted"]\nmisses = ["y"]\n'
     )
     done = aorta("attribute", "--patterns", own, CORPUS / "import_error")
     assert done.exit_code == 2

@@ -1,4 +1,6 @@
-"""Attribution over the corpus of real failures: what it is for, and the promises that may never break."""
+"""Attribution over the corpus of real failures: what it is for, and the promises that may never
+break.
+"""
 
 import gzip
 import re
@@ -87,7 +89,9 @@ def test_a_real_failure_keeps_its_fingerprint_on_another_host(tmp_path: Path) ->
 
 
 def test_most_failures_of_the_corpus_can_be_told_apart() -> None:
-    """Those that share one left nothing but a signal or the scheduler's word, or waited for somebody in the same collective."""
+    """Those that share one left nothing but a signal or the scheduler's word, or waited for
+    somebody in the same collective.
+    """
     prints: dict[str, set[str]] = {}
     for case in CASES:
         name = case.name.removesuffix("_interleaved")

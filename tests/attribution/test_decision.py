@@ -1,4 +1,6 @@
-"""The rules from a finding to a decision: the table of the contracts, and promises for every history."""
+"""The rules from a finding to a decision: the table of the contracts, and promises for every
+history.
+"""
 
 from dataclasses import replace
 
@@ -42,7 +44,10 @@ def test_a_first_clear_occurrence_gets_what_the_contracts_say(kind: FailureClass
 
 
 def test_the_contracts_name_these_and_no_others_as_stopping_at_once() -> None:
-    named = "import_error syntax_error bad_arguments bad_config shape_mismatch checkpoint_mismatch missing_file"
+    named = (
+        "import_error syntax_error bad_arguments bad_config shape_mismatch "
+        "checkpoint_mismatch missing_file"
+    )
     named += " permission_denied disk_full checkpoint_corrupt time_limit cancelled"
     assert set(named.split()) == STOPPED_AT_FIRST
 

@@ -1,4 +1,6 @@
-"""Forms of evidence that the corpus does not hold: kernel and scheduler lines, error files, nodes, chains, noise."""
+"""Forms of evidence that the corpus does not hold: kernel and scheduler lines, error files, nodes,
+chains, noise.
+"""
 
 import json
 from pathlib import Path
@@ -77,7 +79,10 @@ def _log_with(row: Pattern) -> str:
         return text
     file, function = _RAISED_IN.get(row.id, ("/srv/train.py", "main"))
     shown = _SOURCE.get(row.id, "main()")
-    return f'Traceback (most recent call last):\n  File "{file}", line 7, in {function}\n    {shown}\n{text}'
+    return (
+        f'Traceback (most recent call last):\n  File "{file}", line 7, in {function}\n    '
+        f"{shown}\n{text}"
+    )
 
 
 def test_an_oom_kill_in_the_kernel_log_explains_a_kill(tmp_path: Path) -> None:
@@ -104,8 +109,10 @@ def test_a_hardware_error_outweighs_what_the_program_says_and_names_node_and_dev
 @pytest.mark.parametrize(
     ("line", "kind", "action"),
     [
-        ("slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-15T05:35:21 DUE TO PREEMPTION ***", "preempted", "RESTART"),
-        ("slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-15T05:35:21 DUE TO TIME LIMIT ***", "time_limit", "STOP"),
+        (("slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-15T05:35:21 DUE TO PREEMPTION "
+         "***"), "preempted", "RESTART"),
+        (("slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-15T05:35:21 DUE TO TIME LIMIT "
+         "***"), "time_limit", "STOP"),
         ("slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-15T05:35:21 ***", "cancelled", "STOP"),
     ],
 )  # fmt: skip
@@ -155,7 +162,10 @@ def test_an_error_the_program_survived_is_not_its_death() -> None:
 
 
 def test_nccl_ranks_that_all_waited_blame_the_one_that_came_least_far() -> None:
-    line = "[rank{r}]:[E] Timeout at NCCL work: 7, last enqueued NCCL work: {n}, last completed NCCL work: 6.\n"
+    line = (
+        "[rank{r}]:[E] Timeout at NCCL work: 7, last enqueued NCCL work: {n}, last completed "
+        "NCCL work: 6.\n"
+    )
     found = of_tails(*(line.format(r=rank, n=n) for rank, n in enumerate((9, 7, 9))))
     assert (found.finding.failure_class, found.finding.root.rank) == ("collective_timeout", 1)
 
@@ -166,9 +176,11 @@ def test_nccl_ranks_that_all_waited_blame_the_one_that_came_least_far() -> None:
         ("step 1 loss 3\nstep 2 loss 2\n", [1, 2]),
         (" iteration       10/     100 | consumed samples: 640 |\n iteration 20/ 100 |\n", [10, 20]),
         ("{'global_step': 5, 'loss': 1}\n{'global_step': 6, 'loss': 1}\n", [5, 6]),
-        ("Training:  12%|█▏   | 120/1000 [00:12<01:00]\rTraining:  13%|█▏   | 130/1000 [00:13<01:00]", [120, 130]),
+        (("Training:  12%|█▏   | 120/1000 [00:12<01:00]\rTraining:  13%|█▏   | 130/1000 "
+         "[00:13<01:00]"), [120, 130]),
         ("max_steps: 5000\nloaded checkpoint at iteration 400\nresuming from step 400\n", []),
-        ("samples seen 100 ok\nsamples seen 200 ok\nsamples seen 300 ok\nsamples seen 400 ok\nsamples seen 500 ok\n",
+        (("samples seen 100 ok\nsamples seen 200 ok\nsamples seen 300 ok\nsamples seen 400 "
+         "ok\nsamples seen 500 ok\n"),
          [100, 200, 300, 400, 500]),
         ("nothing\nto see\n", []),
     ],
@@ -179,8 +191,14 @@ def test_steps_are_read_in_the_dialects_people_log_them(text: str, steps: list[i
 
 def test_crashes_in_different_places_are_different_bugs() -> None:
     def crash(function: str) -> str:
-        text = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x01 (most recent call first):\n"
-        text += f'  File "/srv/kernels.py", line 9 in {function}\n  File "/srv/train.py", line 3 in main\n'
+        text = (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread 0x01 (most recent call "
+            "first):\n"
+        )
+        text += (
+            f'  File "/srv/kernels.py", line 9 in {function}\n  File "/srv/train.py", line 3 '
+            "in main\n"
+        )
         return of_tails(text).finding.fingerprint
 
     assert crash("attention") != crash("optimizer")
@@ -189,7 +207,10 @@ def test_crashes_in_different_places_are_different_bugs() -> None:
 
 def test_the_fingerprint_does_not_depend_on_host_rank_step_or_path() -> None:
     def finding_of(rank: int, step: int, home: str, port: int) -> str:
-        text = f'[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "{home}/train.py", line 7, in f\n'
+        text = (
+            f"[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "
+            f'"{home}/train.py", line 7, in f\n'
+        )
         text += (
             f"[rank{rank}]: RuntimeError: bucket {step} from node-{rank}:{port} has no gradients\n"
         )

@@ -1,4 +1,6 @@
-"""Failures in the shapes of the field: what was learned stays learned, and no look ever stops a job wrongly."""
+"""Failures in the shapes of the field: what was learned stays learned, and no look ever stops a job
+wrongly.
+"""
 
 import json
 import tomllib

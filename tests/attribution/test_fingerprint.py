@@ -1,4 +1,6 @@
-"""The fingerprint: the same bug, whatever the cycle, host, path, process, address and step; another bug, another one."""
+"""The fingerprint: the same bug, whatever the cycle, host, path, process, address and step; another
+bug, another one.
+"""
 
 from dataclasses import dataclass
 
@@ -72,8 +74,10 @@ def log_of(bug: Bug, here: Occasion) -> str:
         f"step {here.step} loss 0.5\n"
         "Traceback (most recent call last):\n"
         f'  File "{here.root}/train.py", line {here.line}, in <module>\n    main()\n'
-        f'  File "{here.root}/{bug.module}.py", line {here.line + 7}, in {bug.function}\n    call()\n'
-        f"{bug.kind}: {bug.words} at step {here.step}: <obj at {here.address}> from {here.host}:{here.port}"
+        f'  File "{here.root}/{bug.module}.py", line {here.line + 7}, in {bug.function}\n    '
+        "call()\n"
+        f"{bug.kind}: {bug.words} at step {here.step}: <obj at {here.address}> from "
+        f"{here.host}:{here.port}"
         f" in {here.root}/{here.folder} since 2026-11-15 05:35:{here.moment:02d}\n"
     )
 

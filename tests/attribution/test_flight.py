@@ -98,7 +98,10 @@ def test_dumps_outweigh_the_guess_from_who_is_silent(tmp_path: Path) -> None:
     paths = dumps_of(
         tmp_path, [entry(6, "started")], [entry(5, "completed")], [entry(6, "started")]
     )
-    text = "Traceback (most recent call last):\nRuntimeError: Timed out waiting 8000ms for recv operation to complete\n"
+    text = (
+        "Traceback (most recent call last):\nRuntimeError: Timed out waiting 8000ms for recv "
+        "operation to complete\n"
+    )
     tails = (LogTail(text, 0), LogTail("", 1), LogTail("", 2))
     assert attribute(Evidence(tails=tails, flight_recorder=paths)).finding.suspect_ranks == (1,)
 

@@ -60,7 +60,8 @@ def test_files_that_are_no_logs_are_answered(tmp_path: Path, noise: bytes, packe
     assert attribute(Evidence(logs=(LogSource(log, 0),), flight_recorder=(dump,))).finding
 
 
-HOLDS_ANOTHER_END = {  # torn off right behind what was survived, or was another job's, nothing is left to tell
+# torn off right behind what was survived, or was another job's, nothing is left to tell
+HOLDS_ANOTHER_END = {
     "helper_usage_then_error",
     "last_attempt_echoed",
 }

@@ -1,4 +1,6 @@
-"""Several writers share one log: in whatever order their lines come to stand, the answer is the same."""
+"""Several writers share one log: in whatever order their lines come to stand, the answer is the
+same.
+"""
 
 from dataclasses import dataclass
 

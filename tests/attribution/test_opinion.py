@@ -1,4 +1,6 @@
-"""The second opinion: asked of a real HTTP server, bounded in time, scrubbed, and never the one that stops a job."""
+"""The second opinion: asked of a real HTTP server, bounded in time, scrubbed, and never the one
+that stops a job.
+"""
 
 import json
 import threading

@@ -68,7 +68,8 @@ def test_text_behind_a_progress_bar_is_a_line_of_its_own() -> None:
 
 
 def test_ranks_of_ray_workers_are_learned_from_what_ray_says_of_them() -> None:
-    lines = ["(TrainController pid=1) - (node_id=ab, ip=10.0.0.7, pid=4242) world_rank=3, local_rank=1, node_rank=0",
+    lines = [("(TrainController pid=1) - (node_id=ab, ip=10.0.0.7, pid=4242) world_rank=3, "
+             "local_rank=1, node_rank=0"),
              "(RayTrainWorker pid=4242) x"]  # fmt: skip
     assert learn(lines).read(lines[1]).rank == 3
 

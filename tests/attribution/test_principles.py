@@ -1,4 +1,6 @@
-"""The principles by which events become a cause and a decision, each alone, in logs as short as they can be."""
+"""The principles by which events become a cause and a decision, each alone, in logs as short as
+they can be.
+"""
 
 import json
 from dataclasses import replace
@@ -30,7 +32,7 @@ def found(*texts: str, ends: tuple[RankEnd, ...] | None = None) -> Attribution:
     return attribute(Evidence(tails=tails, failures=exits if ends is None else ends))
 
 
-# ---- more evidence ---------------------------------------------------------------------------------------------
+# ---- more evidence
 
 
 @pytest.mark.parametrize("known", ["the end of rank 0", "the end of every rank"])
@@ -43,7 +45,7 @@ def test_knowing_how_ranks_ended_makes_no_verdict_weaker(known: str) -> None:
             assert more.finding.confidence >= less.finding.confidence, case.name
 
 
-# ---- one rank is not the program ---------------------------------------------------------------------------------
+# ---- one rank is not the program
 
 
 def test_a_module_that_every_rank_misses_stops_and_one_that_a_single_rank_misses_restarts() -> None:
@@ -89,7 +91,7 @@ def test_the_word_of_one_rank_alone_does_not_stop_while_the_others_are_unheard()
     assert attribute(evidence).decision.action is Action.RESTART
 
 
-# ---- only the end counts -----------------------------------------------------------------------------------------
+# ---- only the end counts
 
 
 USAGE = "usage: tool.py [-h]\ntool.py: error: unrecognized arguments: --fast\n"
@@ -107,7 +109,10 @@ def test_nobody_dies_of_a_signal_for_refusing_its_input() -> None:
 
 
 def test_the_end_of_an_earlier_job_shown_in_the_log_is_not_the_end_of_this_one() -> None:
-    echo = "slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-14T23:59:59 DUE TO TIME LIMIT ***\n"
+    echo = (
+        "slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-14T23:59:59 DUE TO TIME LIMIT "
+        "***\n"
+    )
     assert found(echo).finding.failure_class == "time_limit"
     assert found(echo + raised("ValueError: empty bucket")).decision.action is Action.RESTART
 
@@ -128,7 +133,7 @@ def test_output_that_was_written_late_does_not_hide_the_only_explanation() -> No
     assert result.finding.confidence < SURE
 
 
-# ---- what a message says, whoever words it ------------------------------------------------------------------------
+# ---- what a message says, whoever words it
 
 
 @pytest.mark.parametrize(
@@ -177,7 +182,7 @@ def test_what_native_code_wrote_above_an_exception_that_says_nothing_is_a_hint_a
     assert result.decision.action is Action.RESTART
 
 
-# ---- whose words they are ----------------------------------------------------------------------------------------
+# ---- whose words they are
 
 
 def test_hints_and_notes_under_a_message_are_not_the_message() -> None:
@@ -213,12 +218,15 @@ def test_what_is_raised_while_a_record_is_read_is_the_fault_of_the_record() -> N
 
 
 def test_an_exception_of_native_code_is_told_by_its_message() -> None:
-    text = "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: an illegal memory access was encountered\n"
+    text = (
+        "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: "
+        "an illegal memory access was encountered\n"
+    )
     result = found(text, ends=(RankEnd(0, signal=6),))
     assert result.finding.failure_class == "illegal_access"
 
 
-# ---- how tracebacks come -----------------------------------------------------------------------------------------
+# ---- how tracebacks come
 
 
 def test_a_traceback_folded_into_one_line_is_read() -> None:
@@ -229,7 +237,10 @@ def test_a_traceback_folded_into_one_line_is_read() -> None:
 
 def test_a_traceback_quoted_by_the_launcher_belongs_to_the_rank_named_above_it() -> None:
     quoted = "".join(f"  {line}\n" for line in raised("ValueError: lost bucket").splitlines()[1:])
-    text = f"[0]:\n  rank      : 5 (local_rank: 1)\n  exitcode  : 1 (pid: 7)\n  traceback : {HEADER}{quoted}"
+    text = (
+        "[0]:\n  rank      : 5 (local_rank: 1)\n  exitcode  : 1 (pid: 7)\n  traceback : "
+        f"{HEADER}{quoted}"
+    )
     finding = attribute(Evidence(tails=(LogTail(text),))).finding
     assert (finding.failure_class, finding.root.rank) == ("user_exception", 5)
 
@@ -239,7 +250,7 @@ def test_a_rank_that_was_spawned_is_named_by_its_parent() -> None:
     assert attribute(Evidence(tails=(LogTail(text),))).finding.root.rank == 3
 
 
-# ---- how sure ----------------------------------------------------------------------------------------------------
+# ---- how sure
 
 
 def test_mere_words_stop_before_the_first_step_and_not_after_it() -> None:

@@ -1,4 +1,6 @@
-"""Reading logs: every engine finds the same, every byte is read once, ranks and lines are told rightly."""
+"""Reading logs: every engine finds the same, every byte is read once, ranks and lines are told
+rightly.
+"""
 
 import sys
 from pathlib import Path

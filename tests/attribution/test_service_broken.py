@@ -1,4 +1,6 @@
-"""The service as things go wrong around it: killed, out of disk, flooded, lied to, and sharing its database."""
+"""The service as things go wrong around it: killed, out of disk, flooded, lied to, and sharing its
+database.
+"""
 
 import concurrent.futures
 import gzip
@@ -66,7 +68,7 @@ def full_disk(service: Service) -> Iterator[None]:
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, limits)
 
 
-# ---- killed, and out of disk ------------------------------------------------------------------------------------
+# ---- killed, and out of disk
 
 
 def test_kill_9_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
@@ -142,7 +144,9 @@ def test_a_full_disk_is_a_503_and_over_when_there_is_room_again(
 
 
 def test_a_decision_that_cannot_be_kept_is_given_when_it_can(shared: Service) -> None:
-    """The disk fills between the report and the decision: nobody is told what a restart would forget."""
+    """The disk fills between the report and the decision: nobody is told what a restart would
+    forget.
+    """
     wait_until(shared.workers, "the worker")
     (worker,) = shared.workers()
     os.kill(worker, signal.SIGSTOP)
@@ -153,7 +157,7 @@ def test_a_decision_that_cannot_be_kept_is_given_when_it_can(shared: Service) ->
     assert decision(shared, "late")["status"] == "decided"
 
 
-# ---- flooded and lied to ------------------------------------------------------------------------------------------
+# ---- flooded and lied to
 
 
 IMPATIENT = """
@@ -168,7 +172,9 @@ if __name__ == "__main__":
 
 @contextmanager
 def impatient_service(tmp_path: Path) -> Iterator[Service]:
-    """The service with a second, instead of thirty, for a request to come whole, and instead of three for a quick analysis."""
+    """The service with a second, instead of thirty, for a request to come whole, and instead of
+    three for a quick analysis.
+    """
     program = tmp_path / "impatient.py"
     program.write_text(IMPATIENT)
     database = tmp_path / "state.sqlite"
@@ -255,7 +261,7 @@ def test_garbage_is_refused_and_the_next_report_is_taken(shared: Service, garbag
     assert tell(shared, report("sane", "a")).status_code == 202
 
 
-# ---- files that are not what they were --------------------------------------------------------------------------
+# ---- files that are not what they were
 
 
 def write_secret(folder: Path) -> Path:
@@ -320,7 +326,9 @@ def test_an_endless_log_delays_nobody_elses_decision(tmp_path: Path) -> None:
 
 
 def test_a_mount_that_hangs_holds_up_nobody_but_its_own_job(tmp_path: Path) -> None:
-    """Nobody else's report, decision, health or metrics; and not the end, though a worker cannot be killed."""
+    """Nobody else's report, decision, health or metrics; and not the end, though a worker cannot be
+    killed.
+    """
     quick = write_secret(tmp_path)
     with ExitStack() as open_now:
         service = open_now.enter_context(running_service(tmp_path, tmp_path / "state.sqlite"))
@@ -343,7 +351,7 @@ def test_a_mount_that_hangs_holds_up_nobody_but_its_own_job(tmp_path: Path) -> N
         assert service.process.wait(patience(20)) == 0
 
 
-# ---- several services on one database ------------------------------------------------------------------------------
+# ---- several services on one database
 
 
 def test_two_services_on_one_database_give_one_answer_and_one_takes_over_when_the_other_dies(

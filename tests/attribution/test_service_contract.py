@@ -1,4 +1,6 @@
-"""The service against its own OpenAPI description: what fits it is answered as it says, what does not is refused."""
+"""The service against its own OpenAPI description: what fits it is answered as it says, what does
+not is refused.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

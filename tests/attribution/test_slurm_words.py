@@ -83,7 +83,8 @@ def test_a_job_that_a_person_cancels_is_stopped(
             "--parsable",
             f"--output={log}",
             "--wrap",
-            # The script outlives its step, or it may be gone before Slurm says of the job that it was cancelled.
+            # The script outlives its step, or it may be gone before Slurm says of the job that it
+            # was cancelled.
             "srun /bin/sh -c 'echo begun; exec sleep 60'; sleep 60",
         ],
         capture_output=True,

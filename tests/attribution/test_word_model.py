@@ -1,4 +1,6 @@
-"""What no row knows is read by its words: the weights are what the trainer fits, and what was held back shows what they are worth."""
+"""What no row knows is read by its words: the weights are what the trainer fits, and what was held
+back shows what they are worth.
+"""
 
 import json
 from collections.abc import Iterator
@@ -159,7 +161,10 @@ def test_what_no_row_reads_is_named_by_its_last_lines_however_they_are_indented_
 
 
 def test_words_stop_a_job_for_what_ended_it_and_never_for_what_it_only_logged() -> None:
-    refused = f"{FRAMES}ValueError: Target modules {{'q'}} not found in the base model. Please check the target modules and try again.\n"
+    refused = (
+        f"{FRAMES}ValueError: Target modules {{'q'}} not found in the base model. Please "
+        "check the target modules and try again.\n"
+    )
     logged = f"2026-11-15 05:35:21,123 ERROR trainer.py:9 - not adapted\n{refused}"
     assert told(refused)[:2] == ("bad_config", "STOP")
     assert told(logged)[:2] == ("bad_config", "RESTART")

@@ -1,4 +1,6 @@
-"""The same commit as `git bisect run`, on real histories of every shape, for at most three tests more."""
+"""The same commit as `git bisect run`, on real histories of every shape, for at most three tests
+more.
+"""
 
 import pytest
 from benchmarks.git_bisect import SHAPES, synthetic

@@ -186,7 +186,9 @@ def test_a_script_that_only_the_newest_commit_has_tests_every_commit(tmp_path: P
 
 
 def test_an_end_that_cannot_be_tested_is_taken_as_it_was_said(tmp_path: Path) -> None:
-    """And the commits beside it that cannot be tested either are jumped over, not walked through."""
+    """And the commits beside it that cannot be tested either are jumped over, not walked
+    through.
+    """
     repository, shas = numbered(tmp_path / "repo", 64)
     script = "n=$(cat number); test $n -lt 40 && exit 125; test $n -lt 50"
     found = bisect(repository, tmp_path / "out", "--good", shas[0], "--", "sh", "-c", script).json()

@@ -1,4 +1,6 @@
-"""As the users of JAX-Toolbox' triage tool type it: its name, its arguments, an ordinary account in the docker group."""
+"""As the users of JAX-Toolbox' triage tool type it: its name, its arguments, an ordinary account in
+the docker group.
+"""
 
 import getpass
 import json
@@ -41,7 +43,10 @@ def triage(*words: str | Path, cwd: Path, env: dict[str, str], user: bool = Fals
     """`jax-toolbox-triage WORDS...`, by the entry point that is installed under this name."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     module, _, function = scripts["jax-toolbox-triage"].partition(":")
-    code = f"import sys; sys.argv[0] = 'jax-toolbox-triage'; from {module} import {function} as run; run()"
+    code = (
+        f"import sys; sys.argv[0] = 'jax-toolbox-triage'; from {module} import {function} as "
+        "run; run()"
+    )
     arguments = tuple(str(word) for word in words)
     done = subprocess.run(
         (*(AS_USER if user else ()), sys.executable, "-c", code, *arguments),
@@ -163,7 +168,9 @@ def test_options_of_the_command_are_its_own_with_and_without_two_dashes(tmp_path
 
 @dataclass(frozen=True)
 class Built:
-    """A bisection whose first build waited until it was seen, and its `status.json` of that moment."""
+    """A bisection whose first build waited until it was seen, and its `status.json` of that
+    moment.
+    """
 
     out: Path
     cache: Path
@@ -186,7 +193,8 @@ def built(
     gate.mkdir()
     build = (
         "echo '[3 of 9] compiling the mask'; until [ -e /gate/open ]; do sleep 0.1; done; "
-        "place=${BAZEL_CACHE_OPTION#--bazel-cache=}; [ -e $place/warm ] || echo full >> $place/log; "
+        "place=${BAZEL_CACHE_OPTION#--bazel-cache=}; [ -e $place/warm ] || echo full >> "
+        "$place/log; "
         "touch $place/warm; cat /opt/jax/number >> $place/log; cp /opt/jax/broken /installed"
     )
     xla = {"name": "xla", "path": "/opt/xla", "good": world.xla[4], "bad": world.xla[6]}
@@ -216,7 +224,9 @@ def built(
 def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
     built: Built, world: World
 ) -> None:
-    """A cache that is named is made on its first use. The packages behind a build do not build it again."""
+    """A cache that is named is made on its first use. The packages behind a build do not build it
+    again.
+    """
     result = built.result
     assert result["status"] == "found", built.said
     assert result["culprits"][0]["bad"] == world.culprit

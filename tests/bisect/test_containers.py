@@ -1,4 +1,6 @@
-"""Containers: days listed by a real registry, versions built by real engines, and pyxis through a stand-in srun."""
+"""Containers: days listed by a real registry, versions built by real engines, and pyxis through a
+stand-in srun.
+"""
 
 import json
 import os
@@ -59,7 +61,9 @@ def bisect(
 
 @dataclass(frozen=True)
 class BareRun:
-    """A bisection of containers that differ in no package of the spec, and the way to make another like it."""
+    """A bisection of containers that differ in no package of the spec, and the way to make another
+    like it.
+    """
 
     place: Path
     template: str

@@ -1,4 +1,6 @@
-"""Bisections in containers that are killed or interrupted: they go on where they were, and leave nothing behind."""
+"""Bisections in containers that are killed or interrupted: they go on where they were, and leave
+nothing behind.
+"""
 
 import json
 import os
@@ -22,7 +24,8 @@ pytestmark = pytest.mark.xdist_group("docker")
 DAYS = [day(1), day(2)]
 FIRST_BAD = day(2)
 
-# Every trial writes down what it is a trial of; the one that is told to waits, so that it can be cut short.
+# Every trial writes down what it is a trial of; the one that is told to waits, so that it can be
+# cut short.
 TEST = """
 echo "$(cat /etc/nightly) $(cat /opt/jax/number)" >> /log/ran
 test $(wc -l < /log/ran) -ne $(cat /log/wait-at) || { touch /log/waiting; sleep 300; }
@@ -62,7 +65,9 @@ class CutShort:
         return aorta(*self._command(), cwd=self.tmp_path, env=self.engine.environ, timeout=300)
 
     def start(self, line: int = _NEVER) -> "subprocess.Popen[bytes]":
-        """Begun, or gone on with, until the trial that writes this line of the log, or a build, waits."""
+        """Begun, or gone on with, until the trial that writes this line of the log, or a build,
+        waits.
+        """
         self._wait_in(line)
         running = start_aorta(*self._command(), cwd=self.tmp_path, env=self.engine.environ)
         wait_for_file(self.log / "waiting")

@@ -1,4 +1,6 @@
-"""`aorta bisect --good-env A --bad-env B`, as a user runs it, on a package index with planted releases."""
+"""`aorta bisect --good-env A --bad-env B`, as a user runs it, on a package index with planted
+releases.
+"""
 
 import json
 import os
@@ -117,7 +119,9 @@ def test_two_packages_that_fail_only_together_are_named_with_a_release_each(
 def test_what_cannot_be_installed_together_is_skipped_and_moves_together(
     tmp_path: Path, index: PlantedIndex
 ) -> None:
-    """The middle is unsolvable: the old app asks for the old library, the new app for the new one."""
+    """The middle is unsolvable: the old app asks for the old library, the new app for the new
+    one.
+    """
     for version in ("1.0", "1.1", "2.0", "2.1"):
         index.release("library", version, f"broken = {version >= '2'}")
         wanted = "library>=2" if version >= "2" else "library<2"
@@ -173,7 +177,9 @@ def test_a_release_gets_what_it_needs_of_a_package_that_does_not_matter(
 def test_a_combination_that_fails_in_a_way_of_its_own_is_no_evidence(
     tmp_path: Path, index: PlantedIndex
 ) -> None:
-    """The old tool breaks on the new base, which nobody declared; the failure sought came with the new tool."""
+    """The old tool breaks on the new base, which nobody declared; the failure sought came with the
+    new tool.
+    """
     index.release("base", "1.0", "abi = 1")
     index.release("base", "2.0", "abi = 2")
     for version in ("1.0", "1.1", "1.2", "1.3"):
@@ -193,7 +199,9 @@ def test_a_combination_that_fails_in_a_way_of_its_own_is_no_evidence(
 def test_an_environment_that_contradicts_itself_is_made_as_it_was(
     tmp_path: Path, index: PlantedIndex
 ) -> None:
-    """Both ends were installed against what their packages ask for: no resolver would have it so."""
+    """Both ends were installed against what their packages ask for: no resolver would have it
+    so.
+    """
     index.release("stubborn", "1.0", needs=["culprit<1", "missing>=2"])
     index.releases("culprit", TENS[:4], broken_from="1.2")
     sides(tmp_path, culprit=("1.0", "1.3"), stubborn=("1.0", "1.0"))
@@ -295,7 +303,9 @@ def test_a_yanked_release_is_no_candidate_unless_asked_for(
 def test_a_release_that_fails_every_other_time_is_found(
     tmp_path: Path, index: PlantedIndex
 ) -> None:
-    """Whether a trial fails is decided by its name alone, so that every run of this test is the same run."""
+    """Whether a trial fails is decided by its name alone, so that every run of this test is the
+    same run.
+    """
     index.releases("culprit", TENS[:6], broken_from="1.3")
     sides(tmp_path, culprit=("1.0", "1.5"))
     name = "os.path.relpath(os.environ['AORTA_TRIAL_DIR']).encode()"

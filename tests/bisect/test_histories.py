@@ -134,7 +134,9 @@ NEEDS_THE_FEATURE = "test -e feature || exit 125; ! grep -q yes broken"
 def test_a_feature_that_went_and_came_back_is_carried_along(
     tmp_path: Path, culprit_at: int
 ) -> None:
-    """Gone with commit 2 and back with commit 7: with what that brings, the states between can be tested."""
+    """Gone with commit 2 and back with commit 7: with what that brings, the states between can be
+    tested.
+    """
     repository = Repository.create(tmp_path / "repo")
     shas = []
     for n in range(10):
@@ -153,7 +155,9 @@ def test_a_feature_that_went_and_came_back_is_carried_along(
 
 
 def test_a_feature_that_only_a_branch_had_picked_is_carried_along(tmp_path: Path) -> None:
-    """The good end is a release with the feature picked onto it; on main it comes later, and the break before it."""
+    """The good end is a release with the feature picked onto it; on main it comes later, and the
+    break before it.
+    """
     repository = Repository.create(tmp_path / "repo")
     repository.commit("base", {"number": "0\n", "broken": "no\n"})
     repository.git("checkout", "--quiet", "-b", "release")
@@ -174,7 +178,9 @@ def test_a_feature_that_only_a_branch_had_picked_is_carried_along(tmp_path: Path
 def test_a_feature_that_came_back_beside_a_merge_is_carried_along(
     tmp_path: Path, culprit_at: str
 ) -> None:
-    """Gone with a1 and back with a5. Between them a branch from a1 was merged, and none of it can be tested."""
+    """Gone with a1 and back with a5. Between them a branch from a1 was merged, and none of it can
+    be tested.
+    """
     repository = Repository.create(tmp_path / "repo")
     shas: dict[str, str] = {}
 
@@ -207,7 +213,9 @@ def test_a_feature_that_came_back_beside_a_merge_is_carried_along(
 def test_a_feature_that_a_merge_brings_back_is_carried_along(
     tmp_path: Path, culprit_at: str
 ) -> None:
-    """Gone from main with a1; a branch from there picks it again, and its merge brings it back to main."""
+    """Gone from main with a1; a branch from there picks it again, and its merge brings it back to
+    main.
+    """
     repository = Repository.create(tmp_path / "repo")
     shas = {"a0": repository.commit("a0", {"feature": "here\n", "broken": "no\n"})}
     (repository.path / "feature").unlink()

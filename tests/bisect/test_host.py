@@ -115,7 +115,8 @@ def test_where_it_must_be_the_same_failure_another_one_is_neither_good_nor_bad(
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 24)
     script = (
-        "n=$(cat number); if [ $n -ge 12 ] && [ $n -lt 14 ]; then echo 'Error: cannot import'; exit 3; fi;"
+        "n=$(cat number); if [ $n -ge 12 ] && [ $n -lt 14 ]; then echo 'Error: cannot import'; "
+        "exit 3; fi;"
         "if [ $n -ge 18 ]; then echo 'Error: loss is nan'; exit 1; fi"
     )
     words = ("--same-failure", "--good", shas[0], "--", "sh", "-c", script)

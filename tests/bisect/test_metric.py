@@ -24,7 +24,9 @@ MEASURE = r"""awk '{{ n = $1 }} END {{
 
 
 def measuring(level: str, noise: float) -> list[str]:
-    """A command whose `step_ms` is `level` (an expression of the commit's number n) with that much noise."""
+    """A command whose `step_ms` is `level` (an expression of the commit's number n) with that much
+    noise.
+    """
     return ["--", "sh", "-c", MEASURE.format(value=f"{level} + {noise} * z")]
 
 

@@ -1,4 +1,6 @@
-"""Several packages in one timeline: builds, pairs, partners, libraries, version strings that look alike."""
+"""Several packages in one timeline: builds, pairs, partners, libraries, version strings that look
+alike.
+"""
 
 import json
 from pathlib import Path
@@ -54,7 +56,8 @@ def test_a_build_runs_once_for_a_version_set_and_its_failure_is_gone_around(tmp_
     log = tmp_path / "built"
     packages = both(shas)
     packages[0]["build"] = (
-        f"n=$(cat number); echo $n $(cat $AORTA_BISECT_PLUGIN/number) >> {log}; test $n -ne 6; echo $n > made"
+        f"n=$(cat number); echo $n $(cat $AORTA_BISECT_PLUGIN/number) >> {log}; test $n -ne 6; "
+        "echo $n > made"
     )
     result = run(tmp_path, packages, f"{READ} test $(cat made) -lt 9", checks=True).json()
     assert result["culprits"][0]["bad"] == shas[0][9]
@@ -78,7 +81,10 @@ def test_only_what_changed_is_rebuilt_where_a_package_says_so(tmp_path: Path) ->
 
 def test_two_commits_that_must_move_together_are_the_answer_as_a_pair(tmp_path: Path) -> None:
     _, shas = two_packages(tmp_path)
-    api = f"{READ} c=0; test $a -lt 6 || c=1; d=0; test $b -lt 8 || d=1; test $c = $d || exit 125; test $c = 0"
+    api = (
+        f"{READ} c=0; test $a -lt 6 || c=1; d=0; test $b -lt 8 || d=1; test $c = $d || exit "
+        "125; test $c = 0"
+    )
     result = run(tmp_path, both(shas), api, checks=True).json()
     assert result["status"] == "pair"
     assert {(c["package"], c["bad"]) for c in result["culprits"]} == {

@@ -1,4 +1,6 @@
-"""Containers under a real Slurm: the real srun takes the options and runs the steps, a small plugin makes the containers."""
+"""Containers under a real Slurm: the real srun takes the options and runs the steps, a small plugin
+makes the containers.
+"""
 
 import os
 import signal
@@ -69,7 +71,8 @@ def test_from_dated_containers_to_the_commit_through_srun(
     assert result["status"] == "found", done.stderr
     built = done.stderr.count("Build completed in ")
     assert built == 3
-    # the image is got once; one shell answers all questions to each image, and one more after the search
+    # the image is got once; one shell answers all questions to each image, and one more after the
+    # search
     assert jobs <= result["tests"] + built + 5
     [culprit] = result["culprits"]
     assert (culprit["package"], culprit["bad"]) == ("jax", world.culprit)

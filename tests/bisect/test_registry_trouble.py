@@ -35,7 +35,9 @@ def options(tmp_path: Path, template: str) -> list[str | Path]:
 
 
 def started(tmp_path: Path, engine: DockerEngine, template: str) -> "subprocess.Popen[bytes]":
-    """A bisection that has run its first trial; a trial takes long enough for trouble to come before the next."""
+    """A bisection that has run its first trial; a trial takes long enough for trouble to come
+    before the next.
+    """
     log = tmp_path / "log"
     log.mkdir()
     script = "touch /log/ran; sleep 0.5; test-jax.sh"

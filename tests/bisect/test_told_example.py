@@ -1,4 +1,6 @@
-"""The example run of the documents, on a small replica of a nightly family: twenty dated containers, sixteen commits."""
+"""The example run of the documents, on a small replica of a nightly family: twenty dated
+containers, sixteen commits.
+"""
 
 import json
 import os

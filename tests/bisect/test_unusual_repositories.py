@@ -1,4 +1,6 @@
-"""Repositories as people have them: read only, of another user, shallow, partial, with strange names and settings."""
+"""Repositories as people have them: read only, of another user, shallow, partial, with strange
+names and settings.
+"""
 
 import platform
 import shutil
@@ -13,7 +15,8 @@ from support.git_repositories import Repository, numbered
 from support.waiting import wait_until
 
 SEARCH = ("bisect", "--json", "--no-checks")
-# A pytest of every state that finds no plugin of this environment, which would be most of its start.
+# A pytest of every state that finds no plugin of this environment, which would be most of its
+# start.
 PYTEST = ("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", sys.executable, "-m", "pytest", "-q")
 
 
@@ -132,7 +135,9 @@ def test_a_partial_clone_that_cannot_fetch_says_what_git_said(tmp_path: Path) ->
 def test_a_new_test_of_the_repository_imports_the_sources_of_each_state(
     tmp_path: Path, committed_and_renamed: bool
 ) -> None:
-    """Beside a package that lies at the top, where a test by its whole path would import the user's own checkout."""
+    """Beside a package that lies at the top, where a test by its whole path would import the user's
+    own checkout.
+    """
     repository = Repository.create(tmp_path / "repo")
     for directory in ("package", "tests"):
         (repository.path / directory).mkdir()

@@ -1,4 +1,6 @@
-"""For every verb's real directory: what is packed and unpacked says the same, field by field, and nothing private."""
+"""For every verb's real directory: what is packed and unpacked says the same, field by field, and
+nothing private.
+"""
 
 import json
 import re
@@ -61,7 +63,9 @@ def test_packing_changes_no_answer_and_lets_nothing_private_out(verb: str, tmp_p
 
 
 def assert_only_replaced(before: Any, after: Any) -> None:
-    """Every field is there; a text differs only by placeholders and by paths that became relative."""
+    """Every field is there; a text differs only by placeholders and by paths that became
+    relative.
+    """
     if isinstance(before, dict):
         assert len(after) == len(before)
         for one, other in zip(before.values(), after.values(), strict=True):

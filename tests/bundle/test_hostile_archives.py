@@ -1,4 +1,6 @@
-"""Archives nobody vouches for: each one is refused in one line, and nothing of it reaches the disk."""
+"""Archives nobody vouches for: each one is refused in one line, and nothing of it reaches the
+disk.
+"""
 
 import gzip
 import random
@@ -195,7 +197,8 @@ def test_no_damage_to_the_archive_goes_unseen_or_crashes(
         verified = verify(folder / "b.tar.gz")
     except BundleError:
         return
-    # What still verifies is one file list with right hashes: only free words of the manifest can differ.
+    # What still verifies is one file list with right hashes: only free words of the manifest can
+    # differ.
     assert [file.path for file in verified.manifest.files] == ["a.txt", "b.txt"]
     assert len(raw) == len(before)
 

@@ -1,4 +1,6 @@
-"""Packing that is stopped in the middle leaves nothing behind: neither a half archive nor a draft of one."""
+"""Packing that is stopped in the middle leaves nothing behind: neither a half archive nor a draft
+of one.
+"""
 
 import ctypes
 import os
@@ -51,7 +53,9 @@ _EVENT = struct.Struct("iIII")
 
 @contextmanager
 def opened(path: Path) -> Iterator[Iterator[None]]:
-    """Something for each time that the file is opened from now on. The kernel keeps them in order: none is missed."""
+    """Something for each time that the file is opened from now on. The kernel keeps them in order:
+    none is missed.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     told = libc.inotify_init1(os.O_CLOEXEC)
     # Told of the ends too: else two openings that nobody has heard of yet are one.

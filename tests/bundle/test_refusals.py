@@ -1,4 +1,6 @@
-"""Whatever is not simply a file of the run directory is refused, with a line that says which and why."""
+"""Whatever is not simply a file of the run directory is refused, with a line that says which and
+why.
+"""
 
 import base64
 import json

@@ -1,4 +1,6 @@
-"""A command line and a call from Python ask the same: every option is a field of the verb's request, of the type it has there."""
+"""A command line and a call from Python ask the same: every option is a field of the verb's
+request, of the type it has there.
+"""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,40 +20,57 @@ _ORACLE = "--oracle regex --pattern NaN --stream stderr --with-failure"
 _RESUME = "--resume there --salvage"
 _LAYERS = "--environment image:x --mitigations a,b --mitigations-file m.json --extra-env A=1"
 LINES = {
-    "run": f"run --workload w --trials 3 --steps 2 {_LAYERS} {_ORACLE} {_EXECUTOR} {_RESUME} --results-dir r -- a b",
+    "run": f"run --workload w --trials 3 --steps 2 {_LAYERS} {_ORACLE} {_EXECUTOR} {_RESUME} "
+           "--results-dir r -- a b",
     "reduce": (
-        f"reduce --spec s --workload w --output o --scrub p --bare --max-trials 1 --max-wall-clock 4h "
+        "reduce --spec s --workload w --output o --scrub p --bare --max-trials 1 "
+        "--max-wall-clock 4h "
         f"{_LAYERS} {_EXECUTOR} {_RESUME} --dry-run"
     ),
     "triage": (
-        "triage run --recipe r --mode optimize --workload w --mitigation-axis a,b --environment-axis local "
-        "--trials 3 --exact-trials --control --steps 3 --ticket t --baseline-cell c --confound-threshold 1.2 --sets 2 "
+        "triage run --recipe r --mode optimize --workload w --mitigation-axis a,b "
+        "--environment-axis local "
+        "--trials 3 --exact-trials --control --steps 3 --ticket t --baseline-cell c "
+        "--confound-threshold 1.2 --sets 2 "
         f"--max-rate 0.1 --mitigations-file m {_ORACLE} {_EXECUTOR} --output-dir o {_RESUME} -- a b"
     ),
     "bisect": (
-        "bisect --good a --bad b --good-env f --bad-env g --index-url u --extra-index-url v --find-links d --no-index "
-        "--pre --yanked --repository n=d --spec s --find-fix --first-parent --path p --skip a..b --confidence 0.9 "
-        "--container jax --container-runtime docker --container-url-template t --start-date d --end-date e "
+        "bisect --good a --bad b --good-env f --bad-env g --index-url u --extra-index-url v "
+        "--find-links d --no-index "
+        "--pre --yanked --repository n=d --spec s --find-fix --first-parent --path p --skip a..b "
+        "--confidence 0.9 "
+        "--container jax --container-runtime docker --container-url-template t --start-date d "
+        "--end-date e "
         "--threshold-days 2 --passing-container x --failing-container y --passing-versions jax:1 "
-        "--failing-versions jax:2 --skip-precondition-checks --same-failure --any-failure --bazel-cache c --shm-size 1g "
-        f"-v a:b --metric-name m --passing-metric 1 --failing-metric 2 {_ORACLE} {_EXECUTOR} --build-timeout 1m "
-        "--max-trials 3 --max-time 1h --extra-env A=1 --output-prefix o --cache-dir c --no-cache --no-checks "
+        "--failing-versions jax:2 --skip-precondition-checks --same-failure --any-failure "
+        "--bazel-cache c --shm-size 1g "
+        f"-v a:b --metric-name m --passing-metric 1 --failing-metric 2 {_ORACLE} {_EXECUTOR} "
+        "--build-timeout 1m "
+        "--max-trials 3 --max-time 1h --extra-env A=1 --output-prefix o --cache-dir c --no-cache "
+        "--no-checks "
         f"{_RESUME} -- a -v c:d"
     ),
     "diverge": (
-        "diverge --bad-env A=1 --good-env A=2 --good-mitigations a,b --good rev --good-device cpu --good-dtype float64 "
-        f"--between-ranks --steps 1:2 --mitigations-file m --seed 1 --output o {_EXECUTOR} {_RESUME} -- a b"
+        "diverge --bad-env A=1 --good-env A=2 --good-mitigations a,b --good rev --good-device cpu "
+        "--good-dtype float64 "
+        f"--between-ranks --steps 1:2 --mitigations-file m --seed 1 --output o {_EXECUTOR} "
+        f"{_RESUME} -- a b"
     ),
     "solve": (
-        "solve --spec s --environment e --good g --index-url u --find-links d --no-index --budget 1h --max-trials 3 "
-        f"--stages reproduce,reduce --output o --ticket t --mitigations-file m {_ORACLE} {_EXECUTOR} {_RESUME} -- a b"
+        "solve --spec s --environment e --good g --index-url u --find-links d --no-index --budget "
+        "1h --max-trials 3 "
+        f"--stages reproduce,reduce --output o --ticket t --mitigations-file m {_ORACLE} "
+        f"{_EXECUTOR} {_RESUME} -- a b"
     ),
     "bundle": (
-        "bundle there --output o --ticket t --scrub p --redaction-from f --policy y --sign k --no-check"
+        "bundle there --output o --ticket t --scrub p --redaction-from f --policy y --sign k "
+        "--no-check"
     ),
     "attribute": (
-        f"attribute {__file__} --failures {__file__} --history . --kernel-log {__file__} --flight-recorder . "
-        f"--patterns {__file__} --max-no-progress-cycles 2 --llm-url http://localhost --llm-model m "
+        f"attribute {__file__} --failures {__file__} --history . --kernel-log {__file__} "
+        "--flight-recorder . "
+        f"--patterns {__file__} --max-no-progress-cycles 2 --llm-url http://localhost --llm-model "
+        "m "
         f"--llm-key-file {__file__} --llm-timeout 2"
     ),
 }  # fmt: skip

@@ -1,4 +1,5 @@
-"""What a shell started deaf to Ctrl-C, or `nohup` to a hang-up, stays deaf to it; SIGTERM ends it always.
+"""What a shell started deaf to Ctrl-C, or `nohup` to a hang-up, stays deaf to it; SIGTERM ends it
+always.
 
 And what is still done when a command line has come to its own end.
 """

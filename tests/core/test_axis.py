@@ -1,4 +1,6 @@
-"""What may be made smaller: how small it can get, how much of it a value uses, and what is no axis."""
+"""What may be made smaller: how small it can get, how much of it a value uses, and what is no
+axis.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""What a document's keys mean: refused in words that name the place, what was found and what was expected."""
+"""What a document's keys mean: refused in words that name the place, what was found and what was
+expected.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

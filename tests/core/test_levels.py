@@ -95,7 +95,9 @@ def _density(value: float, centre: float, square: float, freedom: float) -> floa
 def test_one_value_weighs_as_much_as_students_distribution_says(
     value: float, noise: tuple[float, int]
 ) -> None:
-    """Before any sample the noise is held to be a sixth of the gap, as firmly as two samples would tell."""
+    """Before any sample the noise is held to be a sixth of the gap, as firmly as two samples would
+    tell.
+    """
     good, bad = (1.0, 3.0), (11.0, 12.0, 13.0)
     freedom = 3 + noise[1] + 2
     square = (2.0 + 2.0 + noise[0] + 2 * (10 / 6) ** 2) / freedom
@@ -125,7 +127,9 @@ def test_a_noise_of_nothing_is_a_hundredth_of_the_gap_and_no_gap_is_no_separatio
 
 
 def test_values_just_inside_a_level_belong_to_it() -> None:
-    """Four standard errors and more while the noise is hardly known: 5.2 of them after twenty samples."""
+    """Four standard errors and more while the noise is hardly known: 5.2 of them after twenty
+    samples.
+    """
     levels = Levels((10.0, 10.1, 9.9, 10.0) * 5, (14.0, 14.1, 13.9, 14.0) * 5)
     freedom, square = 40, (40 * 0.005 + 2 * (4 / 6) ** 2) / 40
     outside = 4 * (1 + 6 / freedom) * math.sqrt(square * (1 / 4 + 1 / 20))

@@ -171,7 +171,9 @@ def test_samples_that_are_all_alike_tell_nothing() -> None:
 def test_a_number_that_is_called_good_or_bad_is_one_at_odds_of_twenty_to_one(
     samples: int, gap: float
 ) -> None:
-    """The levels are so many units of noise apart; nearer ones cannot be told by one sample each."""
+    """The levels are so many units of noise apart; nearer ones cannot be told by one sample
+    each.
+    """
     rng, wrong, decided = random.Random(7), 0, 0
     for _ in range(2000):
         good, bad = (tuple(rng.gauss(at, 1) for _ in range(samples)) for at in (0.0, gap))

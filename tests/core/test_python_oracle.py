@@ -1,4 +1,6 @@
-"""The `python` oracle over what a workload leaves behind, and oracle errors in their place in a file."""
+"""The `python` oracle over what a workload leaves behind, and oracle errors in their place in a
+file.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What is written down of a tensor: the same numbers, whatever else is summed up and fetched with it."""
+"""What is written down of a tensor: the same numbers, whatever else is summed up and fetched with
+it.
+"""
 
 import importlib
 import sys

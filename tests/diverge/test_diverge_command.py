@@ -119,7 +119,17 @@ def test_a_flaky_side_is_told_apart_where_all_its_runs_differ_from_the_other(
         record("level", [100.0 if os.environ.get("SIDE") == "bad" else 1.0] * 3)
         """,
     )
-    done = aorta("diverge", "--json", "--bad-env", "SIDE=bad", "--good-env", "SIDE=good", "--", *command, cwd=tmp_path)  # fmt: skip
+    done = aorta(
+        "diverge",
+        "--json",
+        "--bad-env",
+        "SIDE=bad",
+        "--good-env",
+        "SIDE=good",
+        "--",
+        *command,
+        cwd=tmp_path,
+    )
     report = done.json()
     assert report["status"] == "found"
     assert report["first"]["op"] == "record::level"

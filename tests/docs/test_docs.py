@@ -1,4 +1,6 @@
-"""Every command line in the documentation and the help texts names verbs, options and mitigations that exist."""
+"""Every command line in the documentation and the help texts names verbs, options and mitigations
+that exist.
+"""
 
 import re
 import shlex
@@ -19,7 +21,9 @@ _COMMAND_LINE = re.compile(r"^\s*(?:\$ )?aorta ([a-z]+(?: .*)?)$")
 
 
 def command_lines(text: str) -> Iterator[str]:
-    """What follows `aorta` in code blocks, in backticks and in indented examples; continued lines are joined."""
+    """What follows `aorta` in code blocks, in backticks and in indented examples; continued lines
+    are joined.
+    """
     joined = text.replace("\\\n", " ")
     in_block = False
     for line in joined.splitlines():

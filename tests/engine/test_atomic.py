@@ -106,7 +106,8 @@ def test_a_long_name_and_a_missing_directory(tmp_path: Path) -> None:
 
 def test_it_costs_a_user_process_no_import_that_it_does_not_have_already() -> None:
     script = (
-        "import sys, os, pathlib, contextlib, fcntl; before = set(sys.modules); import aorta.engine.atomic; "
+        "import sys, os, pathlib, contextlib, fcntl; before = set(sys.modules); import "
+        "aorta.engine.atomic; "
         "print(sorted(name for name in set(sys.modules) - before))"
     )
     done = subprocess.run(
@@ -137,7 +138,9 @@ def test_a_last_line_that_was_cut_short_is_taken_away(
 def test_the_draft_of_another_user_is_left_alone_and_a_directory_of_another_is_said_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To whoever runs the tests as root nothing is forbidden: the refusal of the system is played."""
+    """To whoever runs the tests as root nothing is forbidden: the refusal of the system is
+    played.
+    """
     (tmp_path / ".file.0.draft").write_text("of another user")
     tried: list[str] = []
     real = os.open

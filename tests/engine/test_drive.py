@@ -295,7 +295,9 @@ def test_whatever_slots_and_kills_a_resumed_run_tells_the_search_the_same_and_a_
     seed: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Each attempt ends after so many trials, loses a part of its last lines, and the next one has other slots."""
+    """Each attempt ends after so many trials, loses a part of its last lines, and the next one has
+    other slots.
+    """
     where, rng = tmp_path_factory.mktemp("run"), random.Random(seed)
     path, before = where / "journal.jsonl", list[tuple[str, Verdict]]()
     attempts = [*kills, (None, 0.0, slots[0]), (None, 0.0, slots[1])]

@@ -1,4 +1,6 @@
-"""The journal survives being cut at any byte, says what damage costs, and refuses to mix two questions."""
+"""The journal survives being cut at any byte, says what damage costs, and refuses to mix two
+questions.
+"""
 
 import json
 import os

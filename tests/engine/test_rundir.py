@@ -1,4 +1,6 @@
-"""Where a run writes: a directory of its own, its private state apart, found again by whoever goes on with it."""
+"""Where a run writes: a directory of its own, its private state apart, found again by whoever goes
+on with it.
+"""
 
 import json
 import os

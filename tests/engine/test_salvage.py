@@ -1,4 +1,6 @@
-"""A journal with damage in its middle, as a user meets it: refused, and gone on with only when told to."""
+"""A journal with damage in its middle, as a user meets it: refused, and gone on with only when told
+to.
+"""
 
 import json
 from pathlib import Path

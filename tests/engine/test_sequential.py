@@ -30,12 +30,16 @@ def tally(hits: int, misses: int) -> Tally:
 
 
 def exact(judge: Judge, rate: float) -> tuple[float, float]:
-    """The chance of acceptance and the expected number of trials, over every course that trials can take."""
+    """The chance of acceptance and the expected number of trials, over every course that trials can
+    take.
+    """
     return _at_each(judge, rate)[0]
 
 
 def _at_each(judge: Judge, *rates: float) -> list[tuple[float, float]]:
-    """The same at several rates: what the judge says of so many hits and misses does not depend on them."""
+    """The same at several rates: what the judge says of so many hits and misses does not depend on
+    them.
+    """
 
     @cache
     def verdict(hits: int, misses: int) -> Verdict | None:
@@ -116,9 +120,11 @@ def test_what_throws_accepted_work_away_is_never_rejected_by_one_miss() -> None:
 def test_over_all_rates_a_candidate_like_the_original_is_missed_no_more_often_than_promised(
     beta: float, certain: float
 ) -> None:
-    """Each rate is as likely as any other; the original is tried eight times, then a candidate of the same rate.
+    """Each rate is as likely as any other; the original is tried eight times, then a candidate of
+    the same rate.
 
-    Where some failures are certain, which are never missed, the others may be missed as often as makes up for it.
+    Where some failures are certain, which are never missed, the others may be missed as often as
+    makes up for it.
     """
     missed, rates = 0.0, [(i + 0.5) / 200 for i in range(200)]
     for hits in range(9):
@@ -170,7 +176,9 @@ def test_the_rate_is_learned_from_the_original_and_from_what_was_accepted() -> N
 
 
 def test_every_acceptance_stands_for_misses_of_candidates_that_were_rejected_by_bad_luck() -> None:
-    """Of those that fail like what was seen a tenth is rejected, after four misses each: 0.44 misses an acceptance."""
+    """Of those that fail like what was seen a tenth is rejected, after four misses each: 0.44
+    misses an acceptance.
+    """
     judges = calibrated(4, 4)
     judges.learn(Point.of({"n": 1}), Verdict(True, tally(1, 1)))
     assert judges.rate == HitCount(5, 10).low(0.2)

@@ -1,4 +1,6 @@
-"""When warm trials are wanted, when they are believed, and when they are given up: by counts alone."""
+"""When warm trials are wanted, when they are believed, and when they are given up: by counts
+alone.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Warm trials in the engine: which start warm, when they are believed, and that they never change an answer."""
+"""Warm trials in the engine: which start warm, when they are believed, and that they never change
+an answer.
+"""
 
 import random
 from collections.abc import Callable
@@ -152,7 +154,9 @@ def test_a_search_that_was_interrupted_before_or_after_it_went_cold_ends_the_sam
 
 
 def test_a_failure_that_one_start_decides_is_not_searched_warm(tmp_path: Path) -> None:
-    """As one that hangs on the hash seed: cold trials fail now and then, those of one host always or never."""
+    """As one that hangs on the hash seed: cold trials fail now and then, those of one host always
+    or never.
+    """
     chance = random.Random(3)
 
     def of_host(lucky: bool) -> Ends:

@@ -1,4 +1,6 @@
-"""Workers far from home, started here by hand: who is let in, who is believed, and what a broken line means."""
+"""Workers far from home, started here by hand: who is let in, who is believed, and what a broken
+line means.
+"""
 
 import json
 import os

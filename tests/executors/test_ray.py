@@ -35,7 +35,9 @@ WHOLE_NODES = Resources(cpus=CPUS)
 
 
 class OpenExecutors:
-    """One of a kind for as many tests as leave it open: Ray takes seconds to start a driver and its first worker."""
+    """One of a kind for as many tests as leave it open: Ray takes seconds to start a driver and its
+    first worker.
+    """
 
     def __init__(self) -> None:
         self._open: dict[Resources, ClusterExecutor] = {}
@@ -87,7 +89,8 @@ def test_slots_are_what_fits_on_the_nodes_that_live_and_one_that_sees_no_file_of
     assert eventually(lambda: executor.slots == before + 2)
     script = (
         "cat data/shard.txt; ls results 2>/dev/null; ls $0 >&2; "
-        'echo \'{"failure_count": 1}\' > "$AORTA_TRIAL_DIR/result.json"; mkdir $AORTA_TRIAL_DIR/deep; '
+        'echo \'{"failure_count": 1}\' > "$AORTA_TRIAL_DIR/result.json"; mkdir '
+        "$AORTA_TRIAL_DIR/deep; "
         'echo kept > "$AORTA_TRIAL_DIR/deep/file"; echo done; sleep 300'
     )
     place = str(work / "data")
@@ -160,7 +163,10 @@ def test_a_worker_that_outlives_its_trial_keeps_its_imports_warm_for_the_next(
 ) -> None:
     """Whichever worker gets it: what the first saw of the imports is told to all."""
     python = str(slow_environment(tmp_path / "venv"))
-    code = "import sys; print('slow' in sys.modules); import slow, os; print(os.getppid()); sys.exit(7)"
+    code = (
+        "import sys; print('slow' in sys.modules); import slow, os; print(os.getppid()); "
+        "sys.exit(7)"
+    )
     mark = f"MARK_OF_MINE={uuid.uuid4()}"
     name, _, value = mark.partition("=")
     executor = executors.on(cluster, WHOLE_NODES)

@@ -1,4 +1,6 @@
-"""Trials on a real Slurm of four nodes: the contract, inside and outside an allocation, and what befalls a cluster."""
+"""Trials on a real Slurm of four nodes: the contract, inside and outside an allocation, and what
+befalls a cluster.
+"""
 
 import json
 import os
@@ -128,7 +130,8 @@ def test_every_rank_of_a_trial_on_two_nodes_has_its_own_logs(
         # All ranks speak before one ends: srun stops the others at the first bad exit.
         script = (
             'echo "rank $SLURM_PROCID on $SLURMD_NODENAME"; echo oops >&2; '
-            f"echo x >> {tmp_path}/said; until [ $(wc -l < {tmp_path}/said) -eq 4 ]; do sleep 0.05; done; "
+            f"echo x >> {tmp_path}/said; until [ $(wc -l < {tmp_path}/said) -eq 4 ]; do sleep "
+            "0.05; done; "
             "exit $SLURM_PROCID"
         )
         end = Bench(executor, tmp_path).shell(script)

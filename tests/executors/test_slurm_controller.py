@@ -1,4 +1,6 @@
-"""A Slurm controller that restarts or loses its memory, with and without the accounting that could jog it."""
+"""A Slurm controller that restarts or loses its memory, with and without the accounting that could
+jog it.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -54,7 +56,9 @@ def opened(jobs: int = 3) -> ClusterExecutor:
 
 @contextmanager
 def befalling(where: Path, befall: Callable[[], None]) -> Iterator[None]:
-    """Beside the search that is done here: once a trial runs, `befall`, and no trial ends before."""
+    """Beside the search that is done here: once a trial runs, `befall`, and no trial ends
+    before.
+    """
 
     def begin() -> bool:
         return bool(list(where.rglob("node")))

@@ -79,7 +79,8 @@ def test_a_bisection_survives_the_loss_of_a_node(
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 9)
     script = WHERE + "test $(cat number) -lt 5 || { echo Error: broken; exit 1; }"
-    # one after the other: beside others the one on that node may be cancelled, as its answer is no longer asked for
+    # one after the other: beside others the one on that node may be cancelled, as its answer is no
+    # longer asked for
     on_slurm = ("--executor", "slurm", "--jobs", "1")
     words = (
         "--good",
@@ -112,7 +113,10 @@ def test_a_run_killed_on_the_cluster_goes_on_and_runs_nothing_again_that_was_wri
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    script = 'echo "$AORTA_TRIAL_DIR" >> "$LOG"; sleep 0.5; n=$(basename "$AORTA_TRIAL_DIR"); test $((10#${n##*-} % 3)) -ne 0'
+    script = (
+        'echo "$AORTA_TRIAL_DIR" >> "$LOG"; sleep 0.5; n=$(basename "$AORTA_TRIAL_DIR"); '
+        "test $((10#${n##*-} % 3)) -ne 0"
+    )
     words = ["run", "--trials", "9", "--results-dir", "out", "--executor", "slurm"]
     what = ["--", "bash", "-c", script]
     env = {**slurm_cluster.environ, "LOG": str(log)}

@@ -1,4 +1,6 @@
-"""Trials that are forked from a process with their libraries imported: the same in everything but the time they take."""
+"""Trials that are forked from a process with their libraries imported: the same in everything but
+the time they take.
+"""
 
 import json
 import os
@@ -324,7 +326,10 @@ def test_the_memory_of_the_hosts_is_bounded(
     assert json.loads(done.stdout.splitlines()[-1]) == expected
 
 
-GREEDY = "import slow, sys\nheld = bytearray(int(sys.argv[1]) << 20)\nheld[::4096] = b'x' * len(held[::4096])\n"
+GREEDY = (
+    "import slow, sys\nheld = bytearray(int(sys.argv[1]) << 20)\nheld[::4096] = b'x' * "
+    "len(held[::4096])\n"
+)
 
 
 def test_a_warm_trial_that_runs_out_of_memory_ends_as_a_cold_one_and_its_host_lives(
@@ -397,7 +402,8 @@ def test_a_variable_that_no_library_reads_needs_no_other_host(
 
 
 UNFIT = {
-    "threaded": "import threading, time, slow\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n",
+    "threaded": "import threading, time, slow\nthreading.Thread(target=time.sleep, args=(9,), "
+    "daemon=True).start()\n",
     "connected": "import slow, socket\nline = socket.socket()\n",
     "open_file": "import slow\nfile = open('/etc/hostname')\n",
     "parent": "import slow, subprocess\nchild = subprocess.Popen(['sleep', '5'])\n",
@@ -416,7 +422,10 @@ def test_a_module_that_a_fork_would_break_is_left_to_the_trials(
         )
     )
     bench = WarmBench(executor, tmp_path)
-    code = f"import sys\nhere = {module!r} in sys.modules, 'late' in sys.modules\nimport late, {module}\nprint(here)"
+    code = (
+        f"import sys\nhere = {module!r} in sys.modules, 'late' in sys.modules\nimport late, "
+        f"{module}\nprint(here)"
+    )
     assert "(False, True)\n" in said(bench.warm(python, "-c", code))
 
 

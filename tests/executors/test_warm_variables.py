@@ -1,4 +1,6 @@
-"""Which variables may differ between the trials of one warm host: none that a library can have read while it was imported."""
+"""Which variables may differ between the trials of one warm host: none that a library can have read
+while it was imported.
+"""
 
 import itertools
 import json
@@ -31,7 +33,10 @@ def envwrap(name, app=""):
 defaults = envwrap("tqdm")
 """
 NOSY = "import os, slow\ndefaults = sorted(k for k in os.environ if 'OF_MINE' in k)\n"
-COPIES = "import copy, os, slow\nkept = copy.deepcopy(os.environ)\ndefaults = kept.get('STEPS_OF_MINE'), type(kept)\n"
+COPIES = (
+    "import copy, os, slow\nkept = copy.deepcopy(os.environ)\ndefaults = "
+    "kept.get('STEPS_OF_MINE'), type(kept)\n"
+)
 
 
 @pytest.fixture
@@ -48,7 +53,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _command(python: str, library: str) -> tuple[str, ...]:
-    code = f"import {library}, os; print({library}.defaults, os.environ.get('STEPS_OF_MINE'), type(os.environ))"
+    code = (
+        f"import {library}, os; print({library}.defaults, os.environ.get('STEPS_OF_MINE'), "
+        "type(os.environ))"
+    )
     return python, "-c", code
 
 
@@ -82,8 +90,8 @@ def test_a_library_that_sees_every_variable_gets_a_host_for_each_environment(
         assert said(bench.warm(*command, env=env)) == said(bench.cold(*command, env=env))
 
 
-# A process that imports a program in several environments, and says of each what the program kept, and which of the names
-# that were asked about may not differ from it.
+# A process that imports a program in several environments, and says of each what the program kept,
+# and which of the names that were asked about may not differ from it.
 IMPORTER = """
 import importlib, json, os, sys
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
@@ -171,10 +179,14 @@ FOR_A_PREFIX = {
     "set": "seen = sorted({k for k in environ.keys() if k.startswith(prefix) and environ[k]})",
     "generator": "seen = dict((k, v) for k, v in alias.items()\n  if k.startswith(prefix))",
     "several": "seen = [v for k, v in os.environ.items() if k.startswith(('P_', prefix))]",
-    "in a function": "def f(p):\n  import os\n  return [k for k in os.environ if k.startswith(p)]\nseen = f('P_')",
-    "statement": "def f():\n  for k, v in os.environ.items():\n    if k.startswith('P_'):\n      seen.append((k, v))\nf()",
-    "continue": "def f():\n  for k in os.environ:\n    if not k.startswith(prefix):\n      continue\n    seen.append(k)\nf()",
-    "generator function": "def f():\n  for k in os.environ:\n    if k.startswith(prefix):\n      yield k\nseen = list(f())",
+    "in a function": "def f(p):\n  import os\n  return [k for k in os.environ if "
+    "k.startswith(p)]\nseen = f('P_')",
+    "statement": "def f():\n  for k, v in os.environ.items():\n    if k.startswith('P_'):\n      "
+    "seen.append((k, v))\nf()",
+    "continue": "def f():\n  for k in os.environ:\n    if not k.startswith(prefix):\n      "
+    "continue\n    seen.append(k)\nf()",
+    "generator function": "def f():\n  for k in os.environ:\n    if k.startswith(prefix):\n      "
+    "yield k\nseen = list(f())",
 }
 
 
@@ -223,31 +235,43 @@ FORMS = [
     "seen = next((k for {t} in {over} if {test}), 0)",
     "seen = sum(1 for {t} in {over} if {test})",
     "seen = any({test} for {t} in {over})",
-    "def changing():\n  p = 'P_'\n  for found in (k for {t} in {over} if k.startswith(p)):\n    yield found\n    p = 'MI', 'Z'\nseen = list(changing())",
-    "def changing():\n  global prefix\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n      prefix = ''\nchanging()",
+    ("def changing():\n  p = 'P_'\n  for found in (k for {t} in {over} if k.startswith(p)):\n    "
+    "yield found\n    p = 'MI', 'Z'\nseen = list(changing())"),
+    ("def changing():\n  global prefix\n  for {t} in {over}:\n    if {test}:\n      "
+    "seen.append(k)\n      prefix = ''\nchanging()"),
     "for {t} in {over}:\n  if {test}:\n    seen.append(k)",
     "def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n  return k\nlast = f()",
-    "def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n  return str(locals())\nlast = f()",
-    "def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n  else:\n    seen.append(k)\nf()",
-    "def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n    else:\n      seen.append(1)\nf()",
+    ("def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n  return "
+    "str(locals())\nlast = f()"),
+    ("def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n  else:\n    "
+    "seen.append(k)\nf()"),
+    ("def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n    else:\n      "
+    "seen.append(1)\nf()"),
     "def f():\n  for {t} in {over}:\n    if {test}:\n      pass\n    seen.append(k)\nf()",
     "def f():\n  for {t} in {over}:\n    if not {test}:\n      continue\n    seen.append(k)\nf()",
-    "def f():\n  for {t} in {over}:\n    if not ({test}):\n      seen.append(0)\n      continue\nf()",
+    ("def f():\n  for {t} in {over}:\n    if not ({test}):\n      seen.append(0)\n      "
+    "continue\nf()"),
     "def f():\n  global k\n  for {t} in {over}:\n    if {test}:\n      seen.append(1)\nf()",
-    "def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(1)\n  return lambda: k\nseen.append(f()())",
+    ("def f():\n  for {t} in {over}:\n    if {test}:\n      seen.append(1)\n  return lambda: "
+    "k\nseen.append(f()())"),
     "class Asked:\n  kept = [k for {t} in {over} if {test}]\nseen = Asked.kept",
-    "class Asked:\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\nseen.append(Asked.k)",
+    ("class Asked:\n  for {t} in {over}:\n    if {test}:\n      "
+    "seen.append(k)\nseen.append(Asked.k)"),
     "def f():\n  for {t} in {over}:\n    if {test}:\n      yield k\nseen = list(f())",
-    "def f(os):\n  return [k for {t} in {over} if {test}]\nclass Asked:\n  environ = environb = alias\nseen = f(Asked)",
+    ("def f(os):\n  return [k for {t} in {over} if {test}]\nclass Asked:\n  environ = environb = "
+    "alias\nseen = f(Asked)"),
     ("def f(os):\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n"
-    "class Asked:\n  class environ:\n    items = keys = copy = lambda *_: map(str.lower, alias)\nf(Asked)"),
+    "class Asked:\n  class environ:\n    items = keys = copy = lambda *_: map(str.lower, "
+    "alias)\nf(Asked)"),
     ("def f(environ):\n  for {t} in {over}:\n    if {test}:\n      seen.append(k)\n"
     "class Asked:\n  items = lambda *_: enumerate(alias)\nf(Asked())"),
 ]  # fmt: skip
 
 
 def _shared_wrongly(importer: Importer, program: str) -> list[Any]:
-    """The variables that the host of this program would let differ although the program sees the difference."""
+    """The variables that the host of this program would let differ although the program sees the
+    difference.
+    """
     (here, _), *elsewhere = importer(program, [(HOST, []), *((env, []) for _, env in ELSEWHERE)])
     changed = {
         name for (name, _), (kept, _) in zip(ELSEWHERE, elsewhere, strict=True) if kept != here

@@ -1,6 +1,8 @@
-"""Launchers, and what tests import of them, ask for torch: nothing here does before a test runs, and two workers run them all.
+"""Launchers, and what tests import of them, ask for torch: nothing here does before a test runs,
+and two workers run them all.
 
-Torch takes a second and a half in every process that loads it, and so would each worker that collects and each that starts launchers.
+Torch takes a second and a half in every process that loads it, and so would each worker that
+collects and each that starts launchers.
 """
 
 from collections.abc import Iterator

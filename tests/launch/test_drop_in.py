@@ -1,4 +1,6 @@
-"""In place of torchrun and of ft_launcher: what a caller from Python, an event handler and an old command line see."""
+"""In place of torchrun and of ft_launcher: what a caller from Python, an event handler and an old
+command line see.
+"""
 
 import ast
 import io
@@ -173,7 +175,9 @@ def test_a_wrong_value_in_its_file_is_refused_like_one_of_ours(
 
 
 def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
-    """A job that comes a hundred steps further in every cycle goes on, whatever else counts to its end in each."""
+    """A job that comes a hundred steps further in every cycle goes on, whatever else counts to its
+    end in each.
+    """
     job = script(
         site.folder,
         """

@@ -51,7 +51,9 @@ def test_four_agents_stop_together(site: Site) -> None:
 
 
 def test_a_static_rendezvous_keeps_node_ranks_and_the_chosen_port(site: Site) -> None:
-    """And gives the workers of each cycle fresh addresses: with torchrun they meet in a store full of old ones."""
+    """And gives the workers of each cycle fresh addresses: with torchrun they meet in a store full
+    of old ones.
+    """
     job = script(
         site.folder,
         """

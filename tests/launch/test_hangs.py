@@ -89,7 +89,8 @@ def test_flight_recorder_of_every_rank_names_the_one_that_did_not_arrive(site: S
     finding = site.cycle(0)["finding"]
     assert finding["class"] in {"hang", "collective_timeout"}
     assert finding["suspect_ranks"] == [1], finding
-    # With torchrun it is the store of the cycle before, full of old addresses: they meet again only now and then.
+    # With torchrun it is the store of the cycle before, full of old addresses: they meet again only
+    # now and then.
     places = [[meeting_place(site, cycle, rank) for rank in (0, 1)] for cycle in (0, 1)]
     assert [len(set(told)) for told in places] == [1, 1]
     assert places[0] != places[1]

@@ -107,7 +107,9 @@ def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
 
 
 def test_the_leader_waits_for_what_the_other_agents_know_before_it_analyses() -> None:
-    """The analysis begins beside the rendezvous, and its answer is used if nothing was added meanwhile."""
+    """The analysis begins beside the rendezvous, and its answer is used if nothing was added
+    meanwhile.
+    """
     runs: list[int] = []
     start = CycleStart("job", 0, ("one", "two"))
     pieces = tuple(

@@ -1,4 +1,6 @@
-"""What a decision costs does not grow with the number of agents, counted in requests to the store."""
+"""What a decision costs does not grow with the number of agents, counted in requests to the
+store.
+"""
 
 from collections.abc import Callable
 from typing import Any

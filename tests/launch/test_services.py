@@ -128,7 +128,9 @@ def test_a_stop_of_one_submission_never_reaches_another_of_the_same_name(
 
 
 class Backend(BaseHTTPRequestHandler):
-    """A server that a test gives its behaviour: `answers(method, path, headers, body)` -> (status, content)."""
+    """A server that a test gives its behaviour: `answers(method, path, headers, body)` -> (status,
+    content).
+    """
 
     answers: Callable[[str, str, Mapping[str, str], Any], tuple[int, object]]
 
@@ -211,7 +213,9 @@ def test_a_server_that_knows_only_the_peer_s_wire_is_spoken_to_in_it(site: Site)
 def test_a_stop_on_the_peer_s_wire_is_heard_whoever_learns_the_wire_first(
     tmp_path: Path, read_after: float
 ) -> None:
-    """The trigger and the leader's question run side by side; each may be the first to be told 404."""
+    """The trigger and the leader's question run side by side; each may be the first to be told
+    404.
+    """
     log = tmp_path / "rank_0.err"
     log.touch()
     evidence = CycleEvidence("job", "job:0", 0, "a", "here", 0, (0,), log_paths=(str(log),))

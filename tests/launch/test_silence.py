@@ -1,4 +1,6 @@
-"""A store whose host is frozen, killed or slow: said in time, and never between a signal and its effect."""
+"""A store whose host is frozen, killed or slow: said in time, and never between a signal and its
+effect.
+"""
 
 import os
 import signal
@@ -19,7 +21,9 @@ SOON = "keep_alive_interval=1,keep_alive_max_attempt=3"
 
 
 def frozen_host(site: Site, conf: str) -> tuple[Agent, Agent]:
-    """Two agents with a worker each; the one that hosts the store no longer runs, and nothing tells so."""
+    """Two agents with a worker each; the one that hosts the store no longer runs, and nothing tells
+    so.
+    """
     job = script(site.folder, WAITS)
     host = site.start_node(0, str(job), conf=conf)
     other = site.start_node(1, str(job), conf=conf)

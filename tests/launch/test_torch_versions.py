@@ -1,4 +1,6 @@
-"""A torch that the launcher was never run with is refused in one line, before anything of it is imported."""
+"""A torch that the launcher was never run with is refused in one line, before anything of it is
+imported.
+"""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""A script written for torchrun runs unchanged, and the output goes where torchrun would show it."""
+"""A script written for torchrun runs unchanged, and the output goes where torchrun would show
+it.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,6 @@
-"""A restart whose workers need not import again: forks of a process that has imported their libraries meanwhile."""
+"""A restart whose workers need not import again: forks of a process that has imported their
+libraries meanwhile.
+"""
 
 import json
 import signal

@@ -1,4 +1,6 @@
-"""A live job as somebody who watches it sees it: through a restart, to its end, and past the death of its launcher."""
+"""A live job as somebody who watches it sees it: through a restart, to its end, and past the death
+of its launcher.
+"""
 
 import re
 import signal

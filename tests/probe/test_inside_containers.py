@@ -1,4 +1,6 @@
-"""The probe where there is nothing but a Python: isolated on this machine, and inside a real container."""
+"""The probe where there is nothing but a Python: isolated on this machine, and inside a real
+container.
+"""
 
 import json
 import os
@@ -14,7 +16,8 @@ from support.services.engines import DockerEngine
 from support.services.images import Rootfs
 from support.waiting import patience
 
-# Run with -I and -S: no PYTHONPATH, no site-packages. The source is all that is added to the standard library.
+# Run with -I and -S: no PYTHONPATH, no site-packages. The source is all that is added to the
+# standard library.
 _ALONE = f"""
 import sys
 sys.path.append({str(ROOT / "src")!r})

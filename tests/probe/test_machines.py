@@ -1,4 +1,6 @@
-"""The same probes on machines made of files: a ROCm node, a container, a laptop without anything."""
+"""The same probes on machines made of files: a ROCm node, a container, a laptop without
+anything.
+"""
 
 import hashlib
 from pathlib import Path
@@ -194,7 +196,10 @@ def test_a_container_knows_its_image_from_whoever_started_it(tmp_path: Path) -> 
 
 def test_a_container_tells_its_own_mounts_from_those_of_others(tmp_path: Path) -> None:
     other, own = "ab" * 32, "cd" * 32
-    mounts = f"1 0 0:1 / /var/lib/docker/containers/{other}/mounts/shm rw\n2 0 0:1 /containers/{own}/hostname /etc/hostname rw\n"
+    mounts = (
+        f"1 0 0:1 / /var/lib/docker/containers/{other}/mounts/shm rw\n2 0 0:1 "
+        f"/containers/{own}/hostname /etc/hostname rw\n"
+    )
     root = put_files(tmp_path, {"/.dockerenv": "", "/proc/self/mountinfo": mounts})
     assert probe_docker(Machine(root, {})).value["container_id"] == own
 

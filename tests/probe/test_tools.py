@@ -1,4 +1,6 @@
-"""Vendors' tools that hang, die, lie or never stop talking: each costs a line in the snapshot, and nothing else."""
+"""Vendors' tools that hang, die, lie or never stop talking: each costs a line in the snapshot, and
+nothing else.
+"""
 
 import os
 from pathlib import Path
@@ -99,7 +101,8 @@ def test_where_the_tool_fails_the_kernel_is_believed(tmp_path: Path) -> None:
         {
             "/dev/nvidia0": "",
             "/proc/driver/nvidia/version": (
-                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n"
+                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release "
+                "Build\n"
             ),
             "/proc/driver/nvidia/gpus/0000:00:06.0/information": (
                 "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-b4434b79\nVideo BIOS: \t 96.00.a5\n"
@@ -115,8 +118,16 @@ def test_where_the_tool_fails_the_kernel_is_believed(tmp_path: Path) -> None:
     assert collect_env(machine).platform == "cuda"
 
 
-AMD_SMI = '{"gpu_data": [{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X", "target_graphics_version": "gfx942"}, "bus": {"bdf": "0000:0C:00.0"}, "vram": {"size": {"value": 196592, "unit": "MB"}}}]}'
-ROCM_SMI = '{"card0": {"PCI Bus": "0000:0C:00.0", "Card Series": "AMD Instinct MI300X", "GFX Version": "gfx942", "VRAM Total Memory (B)": "206141652992"}, "system": {"Driver version": "6.10"}}'
+AMD_SMI = (
+    '{"gpu_data": [{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X", '
+    '"target_graphics_version": "gfx942"}, "bus": {"bdf": "0000:0C:00.0"}, "vram": {"size": '
+    '{"value": 196592, "unit": "MB"}}}]}'
+)
+ROCM_SMI = (
+    '{"card0": {"PCI Bus": "0000:0C:00.0", "Card Series": "AMD Instinct MI300X", "GFX '
+    'Version": "gfx942", "VRAM Total Memory (B)": "206141652992"}, "system": {"Driver '
+    'version": "6.10"}}'
+)
 
 
 @pytest.mark.parametrize(("tool", "text"), [("amd-smi", AMD_SMI), ("rocm-smi", ROCM_SMI)])

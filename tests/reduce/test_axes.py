@@ -93,7 +93,10 @@ LOOKS = (
     'grep -rqs broken "$SHARDS"',
     'tar -cf - -C "$SHARDS" . | grep -q broken',
     'find "$SHARDS" -type f -name bad | grep -q .',
-    "python3 -c \"import os; print([f for _, _, fs in os.walk(os.environ['SHARDS']) for f in fs])\" | grep -q bad",
+    (
+        "python3 -c \"import os; print([f for _, _, fs in os.walk(os.environ['SHARDS']) for f in "
+        'fs])" | grep -q bad'
+    ),
 )
 
 
@@ -161,7 +164,13 @@ def test_a_list_whose_separator_was_not_said_is_not_taken_for_one_item(tmp_path:
 
 
 def test_a_window_closes_around_the_steps_that_matter(tmp_path: Path) -> None:
-    axis = {"name": "steps", "kind": "window", "start": "FIRST", "length": "COUNT", "initial": [0, 100]}  # fmt: skip
+    axis = {
+        "name": "steps",
+        "kind": "window",
+        "start": "FIRST",
+        "length": "COUNT",
+        "initial": [0, 100],
+    }
     script = '[ "$FIRST" -le 40 ] && [ $((FIRST + COUNT)) -gt 42 ] && echo BOOM'
     spec = write_spec(tmp_path, script, [axis])
     done = aorta("reduce", "--spec", spec, "--output", "out", "--json", cwd=tmp_path)

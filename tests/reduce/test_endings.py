@@ -1,4 +1,6 @@
-"""How a reduction ends: reduced, not reduced, not reproduced, out of budget, stopped. Each with its exit code."""
+"""How a reduction ends: reduced, not reduced, not reproduced, out of budget, stopped. Each with its
+exit code.
+"""
 
 import json
 import os

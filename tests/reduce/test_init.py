@@ -117,8 +117,10 @@ def test_numbers_in_a_line_are_left_open(line: str, pattern: str | None) -> None
         (["./fmt", "--text", "one, two"], "./fmt --text 'one, two'", {}),
         (["./fmt", "--devices", "0,1"], "./fmt --devices 0,1", {}),
         (["./fmt", "--sizes", "5", "6"], './fmt --sizes "$SIZES" 6', {"SIZES": "env"}),
-        (["python3", "many.py", "--sizes", "5", "x.y", "7", "--one"], "python3 many.py --sizes $SIZES --one", {"SIZES": "list"}),
-        (["python3", "many.py", "--sizes", "5", "a b"], "python3 many.py --sizes \"$SIZES\" 'a b'", {"SIZES": "env"}),
+        (["python3", "many.py", "--sizes", "5", "x.y", "7", "--one"], ("python3 many.py --sizes "
+                                                                      "$SIZES --one"), {"SIZES": "list"}),
+        (["python3", "many.py", "--sizes", "5", "a b"], ("python3 many.py --sizes \"$SIZES\" 'a "
+                                                        "b'"), {"SIZES": "env"}),
         (["python3", "reads.py"], "python3 reads.py", {"LAYERS": "list"}),
     ],
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Killed with -9 at ten random moments and taken up again, with one or with three trials side by side."""
+"""Killed with -9 at ten random moments and taken up again, with one or with three trials side by
+side.
+"""
 
 import json
 import random
@@ -14,7 +16,8 @@ from support.waiting import patience
 
 KILLS = 10
 
-# One interpreter that has everything imported forks a child a command line, so that ten kills cost no start-ups.
+# One interpreter that has everything imported forks a child a command line, so that ten kills cost
+# no start-ups.
 DRIVER = """
 import glob, json, os, random, signal, sys, time
 from aorta.cli.app import run

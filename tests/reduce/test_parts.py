@@ -1,4 +1,6 @@
-"""The parts of a reduction by themselves: patience, the files a reproducer needs, a disk that is full."""
+"""The parts of a reduction by themselves: patience, the files a reproducer needs, a disk that is
+full.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Numbers and lists of configurations are set by the very lines of shell that a reproducer ships with."""
+"""Numbers and lists of configurations are set by the very lines of shell that a reproducer ships
+with.
+"""
 
 import json
 import os

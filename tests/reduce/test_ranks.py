@@ -1,4 +1,6 @@
-"""Distributed jobs: torchrun's options are rewritten, ranks are told apart, and a real job shrinks."""
+"""Distributed jobs: torchrun's options are rewritten, ranks are told apart, and a real job
+shrinks.
+"""
 
 from pathlib import Path
 

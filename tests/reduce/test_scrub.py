@@ -1,4 +1,6 @@
-"""Planted secrets are in no byte of what ships: not in a file, a name, or an encoding. The private state keeps them."""
+"""Planted secrets are in no byte of what ships: not in a file, a name, or an encoding. The private
+state keeps them.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,6 @@
-"""What a reduction writes to ship: it fails like the original from anywhere, holds its own workload and nobody's secrets."""
+"""What a reduction writes to ship: it fails like the original from anywhere, holds its own workload
+and nobody's secrets.
+"""
 
 import json
 import os
@@ -41,7 +43,9 @@ def elsewhere(run_dir: Path, tmp_path: Path, **env: str) -> subprocess.Completed
 
 
 def commands(tmp_path: Path) -> dict[str, Any]:
-    """Commands of every shape: with files and without, by absolute and relative names, as text and as a list."""
+    """Commands of every shape: with files and without, by absolute and relative names, as text and
+    as a list.
+    """
     work = tmp_path / "work"
     work.mkdir()
     (work / "train.py").write_text(TRAIN)
@@ -121,7 +125,9 @@ def test_what_a_command_reads_in_shared_memory_ships_too() -> None:
 
 
 def test_a_copy_that_dies_of_something_else_is_not_called_self_contained(tmp_path: Path) -> None:
-    """With an exit code as the oracle, a missing file looks like the failure to anyone who does not look closer."""
+    """With an exit code as the oracle, a missing file looks like the failure to anyone who does not
+    look closer.
+    """
     outside = tmp_path / "outside.txt"
     outside.write_text("x")
     work = tmp_path / "work"

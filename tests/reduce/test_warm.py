@@ -1,4 +1,6 @@
-"""A reduction with warm trials: the answer of a cold one, in less time, and it says which trials were which."""
+"""A reduction with warm trials: the answer of a cold one, in less time, and it says which trials
+were which.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The one reader of files that users write: what it refuses, where it says the fault is, and what survives a round trip."""
+"""The one reader of files that users write: what it refuses, where it says the fault is, and what
+survives a round trip.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What an installed distribution adds. The distributions are real ones, made on the spot and put on the path."""
+"""What an installed distribution adds. The distributions are real ones, made on the spot and put on
+the path.
+"""
 
 import sys
 import textwrap

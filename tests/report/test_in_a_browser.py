@@ -57,7 +57,9 @@ def check_page(page: Tab) -> None:
 
 
 def check_that_it_can_be_heard(page: Tab) -> None:
-    """Pictures have words, tables have heads, regions that scroll can be reached by keyboard and have names."""
+    """Pictures have words, tables have heads, regions that scroll can be reached by keyboard and
+    have names.
+    """
     assert page.evaluate("document.documentElement.lang") == "en"
     pictures = "[...document.querySelectorAll('figure > div > svg')]"
     assert page.evaluate(f"{pictures}.length") > 0

@@ -28,13 +28,15 @@ from support.report_runs import (
 
 SENTENCES = {
     "run": "half_nan fails in 8 of 31 trials (26 %, 95 % interval 14 to 43 %)",
-    "reduce": "It still fails with NUM_STEPS 5000 → 137, BATCH_SIZE 2048 → 16 and SHAPES_FILE 240 → 3: "
+    "reduce": "It still fails with NUM_STEPS 5000 → 137, BATCH_SIZE 2048 → 16 and SHAPES_FILE 240 "
+    "→ 3: "
     "confirmed 10 of 10 times; it fails at least 72 % of the time",
     "triage": "hsa_no_sdma-local makes it stop: 0 of 12 failed, against 9 of 12 of the baseline; "
     "luck would do this with probability 0.0004",
     "optimize": "Together, hsa_no_sdma and xnack make it stop: 0 of 24 fresh trials failed: "
     "the rate is below 12 % (95 % sure)",
-    "bisect": "One change brings the failure: jax at 62887481156a 'Fuse the scatter into the reduction' by A. Author "
+    "bisect": "One change brings the failure: jax at 62887481156a 'Fuse the scatter into the "
+    "reduction' by A. Author "
     "(probability 98.1%)",
     "launch": "Rank 3 on <HOST:2> began it: hardware fault (probability 94 %): stop",
     "attribution": "Rank 2 began it: hang (probability 81 %): restart",
@@ -72,7 +74,9 @@ MAKERS_SCHEMA = {"launch": "aorta.cycle/1", "attribution": "aorta.attribution/1"
 
 
 def test_a_reduction_never_shows_the_lines_it_took_away(tmp_path: Path) -> None:
-    """The original file beside the run is not read: what was removed is what nobody wanted to share."""
+    """The original file beside the run is not read: what was removed is what nobody wanted to
+    share.
+    """
     run = reduce_dir(tmp_path)
     text = document(page(run))
     assert "tower.wide 128x4096" in text
@@ -130,7 +134,10 @@ def test_a_lock_of_another_host_means_running(tmp_path: Path) -> None:
 
 def test_a_value_keeps_its_placeholder_over_the_whole_page(tmp_path: Path) -> None:
     run = tmp_path / "x"
-    records = [trial(n, {}, "reproduced", f"cannot open /home/alice77/data/{n % 2}.bin", 1.0, replica=n) for n in range(4)]  # fmt: skip
+    records = [
+        trial(n, {}, "reproduced", f"cannot open /home/alice77/data/{n % 2}.bin", 1.0, replica=n)
+        for n in range(4)
+    ]
     write(run / "result.json", {"schema": "aorta.run/1", "workload": "w"})
     text = document(page(private(run, "run", records)))
     assert "alice77" not in text

@@ -10,7 +10,10 @@ from support import run_dirs
 from support.aorta_cli import aorta
 from support.report_runs import launch_dir
 
-FLAKY = 'n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; [ $((n%2)) = 0 ] || { echo "Error: loss is nan" >&2; exit 1; }'
+FLAKY = (
+    'n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; [ $((n%2)) = 0 ] || { echo "Error: '
+    'loss is nan" >&2; exit 1; }'
+)
 
 
 def test_a_run_becomes_one_page_that_begins_with_the_answer(tmp_path: Path) -> None:
@@ -42,7 +45,9 @@ def test_json_says_where_the_page_is_and_what_it_answers(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("verb", run_dirs.MAKERS)
 def test_nothing_private_reaches_a_page(verb: str, tmp_path: Path) -> None:
-    """Run directories with names, addresses, paths and secrets in every place, also with the rest missing or odd."""
+    """Run directories with names, addresses, paths and secrets in every place, also with the rest
+    missing or odd.
+    """
     run = run_dirs.MAKERS[verb](tmp_path)
     done = aorta("report", run, "-o", tmp_path / "page.html")
     assert done.exit_code == 0, done.stderr

@@ -20,7 +20,9 @@ SPEC = {
 
 
 def check_lines(received: str, columns: int) -> list[str]:
-    """Nothing is wider than the terminal while the run goes on; what is said afterwards may wrap."""
+    """Nothing is wider than the terminal while the run goes on; what is said afterwards may
+    wrap.
+    """
     lines = written_lines(received)
     drawn = [
         line for line in lines if "running " in line or (" in " in line and "trial" in line[:9])

@@ -1,4 +1,6 @@
-"""What a trial's end says, seen through `aorta run`: kills, memory, and metrics that belong to one trial."""
+"""What a trial's end says, seen through `aorta run`: kills, memory, and metrics that belong to one
+trial.
+"""
 
 import os
 import subprocess

@@ -60,7 +60,8 @@ def test_a_command_that_does_not_exist_is_an_error_and_no_reproduction(tmp_path:
 def test_another_failure_is_other_and_is_shown(tmp_path: Path) -> None:
     script = (
         'n=$(wc -l < "$COUNT" 2>/dev/null || echo 0); echo x >> "$COUNT"; '
-        'if [ "$n" = 1 ]; then echo "ImportError: gone" >&2; else echo "ValueError: bad" >&2; fi; exit 1'
+        'if [ "$n" = 1 ]; then echo "ImportError: gone" >&2; else echo "ValueError: bad" >&2; fi; '
+        "exit 1"
     )
     done = aorta(
         "run", "--trials", "3", "--", "bash", "-c", script,

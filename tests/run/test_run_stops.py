@@ -1,4 +1,6 @@
-"""Stopping `aorta run` in every way there is: no process outlives it, and a resume runs no trial twice."""
+"""Stopping `aorta run` in every way there is: no process outlives it, and a resume runs no trial
+twice.
+"""
 
 import json
 import os

@@ -30,7 +30,8 @@ def test_trials_run_in_an_image_and_their_snapshot_is_the_image_s_own(
     image = docker_engine.import_image(busybox_python, "aorta-test/run:1")
     done = aorta(
         "run", "--environment", f"image:{image}", "--trials", "2", "--json", "-q",
-        "--extra-env", "FLAG=in side", "--", "sh", "-c", 'test "$FLAG" = "in side" && test -z "$HOST_ONLY"',
+        "--extra-env", "FLAG=in side", "--", "sh", "-c", 'test "$FLAG" = "in side" && test -z '
+                                                         '"$HOST_ONLY"',
         cwd=tmp_path, env={**docker_engine.environ, "HOST_ONLY": "1"},
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr

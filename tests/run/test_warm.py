@@ -1,4 +1,6 @@
-"""`aorta run` and `aorta triage run` with warm trials: what they say of them, and that nothing is left of them."""
+"""`aorta run` and `aorta triage run` with warm trials: what they say of them, and that nothing is
+left of them.
+"""
 
 import os
 import signal

@@ -20,7 +20,9 @@ IMAGE = "aorta-test/busybox:1"
 def engine(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, busybox: Rootfs
 ) -> Iterator[Engine]:
-    """A real engine that holds one small image, reached as a user's shell reaches it; left without containers."""
+    """A real engine that holds one small image, reached as a user's shell reaches it; left without
+    containers.
+    """
     engine: Engine = request.getfixturevalue(request.param)
     for name, value in engine.environ.items():
         monkeypatch.setenv(name, value)

@@ -133,7 +133,8 @@ def test_a_terminated_client_lets_the_command_end_in_its_own_way(
     with started(launch) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        # podman passes signals on only from a moment after the start, and this one it catches for that alone
+        # podman passes signals on only from a moment after the start, and this one it catches for
+        # that alone
         wait_until(lambda: catches(process.pid, signal.SIGCONT), "signals that are passed on")
         process.send_signal(signal.SIGTERM)
         stdout, _ = process.communicate(timeout=patience())

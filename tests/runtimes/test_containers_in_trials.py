@@ -1,4 +1,6 @@
-"""Containers under the local executor: they live exactly as long as their trial, whoever dies first."""
+"""Containers under the local executor: they live exactly as long as their trial, whoever dies
+first.
+"""
 
 import os
 import subprocess

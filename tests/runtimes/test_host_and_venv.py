@@ -1,4 +1,6 @@
-"""Trials on the host: the caller's environment, the trial's layers on top, a virtual environment entered."""
+"""Trials on the host: the caller's environment, the trial's layers on top, a virtual environment
+entered.
+"""
 
 import os
 import sys

@@ -62,7 +62,9 @@ def _send(url: str, method: str, body: bytes, kind: str = "application/json") ->
 
 
 class _Gate(http.server.BaseHTTPRequestHandler):
-    """Wants a token (or a login), gives tokens for the right login, and passes the rest on to the registry."""
+    """Wants a token (or a login), gives tokens for the right login, and passes the rest on to the
+    registry.
+    """
 
     registry: str
     scheme: str

@@ -1,4 +1,6 @@
-"""Rules that look only where they can match find exactly what they would find by looking everywhere."""
+"""Rules that look only where they can match find exactly what they would find by looking
+everywhere.
+"""
 
 import re
 

@@ -1,4 +1,6 @@
-"""What holds for any text: scrubbing is final, exact, consistent, and never lets go of a planted value."""
+"""What holds for any text: scrubbing is final, exact, consistent, and never lets go of a planted
+value.
+"""
 
 import json
 import re
@@ -31,7 +33,10 @@ CLEAN_PHRASES = (
     "c10::Error std::vector<int> at::native 0x7f3a2c00 a::b cuda:0",
     "src/model/layers.py:42 in forward, version 9.1.0.70, nccl==2.21.5.1",
     "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    "/usr/lib/x86_64-linux-gnu/libc.so.6 /opt/rocm-6.2.0/lib/librccl.so /dev/kfd /dev/shm/nccl-iUKkNv /proc/self",
+    (
+        "/usr/lib/x86_64-linux-gnu/libc.so.6 /opt/rocm-6.2.0/lib/librccl.so /dev/kfd "
+        "/dev/shm/nccl-iUKkNv /proc/self"
+    ),
     "127.0.0.1 0.0.0.0 ::1 localhost https://pytorch.org/docs/stable/nn.html",
     "SyntaxError: unexpected token: foo; the password is wrong; KeyError: 'secret'",
     "NCCL_DEBUG=INFO HSA_XNACK=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True 100% 3/4",

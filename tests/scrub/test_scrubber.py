@@ -1,4 +1,6 @@
-"""The rules one by one: what a pattern is, what a name announces, what a document is, what stays."""
+"""The rules one by one: what a pattern is, what a name announces, what a document is, what
+stays.
+"""
 
 import base64
 import bz2

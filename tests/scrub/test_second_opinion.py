@@ -1,4 +1,6 @@
-"""Another detector looks at what is left: detect-secrets, with the plugins that know a secret by its shape."""
+"""Another detector looks at what is left: detect-secrets, with the plugins that know a secret by
+its shape.
+"""
 
 from detect_secrets.core.scan import scan_line
 from detect_secrets.settings import transient_settings
@@ -8,9 +10,12 @@ from support.planted import CORPUS
 
 _PLUGINS = (
     "ArtifactoryDetector AWSKeyDetector AzureStorageKeyDetector BasicAuthDetector CloudantDetector "
-    "DiscordBotTokenDetector GitHubTokenDetector GitLabTokenDetector IbmCloudIamDetector JwtTokenDetector "
-    "MailchimpDetector NpmDetector OpenAIDetector PrivateKeyDetector PypiTokenDetector SendGridDetector "
-    "SlackDetector SoftlayerDetector SquareOAuthDetector StripeDetector TelegramBotTokenDetector TwilioKeyDetector"
+    "DiscordBotTokenDetector GitHubTokenDetector GitLabTokenDetector IbmCloudIamDetector "
+    "JwtTokenDetector "
+    "MailchimpDetector NpmDetector OpenAIDetector PrivateKeyDetector PypiTokenDetector "
+    "SendGridDetector "
+    "SlackDetector SoftlayerDetector SquareOAuthDetector StripeDetector TelegramBotTokenDetector "
+    "TwilioKeyDetector"
 )
 
 

@@ -1,4 +1,6 @@
-"""What looks like a secret is taken out; what does not stays; and no text is too long to be looked at."""
+"""What looks like a secret is taken out; what does not stays; and no text is too long to be looked
+at.
+"""
 
 import re
 

@@ -1,4 +1,6 @@
-"""Long texts in pieces: the same result as in one, in constant memory, whatever the encoding and wherever a piece ends."""
+"""Long texts in pieces: the same result as in one, in constant memory, whatever the encoding and
+wherever a piece ends.
+"""
 
 import subprocess
 import sys
@@ -156,7 +158,8 @@ def test_a_long_log_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> Non
         "rng = random.Random(7)\n"
         "def pieces():\n"
         "    for n in range(int(sys.argv[1])):\n"
-        "        yield b''.join(b'step %d loss %.4f from 10.1.2.%d\\n' % (i, rng.random(), i % 250) for i in range(5000))\n"
+        "        yield b''.join(b'step %d loss %.4f from 10.1.2.%d\\n' % (i, rng.random(), i % "
+        "250) for i in range(5000))\n"
         "stream = TextStream(Scrubber())\n"
         "stream.learn(pieces())\n"
         "for _ in stream.scrub(pieces(), Account()):\n    pass\n"

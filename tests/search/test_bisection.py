@@ -1,4 +1,6 @@
-"""What the bisection promises: few builds, the right answer or an honest one, however the trials lie."""
+"""What the bisection promises: few builds, the right answer or an honest one, however the trials
+lie.
+"""
 
 import math
 import random
@@ -45,7 +47,9 @@ def test_a_steady_failure_needs_only_halving_and_the_two_ends(
 def test_whatever_is_asked_is_wanted_and_asked_once(
     states: int, workers: int, fails: float, rng: random.Random
 ) -> None:
-    """The engine drops what is not wanted and asks again: an unwanted question would go round for ever."""
+    """The engine drops what is not wanted and asks again: an unwanted question would go round for
+    ever.
+    """
     judge = flaky_judge(rng.randrange(1, states), fails, 0.0, rng)
     broken = {i for i in range(1, states - 1) if rng.random() < 0.2}
     search = TimelineBisection(one_package(states), BisectionSettings(sentinels=2))
@@ -101,7 +105,9 @@ def test_a_flaky_failure_is_found_at_the_stated_confidence(
 
 
 def test_of_noisy_tests_hardly_more_answers_are_wrong_than_stated() -> None:
-    """They fail at the second rate without the change, too; the answer is checked as it is by default."""
+    """They fail at the second rate without the change, too; the answer is checked as it is by
+    default.
+    """
     answers = wrong = 0
     for seed, (fails, flakes) in product(range(20), ((0.7, 0.1), (0.9, 0.1), (0.9, 0.2))):
         rng = random.Random(seed)
@@ -243,7 +249,9 @@ def test_where_nothing_more_can_be_learned_the_answer_is_an_interval_at_its_leve
 
 
 def test_a_state_that_stops_telling_anything_is_not_asked_for_ever() -> None:
-    """It passed or failed once, and then could never be tested again: the answer stands on what there is."""
+    """It passed or failed once, and then could never be tested again: the answer stands on what
+    there is.
+    """
     asked: Counter[int] = Counter()
 
     def judge(vector: Vector) -> bool | None:

@@ -1,4 +1,6 @@
-"""What holds for the bisection of a line, whether it is told as a timeline or as a graph without merges."""
+"""What holds for the bisection of a line, whether it is told as a timeline or as a graph without
+merges.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""The two searches behind triage, driven by a simulated oracle: which trials they ask for, and how many."""
+"""The two searches behind triage, driven by a simulated oracle: which trials they ask for, and how
+many.
+"""
 
 import random
 from collections.abc import Mapping
@@ -89,7 +91,9 @@ def find(
     seed: int = 0,
     harmful: int | None = None,
 ) -> tuple[CureSearch, int]:
-    """Drive the search and its judges to the end; the failure is gone where one of `cures` is on."""
+    """Drive the search and its judges to the end; the failure is gone where one of `cures` is
+    on.
+    """
     search, judges, draw = CureSearch(names, sets), GoneJudges(40), random.Random(seed)
     trials = 0
     while not search.done:

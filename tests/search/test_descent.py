@@ -280,7 +280,9 @@ def test_a_certain_failure_costs_hardly_more_than_one_trial_a_candidate() -> Non
 
 @pytest.mark.parametrize("rate", [0.5, 0.7, 0.9])
 def test_the_answer_is_within_the_tolerance_however_certain_the_failure_looked(rate: float) -> None:
-    """A failure that shows at .7 often fails five times of five; the benchmark holds more runs to 97 %."""
+    """A failure that shows at .7 often fails five times of five; the benchmark holds more runs to
+    97 %.
+    """
     runs = [flaky_number(rate, seed) for seed in range(20)]
     assert mean(is_within(ratio) for _, ratio in runs) >= 0.95
 

@@ -1,4 +1,6 @@
-"""Bisections and what they rest on, where one trial more or a hair's breadth decides: what is asked and said just there."""
+"""Bisections and what they rest on, where one trial more or a hair's breadth decides: what is asked
+and said just there.
+"""
 
 import math
 from itertools import product
@@ -37,7 +39,9 @@ CONTRADICTED: dict[int, Counts] = {0: (0, 2), 4: (1, 1), 9: (2, 1), 16: (2, 0)}
 
 
 def line(changes: int, twins: tuple[int, ...] = ()) -> GraphHistory:
-    """A history without merges; each of `twins` is one more state, last but one, that holds so many changes."""
+    """A history without merges; each of `twins` is one more state, last but one, that holds so many
+    changes.
+    """
     holds = [(1 << state) - 1 for state in range(changes + 1)]
     holds[-1:-1] = [(1 << held) - 1 for held in twins]
     names = tuple(f"s{number}" for number in range(len(holds)))
@@ -68,7 +72,7 @@ def place(search: Bisection, point: Point) -> int:
 both = pytest.mark.parametrize("kind", ["timeline", "graph"])
 
 
-# -- beliefs ------------------------------------------------------------------------------------------
+# -- beliefs
 
 
 def test_what_is_certain_is_no_surprise_and_an_even_chance_is_the_most() -> None:
@@ -205,7 +209,9 @@ def test_a_probability_of_just_what_is_wanted_is_enough(kind: str) -> None:
 
 @both
 def test_of_checked_flaky_trials_more_is_wanted_than_is_stated(kind: str) -> None:
-    """Seven tenths of the doubt that is allowed may be left; with merges all but .85 of the chance that it is noisy."""
+    """Seven tenths of the doubt that is allowed may be left; with merges all but .85 of the chance
+    that it is noisy.
+    """
     trials: dict[int, Counts] = {0: (1, 9), 5: (0, 9), 6: (7, 1), 12: (9, 0)}
     plain = of_line(kind, 12, trials, BisectionSettings(confidence=0.6))
     assert plain.answer is not None
@@ -408,7 +414,9 @@ def test_a_check_is_made_where_it_is_as_unlike_what_was_tried_as_can_be() -> Non
 def test_several_changes_lie_between_the_nearest_states_that_were_tested(
     trials: dict[int, Counts], sides: tuple[int, int]
 ) -> None:
-    """Changes 8 and 9, of sixteen; states 16 and 17 hold what 7 and 12 do, and of equals the first tried is named."""
+    """Changes 8 and 9, of sixteen; states 16 and 17 hold what 7 and 12 do, and of equals the first
+    tried is named.
+    """
     search = GraphBisection(line(16, twins=(7, 12)))
     search.assume({(0,): (0, 1), (18,): (1, 0), **{(s,): seen for s, seen in trials.items()}})
     good, bad = search._sides(0b11 << 8)
@@ -462,7 +470,9 @@ def test_of_flaky_trials_one_on_each_side_of_the_answer_is_enough(kind: str) -> 
 
 @both
 def test_in_place_of_a_bad_end_no_state_is_tried_that_a_later_one_has_cleared(kind: str) -> None:
-    """Steps back from the end are of one, two and four states; 30 and 29 cannot be tested either."""
+    """Steps back from the end are of one, two and four states; 30 and 29 cannot be tested
+    either.
+    """
     for cleared, first in ((28, None), (26, 27)):
         search = of_line(kind, 31, {})
         for end, told in ((31, None), (0, False)):
@@ -674,7 +684,9 @@ def test_no_day_is_taken_for_good_before_the_newest_is_known_to_fail() -> None:
 def test_a_day_is_quiet_often_enough_once_the_change_more_likely_came_after_it(
     newest: Counts, day: int
 ) -> None:
-    """Eight days: older than all, four to seven days back (three of them), two or three, yesterday and today."""
+    """Eight days: older than all, four to seven days back (three of them), two or three, yesterday
+    and today.
+    """
     search = GallopBack("day", [str(n) for n in range(8)], [float(n) for n in range(8)])
     search._search.assume({(8,): newest})
     prior = [1.0, *[1 / 3] * 3, 1 / 2, 1 / 2, 1.0, 1.0]

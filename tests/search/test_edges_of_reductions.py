@@ -1,4 +1,6 @@
-"""Reductions and what they rest on, where one trial more or one item less decides: what is asked and said just there."""
+"""Reductions and what they rest on, where one trial more or one item less decides: what is asked
+and said just there.
+"""
 
 import math
 from collections.abc import Callable
@@ -25,7 +27,9 @@ def n_of(point: Point) -> float:
 
 
 def asked_of(rules: DescentRules, least: int, answers: Answers) -> list[str]:
-    """Of a number from 1000 down to 1 that fails from `least` on: what is asked, with why and how often before."""
+    """Of a number from 1000 down to 1 that fails from `least` on: what is asked, with why and how
+    often before.
+    """
     return asked_and_said(rules, least, answers)[0]
 
 
@@ -44,7 +48,9 @@ def asked_and_said(rules: DescentRules, least: int, answers: Answers) -> tuple[l
 def always(
     *, confirms: bool = True, replays: bool | None = True, clean: int = 0, flakes: str = ""
 ) -> Answers:
-    """`clean`: trials of a rejected value that told against it; `flakes`: why those were asked that pass once, too."""
+    """`clean`: trials of a rejected value that told against it; `flakes`: why those were asked that
+    pass once, too.
+    """
 
     def answer(point: Point, fails: bool) -> Verdict:
         if point.purpose is Purpose.PROBE:

@@ -1,4 +1,6 @@
-"""Back in growing steps over days with holes, then bisection between the last good and the first bad one."""
+"""Back in growing steps over days with holes, then bisection between the last good and the first
+bad one.
+"""
 
 import random
 

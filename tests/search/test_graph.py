@@ -1,4 +1,6 @@
-"""Histories with merges: what a state holds, and the belief against the same sums written out change by change."""
+"""Histories with merges: what a state holds, and the belief against the same sums written out
+change by change.
+"""
 
 import math
 from itertools import pairwise

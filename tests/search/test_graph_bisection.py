@@ -1,4 +1,6 @@
-"""Bisection of histories with merges, simulated: any shape, any order of answers, any number of workers."""
+"""Bisection of histories with merges, simulated: any shape, any order of answers, any number of
+workers.
+"""
 
 import random
 from itertools import product
@@ -117,7 +119,9 @@ def test_a_flaky_failure_is_named_at_the_stated_confidence() -> None:
 def test_a_few_failures_of_one_state_are_not_taken_for_the_change_while_the_test_may_be_noisy() -> (
     None
 ):
-    """Most wrong answers looked like this: a good state that failed by itself, and nothing tried between it and the culprit."""
+    """Most wrong answers looked like this: a good state that failed by itself, and nothing tried
+    between it and the culprit.
+    """
     graph = merges.graph_of(merges.straight, 30, random.Random(0)).history
     search = GraphBisection(graph, BisectionSettings(sentinels=2))
     search.assume({(0,): (0, 1), (4,): (0, 9), (5,): (3, 0), (20,): (5, 2), (30,): (5, 0)})
@@ -126,7 +130,9 @@ def test_a_few_failures_of_one_state_are_not_taken_for_the_change_while_the_test
 
 
 def test_a_noisy_test_that_is_seen_through_is_hardly_ever_wrong() -> None:
-    """One that looks steady by luck uses up most of the doubt that is allowed; together they are wrong as often as stated."""
+    """One that looks steady by luck uses up most of the doubt that is allowed; together they are
+    wrong as often as stated.
+    """
     answers = seen_through = wrong = wrong_though_seen = 0
     for seed, rates in product(range(25), ((0.9, 0.2), (0.7, 0.1))):
         rng = random.Random(f"{seed} {rates}")
@@ -181,7 +187,9 @@ def test_no_search_runs_more_trials_than_it_may_and_never_says_it_will(
 def test_other_states_are_tried_only_once_trials_contradicted_each_other(
     shape: str, rng: random.Random
 ) -> None:
-    """A steady failure costs what it costs without them; a flaky one is looked for on both sides of the answer."""
+    """A steady failure costs what it costs without them; a flaky one is looked for on both sides of
+    the answer.
+    """
     graph = graph_of(shape, rng)
     culprit = rng.randrange(graph.history.changes)
     plain, checked, flaky = (

@@ -1,4 +1,6 @@
-"""Numbers and windows: the true minimum within the tolerance, and no trust in monotonicity that was not earned."""
+"""Numbers and windows: the true minimum within the tolerance, and no trust in monotonicity that was
+not earned.
+"""
 
 import random
 from collections.abc import Callable

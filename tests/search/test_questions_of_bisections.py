@@ -1,6 +1,8 @@
-"""What a bisection asks, trial by trial, of failures that are known: which state, why, and when it is content.
+"""What a bisection asks, trial by trial, of failures that are known: which state, why, and when it
+is content.
 
-A question is a state; `/ca` marks a trial of an end, `/co` one of a side of the answer, `/re` one beside it.
+A question is a state; `/ca` marks a trial of an end, `/co` one of a side of the answer, `/re` one
+beside it.
 """
 
 import random
@@ -482,7 +484,9 @@ def test_on_the_way_back_a_day_that_failed_is_wanted_no_more() -> None:
 
 
 def with_a_merge() -> GraphHistory:
-    """A trunk a0 .. a7, a branch b0 .. b5 that leaves it after a2, the merge m of both, and c0 .. c4 after it."""
+    """A trunk a0 .. a7, a branch b0 .. b5 that leaves it after a2, the merge m of both, and c0 ..
+    c4 after it.
+    """
     names, holds = ["start"], [0]
 
     def commit(name: str, *parents: str) -> None:

@@ -1,4 +1,6 @@
-"""What the searches of a reduction ask, question by question, of failures that are known: not one trial more, none in another order."""
+"""What the searches of a reduction ask, question by question, of failures that are known: not one
+trial more, none in another order.
+"""
 
 import random
 from collections.abc import Callable, Sequence

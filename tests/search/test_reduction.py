@@ -1,4 +1,6 @@
-"""What a reduction says of its axes, and what is left of it once some of them turn out not to be read."""
+"""What a reduction says of its axes, and what is left of it once some of them turn out not to be
+read.
+"""
 
 from aorta.core.axis import Point, number, subset
 from aorta.search.reduction import AxisFacts, Reduction, Status

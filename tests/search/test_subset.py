@@ -69,7 +69,9 @@ def test_without_any_monotonicity_the_answer_was_still_seen_to_reproduce(
 def test_what_cannot_be_told_is_kept_and_counted(
     needed: frozenset[int], brittle: frozenset[int]
 ) -> None:
-    """Leaving out a brittle item while others stay breaks the workload: no answer, hence no removal."""
+    """Leaving out a brittle item while others stay breaks the workload: no answer, hence no
+    removal.
+    """
     search = searching(40)
     while points := search.ask(1):
         chosen = kept(points[0])

@@ -13,7 +13,9 @@ times = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=8)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[History]:
-    """Dates in any order, equal ones included; some packages without dates, some that stand still."""
+    """Dates in any order, equal ones included; some packages without dates, some that stand
+    still.
+    """
     found = []
     for index in range(draw(st.integers(1, 4))):
         dates = draw(times)

@@ -63,8 +63,12 @@ def test_no_trial_more_than_was_allowed_is_run(tmp_path: Path) -> None:
 
 
 def test_a_budget_of_time_says_what_it_leaves_out(tmp_path: Path) -> None:
-    # As soon as there is a reduction its trials take for ever: the budget ends in it however fast the machine is.
-    waits = f"import glob, time\nif glob.glob({str(tmp_path / 'solve/*/2-reduce')!r}):\n    time.sleep(9999)\n"
+    # As soon as there is a reduction its trials take for ever: the budget ends in it however fast
+    # the machine is.
+    waits = (
+        f"import glob, time\nif glob.glob({str(tmp_path / 'solve/*/2-reduce')!r}):\n    "
+        "time.sleep(9999)\n"
+    )
     (tmp_path / "train.py").write_text(waits + TRAIN)
     budget = f"{patience(15):.0f}s"
     document = solve(tmp_path, "--budget", budget, "--skip", "bundle", *COMMAND)
@@ -102,7 +106,8 @@ def test_data_and_configurations_that_a_run_opens_shrink_where_they_lie(tmp_path
         "rows = open('rows.txt').read().split()\n"
         "layers = json.load(open('config.json'))['layers']\n"
         "shards = [open(f'shards/{n}').read().strip() for n in sorted(os.listdir('shards'))]\n"
-        "if {'row1', 'row4'} <= set(rows) and layers >= 4 and 'x1' in shards and given.warmup >= 3:\n"
+        "if {'row1', 'row4'} <= set(rows) and layers >= 4 and 'x1' in shards and given.warmup >= "
+        "3:\n"
         "    raise RuntimeError('a bad mix of rows')\n"
     )
     document = solve(tmp_path, "--stages", "reproduce,reduce,bundle", *COMMAND)

@@ -1,4 +1,6 @@
-"""What a solve may claim: a cure and a culprit that the original contradicts are none, and a guess is called one."""
+"""What a solve may claim: a cure and a culprit that the original contradicts are none, and a guess
+is called one.
+"""
 
 import subprocess
 import sys
@@ -191,7 +193,8 @@ def test_two_releases_that_fail_only_together_are_told_as_two(tmp_path: Path) ->
     pip = (sys.executable, "-m", "pip", "--python", str(venv / "bin/python"), "install", "-q")
     subprocess.run((*pip, *wheels, "left==1.2", "right==1.2"), check=True)
     (tmp_path / "train.py").write_text(
-        "import left, right\nif left.broken and right.broken:\n    raise ValueError('no such axis')\n"
+        "import left, right\nif left.broken and right.broken:\n    raise ValueError('no such "
+        "axis')\n"
     )
     done = solve(
         tmp_path,

@@ -1,4 +1,6 @@
-"""A solve that is killed on the way comes to the same answer, and no finished trial is run again."""
+"""A solve that is killed on the way comes to the same answer, and no finished trial is run
+again.
+"""
 
 import json
 import os

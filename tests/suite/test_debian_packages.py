@@ -13,7 +13,9 @@ SCRIPT = ROOT / "tools" / "install-debian-packages.sh"
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A copy of the script with a list of packages of its own, and an apt-get that notes what it is asked."""
+    """A copy of the script with a list of packages of its own, and an apt-get that notes what it is
+    asked.
+    """
     (tmp_path / "tools").mkdir()
     script = tmp_path / "tools" / SCRIPT.name
     script.write_bytes(SCRIPT.read_bytes())

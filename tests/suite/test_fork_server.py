@@ -88,7 +88,9 @@ def test_a_forked_command_line_sees_and_leaves_what_one_started_from_nothing_doe
 
 @pytest.fixture
 def small_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what is decided before anything of ours is imported: a server of its own that imports little."""
+    """For what is decided before anything of ours is imported: a server of its own that imports
+    little.
+    """
     monkeypatch.setattr(fork_server, "_PLAIN", ("aorta.cli.app",))
 
 
@@ -98,7 +100,9 @@ def test_what_an_interpreter_reads_only_at_its_start_is_read(
     variable: str, both: Callable[..., list[Any]]
 ) -> None:
     value = {"PYTHONPATH": "/elsewhere", "LC_ALL": "C"}.get(variable, "1")
-    forked, cold = both("print(hash('a') * (sys.flags.hash_randomization == 0))", env={variable: value})  # fmt: skip
+    forked, cold = both(
+        "print(hash('a') * (sys.flags.hash_randomization == 0))", env={variable: value}
+    )
     assert forked == cold
 
 
@@ -136,7 +140,8 @@ def test_a_forked_command_line_is_signalled_polled_and_waited_for_like_any_child
     wait_until_gone(process.pid)
 
 
-# Each in a process that has none of ours, though all that is not ours: that alone takes most of the time.
+# Each in a process that has none of ours, though all that is not ours: that alone takes most of the
+# time.
 ALONE = """
 import importlib, os, sys
 for name in sys.argv[1:]:
@@ -153,7 +158,9 @@ for name in [*sys.argv[1:], "aorta.nowhere"]:
 
 
 def test_every_verb_can_be_imported_on_its_own() -> None:
-    """What the server has imported before might hide that one needs another; a verb with a server of its own has no other."""
+    """What the server has imported before might hide that one needs another; a verb with a server
+    of its own has no other.
+    """
     modules = [name.partition(":")[0] for name in fork_server._PLAIN]
     command = [sys.executable, "-c", ALONE, *modules]
     done = subprocess.run(command, env=environ(), capture_output=True, text=True, check=True)

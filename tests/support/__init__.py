@@ -1,1 +1,3 @@
-"""What the tests share: worlds to ask about, ways to run the program, and the services it is run against."""
+"""What the tests share: worlds to ask about, ways to run the program, and the services it is run
+against.
+"""

@@ -1,4 +1,6 @@
-"""Workloads that go wrong in every way a workload can, for tests that run them in a child process."""
+"""Workloads that go wrong in every way a workload can, for tests that run them in a child
+process.
+"""
 
 import ctypes
 import logging
@@ -31,7 +33,9 @@ class Healthy(Workload):
         self.note("cleanup")
 
     def note(self, phase: str) -> None:
-        """Phases go to a file, if one is wanted, because a result says nothing about what came after it."""
+        """Phases go to a file, if one is wanted, because a result says nothing about what came
+        after it.
+        """
         if "notes" in self.config:
             with Path(self.config["notes"]).open("a") as notes:
                 notes.write(f"{phase}\n")

@@ -43,7 +43,9 @@ def aorta(
     stdin: str = "",
     timeout: float = 120,
 ) -> Finished:
-    """Run `aorta ARGUMENTS...` to its end. Whether it should have succeeded is for the test to say."""
+    """Run `aorta ARGUMENTS...` to its end. Whether it should have succeeded is for the test to
+    say.
+    """
     words = tuple(str(argument) for argument in arguments)
     started = fork_server.start(
         *words,
@@ -67,7 +69,9 @@ def aorta(
 def start_aorta(
     *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `aorta ARGUMENTS...` in its own session, for tests that send it signals while it works."""
+    """Start `aorta ARGUMENTS...` in its own session, for tests that send it signals while it
+    works.
+    """
     return fork_server.start(
         *map(str, arguments),
         cwd=cwd,

@@ -1,4 +1,6 @@
-"""A belief written out change by change, from nothing but how likely the trials are where each is the one sought."""
+"""A belief written out change by change, from nothing but how likely the trials are where each is
+the one sought.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +11,9 @@ from aorta.search.belief import Counts, MixedRates, Rates, Split
 
 @dataclass(frozen=True)
 class WrittenOut:
-    """`has(state, change)` says what a state holds; `prior` is the weight of each change before any trial."""
+    """`has(state, change)` says what a state holds; `prior` is the weight of each change before any
+    trial.
+    """
 
     rates: Rates | MixedRates
     prior: Sequence[float]

@@ -1,4 +1,6 @@
-"""What every executor promises, as tests. An executor's own test module subclasses this and gives `executor`."""
+"""What every executor promises, as tests. An executor's own test module subclasses this and gives
+`executor`.
+"""
 
 import signal
 import time

@@ -1,4 +1,6 @@
-"""Programs that stand where a vendor's tools would, and a machine made of files, for the probes to look at."""
+"""Programs that stand where a vendor's tools would, and a machine made of files, for the probes to
+look at.
+"""
 
 import stat
 import textwrap

@@ -1,10 +1,12 @@
-"""A process that has imported aorta and becomes one `python -m aorta ...` after the other, by forking.
+"""A process that has imported aorta and becomes one `python -m aorta ...` after the other, by
+forking.
 
-A third of a second of every command line is imports, with torch nearly two, and the suite starts thousands. What is forked is a
-process of its own with the words, variables, directory, streams, session and end of one that was started from nothing, and it
-runs the same module in the same way; `tests/suite/test_fork_server.py` compares them. Whatever an interpreter looks at only when it
-starts, and a process inherits, must be as it was for the server, or the command line is started from nothing. With
-`AORTA_TESTS_COLD=1` all of them are.
+A third of a second of every command line is imports, with torch nearly two, and the suite starts
+thousands. What is forked is a process of its own with the words, variables, directory, streams,
+session and end of one that was started from nothing, and it runs the same module in the same way;
+`tests/suite/test_fork_server.py` compares them. Whatever an interpreter looks at only when it
+starts, and a process inherits, must be as it was for the server, or the command line is started
+from nothing. With `AORTA_TESTS_COLD=1` all of them are.
 
 This file is the server as well: `python fork_server.py DESCRIPTOR MODULE[:FUNCTION]...`.
 """
@@ -38,10 +40,12 @@ _PLAIN = (
     *(f"aorta.{room}.request" for room in _ROOMS),
     *(f"aorta.cli.{room}" for room in _ROOMS if room != "attribution"),
     *("aorta.views.lines", "aorta.views.pictures"),
-    # What a verb loads only on its way, and what it compiles for the first failure that it attributes.
+    # What a verb loads only on its way, and what it compiles for the first failure that it
+    # attributes.
     *("aorta.report.building", "aorta.solve.running", "aorta.launch.sources.local:warm_up"),
     *("aorta.bisect.environments.search", "aorta.bisect.containers.days", "aorta.cli.report"),
-    "aorta.probe.snapshot:collect_env",  # what cannot change while a process lives is asked once in it
+    # what cannot change while a process lives is asked once in it
+    "aorta.probe.snapshot:collect_env",
 )
 _OF_A_VERB = {
     "launch": ("aorta.cli.launch", "aorta.launch.job", "aorta.launch.sources.local:warm_up"),
@@ -78,7 +82,9 @@ def start(
 
 @dataclass(frozen=True)
 class _Inherited:
-    """What a process has from the one that starts it, and what an interpreter reads only when it starts."""
+    """What a process has from the one that starts it, and what an interpreter reads only when it
+    starts.
+    """
 
     variables: tuple[tuple[str, str], ...]
     ignored: tuple[int, ...]
@@ -161,11 +167,13 @@ class _Forked(subprocess.Popen[Any]):
         return self.returncode
 
 
-# -- the server ---------------------------------------------------------------------------------------------------
+# -- the server
 
 
 def _serve(control: socket.socket) -> dict[str, Any]:
-    """Forks for every order, and says how it ended. Comes back in the child alone, with the order it is for."""
+    """Forks for every order, and says how it ended. Comes back in the child alone, with the order
+    it is for.
+    """
     woken, wakes = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wakes, False)
@@ -241,7 +249,9 @@ def _stream(of_the_server: Any, mode: str) -> io.TextIOWrapper:
 
 
 def _complete_models(base: Any) -> None:
-    """What a model of pydantic compiles when it is first used, it has compiled: a tenth of a short bisection's own time."""
+    """What a model of pydantic compiles when it is first used, it has compiled: a tenth of a short
+    bisection's own time.
+    """
     for model in base.__subclasses__():
         if model.__module__.startswith("aorta.") and not model.__pydantic_complete__:
             model.model_rebuild()

@@ -18,7 +18,9 @@ def with_git(
     repositories: Mapping[str, Path],
     programs: Mapping[str, str] | None = None,
 ) -> Rootfs:
-    """`base` with git itself, these repositories (path inside -> path here) and programs (path -> text)."""
+    """`base` with git itself, these repositories (path inside -> path here) and programs (path ->
+    text).
+    """
     directory.mkdir(parents=True, exist_ok=True)
     tarball = directory / "rootfs.tar"
     shutil.copyfile(base.tarball, tarball)

@@ -19,7 +19,9 @@ _EPOCH = 1_700_000_000
 
 @dataclass
 class Repository:
-    """`commit` writes files and commits them; the clock moves on by a minute a commit unless told."""
+    """`commit` writes files and commits them; the clock moves on by a minute a commit unless
+    told.
+    """
 
     path: Path
     clock: int = _EPOCH
@@ -61,7 +63,9 @@ class Repository:
         return [line.split(" ", 1)[1] for line in listed if line.startswith("worktree ")]
 
     def line(self, states: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
-        """As `commit` makes them one after the other, of titles and files, on a branch that has none yet: in one process."""
+        """As `commit` makes them one after the other, of titles and files, on a branch that has
+        none yet: in one process.
+        """
         orders: list[str] = []
         for title, files in states:
             self.clock += 60

@@ -1,7 +1,9 @@
-"""One run of the suite is the same wherever it is started: in the background, beside another, on a busy machine.
+"""One run of the suite is the same wherever it is started: in the background, beside another, on a
+busy machine.
 
-A plugin of pytest: it gives the run a base folder of its own, children that hear Ctrl-C and start fast, time that grows with the load,
-leftovers that are laid at the right door, and a last word about services that had to be started again.
+A plugin of pytest: it gives the run a base folder of its own, children that hear Ctrl-C and start
+fast, time that grows with the load, leftovers that are laid at the right door, and a last word
+about services that had to be started again.
 """
 
 import gc
@@ -43,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     ]
     for number in config.stash[_DEAF_TO]:
         _let_only_children_hear(number)
-    gc.disable()  # until all is collected: nothing of it goes, and each look at all of it takes 0.3 s
+    # until all is collected: nothing of it goes, and each look at all of it takes 0.3 s
+    gc.disable()
     _spare_children(os.environ)
     if not _is_worker(config):
         os.environ[SHARED] = tempfile.mkdtemp(prefix="aorta-shared-")
@@ -55,15 +58,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _spare_children(environ: MutableMapping[str, str]) -> None:
-    """Of the thousands that are started none compiles us again, and their `python3` is this one, not a shim before it."""
+    """Of the thousands that are started none compiles us again, and their `python3` is this one,
+    not a shim before it.
+    """
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environ["PATH"]])
 
 
 def _let_only_children_hear(number: int) -> None:
-    """What a shell puts in the background ignores Ctrl-C, under `nohup` also a hang-up, and so does every child of it.
+    """What a shell puts in the background ignores Ctrl-C, under `nohup` also a hang-up, and so does
+    every child of it.
 
-    A handler is not: whoever is started by a test has the usual disposition, and the run itself stays deaf.
+    A handler is not: whoever is started by a test has the usual disposition, and the run itself
+    stays deaf.
     """
     signal.signal(number, lambda *_: None)
 
@@ -74,14 +81,18 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: with it set aside, looking for what one test left takes a millisecond."""
+    """What is loaded by now stays: with it set aside, looking for what one test left takes a
+    millisecond.
+    """
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def _leftovers_are_the_tests_own() -> Iterator[None]:
-    """A file or process that a test forgot complains here, not in whichever test happens to run when it is found."""
+    """A file or process that a test forgot complains here, not in whichever test happens to run
+    when it is found.
+    """
     yield
     began = time.thread_time()
     gc.collect()
@@ -121,5 +132,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Every test is over: what other people's code complains of from here on is printed, and fails nothing."""
+    """Every test is over: what other people's code complains of from here on is printed, and fails
+    nothing.
+    """
     warnings.simplefilter("default")

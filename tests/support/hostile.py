@@ -15,7 +15,9 @@ TOP = "T-1"
 
 @dataclass
 class Forged:
-    """Entries as they will stand in the archive; the manifest is made to fit unless one is given."""
+    """Entries as they will stand in the archive; the manifest is made to fit unless one is
+    given.
+    """
 
     entries: list[tuple[tarfile.TarInfo, bytes]] = field(default_factory=list)
     manifest: dict[str, Any] | None = None

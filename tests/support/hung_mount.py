@@ -1,4 +1,5 @@
-"""A mount that hangs as a lost file server's does: whoever looks into it waits, and cannot be killed while waiting.
+"""A mount that hangs as a lost file server's does: whoever looks into it waits, and cannot be
+killed while waiting.
 
 A FUSE server that takes every question and answers none but the first greeting.
 """

@@ -1,4 +1,6 @@
-"""Starts a `Launch` as an executor does: its environment, its directory, and its cleanup at the end."""
+"""Starts a `Launch` as an executor does: its environment, its directory, and its cleanup at the
+end.
+"""
 
 import os
 import subprocess

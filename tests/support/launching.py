@@ -1,4 +1,6 @@
-"""Real agents for the launch tests: started as users start them, watched from outside, never left behind."""
+"""Real agents for the launch tests: started as users start them, watched from outside, never left
+behind.
+"""
 
 import json
 import math
@@ -28,7 +30,9 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def script(folder: Path, body: str, name: str = "job.py") -> Path:
-    """A training script. It sees its rank as `rank` and how often the job restarted as `attempt`."""
+    """A training script. It sees its rank as `rank` and how often the job restarted as
+    `attempt`.
+    """
     head = """
         import os, sys, time
         rank = int(os.environ["RANK"])
@@ -58,7 +62,9 @@ class Ended:
 
 
 class Agent:
-    """One `aorta launch` in a session of its own; or `program launch`, a module beside the script."""
+    """One `aorta launch` in a session of its own; or `program launch`, a module beside the
+    script.
+    """
 
     def __init__(self, arguments: list[str], cwd: Path, program: str = "aorta", **env: str) -> None:
         self._out = (cwd / f"agent_{id(self)}.out").open("w+")
@@ -131,7 +137,8 @@ class Site:
     ) -> Agent:
         """One of several agents of one job on this machine; node 0 hosts the store."""
         host = "true" if node == 0 else "false"
-        # On a busy machine the second comes late to the first rendezvous, and beats late; it is taken in all the same.
+        # On a busy machine the second comes late to the first rendezvous, and beats late; it is
+        # taken in all the same.
         late = math.ceil(patience(3))
         settings = f"is_host={host},keep_alive_interval=1,keep_alive_max_attempt={late}"
         settings += f",last_call_timeout={late}" + (f",{conf}" if conf else "")
@@ -170,7 +177,9 @@ def answer(action: str, reason: str = "because", **finding: object) -> dict[str,
 
 @dataclass
 class Oracle:
-    """An attribution service that answers as the test says, after `delay` seconds, and counts what it is asked."""
+    """An attribution service that answers as the test says, after `delay` seconds, and counts what
+    it is asked.
+    """
 
     reply: Callable[[str], object]
     delay: float = 0.0

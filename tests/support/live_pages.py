@@ -1,4 +1,6 @@
-"""The live view as a browser reads it: server-sent events, one picture of the page after another."""
+"""The live view as a browser reads it: server-sent events, one picture of the page after
+another.
+"""
 
 import json
 import urllib.request

@@ -1,4 +1,6 @@
-"""A control group of the kernel with little memory, so that a program can run out of it for certain."""
+"""A control group of the kernel with little memory, so that a program can run out of it for
+certain.
+"""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""A small replica of a nightly container family: dated images of two packages, one of whose commits broke a test."""
+"""A small replica of a nightly container family: dated images of two packages, one of whose commits
+broke a test.
+"""
 
 import io
 import tarfile
@@ -49,7 +51,9 @@ _BEFORE_THE_BREAK = 1_726_650_000  # 2024-09-18
 
 @dataclass(frozen=True)
 class World:
-    """Repositories of two packages with every commit in them, and the file systems of both sides of the break."""
+    """Repositories of two packages with every commit in them, and the file systems of both sides of
+    the break.
+    """
 
     jax: list[str]
     xla: list[str]
@@ -58,7 +62,9 @@ class World:
     root: Path
 
     def few(self, build: str = BUILD) -> list[dict[str, Any]]:
-        """For tests of something else than the search: one package of a spec, with two changes left in it."""
+        """For tests of something else than the search: one package of a spec, with two changes left
+        in it.
+        """
         ends = {"good": self.jax[CULPRIT - 1], "bad": self.jax[CULPRIT + 1]}
         return [{"name": "jax", "path": "/opt/jax", "build": build, **ends}]
 
@@ -71,7 +77,9 @@ class World:
         first_bad: str,
         family: str = "jax",
     ) -> str:
-        """One image a day, each with a digest of its own; returns the template of their references."""
+        """One image a day, each with a digest of its own; returns the template of their
+        references.
+        """
         for day in days:
             side = "bad" if day >= first_bad else "good"
             top = self._day_layer(day, "yes" if side == "bad" else "no")
@@ -79,7 +87,9 @@ class World:
         return f"{registry.address}/{repository}:{{container}}-{{date}}"
 
     def _day_layer(self, day: str, broken: str) -> Path:
-        """What makes the image of one day another than that of the next, and what was built on it."""
+        """What makes the image of one day another than that of the next, and what was built on
+        it.
+        """
         return layer(
             self.root / f"{day}-{broken}.tar",
             {"etc/nightly": f"{day}\n", "installed": f"{broken}\n"},
@@ -97,7 +107,9 @@ def layer(path: Path, files: Mapping[str, str]) -> Path:
 
 
 def make_world(busybox: Rootfs, root: Path) -> World:
-    """jax's commit CULPRIT breaks `test-jax.sh`; both packages move on by COMMITS commits from the good side to the bad."""
+    """jax's commit CULPRIT breaks `test-jax.sh`; both packages move on by COMMITS commits from the
+    good side to the bad.
+    """
     repositories = {name: Repository.create(root / name) for name in ("jax", "xla")}
     for repository in repositories.values():
         repository.clock = _BEFORE_THE_BREAK

@@ -1,6 +1,8 @@
-"""A corpus of made-up secrets and identifiers, each with the line it stands on and the part that must vanish.
+"""A corpus of made-up secrets and identifiers, each with the line it stands on and the part that
+must vanish.
 
-Every value is drawn from a seeded generator, so no real credential is in it and no scanner trips over this file.
+Every value is drawn from a seeded generator, so no real credential is in it and no scanner trips
+over this file.
 """
 
 import base64

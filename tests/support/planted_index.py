@@ -1,4 +1,6 @@
-"""A package index with planted releases: tiny wheels, in a directory of files or served as a simple repository."""
+"""A package index with planted releases: tiny wheels, in a directory of files or served as a simple
+repository.
+"""
 
 import base64
 import hashlib
@@ -44,7 +46,8 @@ class PlantedIndex:
         content = {
             f"{module}.py": f"version = {version!r}\n{code}\n",
             f"{info}/METADATA": "\n".join(metadata) + "\n",
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: planted\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: planted\nRoot-Is-Purelib: true\nTag: "
+            "py3-none-any\n",
         }
         record = "".join(f"{path},{_digest(text)},{len(text)}\n" for path, text in content.items())
         with zipfile.ZipFile(file, "w") as wheel:

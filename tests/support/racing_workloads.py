@@ -1,4 +1,6 @@
-"""A workload with a race that slowness hides, for tests of controls. What it sees of time is only whether it was stopped."""
+"""A workload with a race that slowness hides, for tests of controls. What it sees of time is only
+whether it was stopped.
+"""
 
 import os
 import signal
@@ -12,7 +14,9 @@ STEPS = 10
 
 
 class Racy(Workload):
-    """Fails unless SLOW makes its steps longer or something stops it now and then; STUBBORN=1 fails then too."""
+    """Fails unless SLOW makes its steps longer or something stops it now and then; STUBBORN=1 fails
+    then too.
+    """
 
     def setup(self) -> None:
         self.stops = 0

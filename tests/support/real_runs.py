@@ -1,7 +1,8 @@
-"""Run directories that the verbs themselves wrote, of workloads that say private things wherever they can.
+"""Run directories that the verbs themselves wrote, of workloads that say private things wherever
+they can.
 
-Each is made once for all workers of a run. Packing never changes one, so it is packed where it lies; a test that must change one
-takes a copy.
+Each is made once for all workers of a run. Packing never changes one, so it is packed where it
+lies; a test that must change one takes a copy.
 """
 
 import fcntl
@@ -47,7 +48,8 @@ class Norm(nn.Module):
     def forward(self, x):
         return nn.functional.layer_norm(x, x.shape[-1:], eps={epsilon})  # parts here
 """
-# Neither looking for garbage nor taking torch apart at the end, which is half the CPU of so short a run.
+# Neither looking for garbage nor taking torch apart at the end, which is half the CPU of so short a
+# run.
 QUICKLY = "import gc\ngc.disable()\n"
 AND_OUT = "import atexit, os, sys\natexit._run_exitfuncs()\nsys.stdout.flush()\nos._exit(0)\n"
 PARTS = """import fastnorm, pathlib, sys, torch
@@ -103,7 +105,16 @@ def _finished(*arguments: str | Path, cwd: Path, codes: tuple[int, ...] = (0,)) 
 def run_dir() -> Path:
     root = _made("run")
     command = ("--", "python3", "train.py")
-    _finished("run", "--trials", "2", "--results-dir", root / "out", *command, cwd=root / "work", codes=(1,))  # fmt: skip
+    _finished(
+        "run",
+        "--trials",
+        "2",
+        "--results-dir",
+        root / "out",
+        *command,
+        cwd=root / "work",
+        codes=(1,),
+    )
     return root / "out" / "command"
 
 
@@ -149,7 +160,9 @@ def optimize_dir() -> Path:
 
 @_once
 def diverge_dir() -> Path:
-    """Of two releases of one library; what else it left lies in `work`, `old` and `new` beside it."""
+    """Of two releases of one library; what else it left lies in `work`, `old` and `new` beside
+    it.
+    """
     root = _made("diverge")
     for release, epsilon in (("old", "1e-5"), ("new", "0.1")):
         (root / release).mkdir()
@@ -172,9 +185,13 @@ def bisect_dir() -> Path:
     git = ("git", "-c", f"user.email={USER}@corp.example", "-c", "user.name=Jane Doe")
     subprocess.run(["git", "init", "-q", "."], cwd=repository, check=True)
     for number in range(6):
-        (repository / "train.py").write_text(TRAIN.replace('"9"', str(2 * number)).replace('get("N", ', 'get("M", '))  # fmt: skip
+        (repository / "train.py").write_text(
+            TRAIN.replace('"9"', str(2 * number)).replace('get("N", ', 'get("M", ')
+        )
         subprocess.run(["git", "add", "."], cwd=repository, check=True)
-        subprocess.run([*git, "commit", "-q", "-m", f"version 12.4.131.{number}"], cwd=repository, check=True)  # fmt: skip
+        subprocess.run(
+            [*git, "commit", "-q", "-m", f"version 12.4.131.{number}"], cwd=repository, check=True
+        )
     _finished(
         "bisect", "--good", "HEAD~5", "--bad", "HEAD", "--output-prefix", root / "out", "--", "python3", "train.py",
         cwd=repository,
@@ -217,7 +234,9 @@ class Packed:
 
 @cache
 def packed_run(verb: str) -> Packed:
-    """Under the ticket, not run from where it is unpacked. Once a worker, for all who only look at it."""
+    """Under the ticket, not run from where it is unpacked. Once a worker, for all who only look at
+    it.
+    """
     run = MAKERS[verb]()
     before = _state_of(run)
     output = tempfile.mkdtemp(prefix=f"aorta-{verb}-packed-", dir=os.environ[SHARED])

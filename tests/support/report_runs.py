@@ -1,4 +1,6 @@
-"""Run directories of every verb as its documents are laid down in the contracts, with any text in every field."""
+"""Run directories of every verb as its documents are laid down in the contracts, with any text in
+every field.
+"""
 
 import hashlib
 import json
@@ -15,7 +17,8 @@ from aorta.engine.events import Opened, TrialRecord
 from aorta.engine.journal import Journal
 
 HOSTILE = (
-    "</script><script>alert(1)</script><img src=x onerror=alert(1)> \"quoted\" 'single' & &amp; `tick` "
+    "</script><script>alert(1)</script><img src=x onerror=alert(1)> \"quoted\" 'single' & &amp; "
+    "`tick` "
     "\N{FIRE}\N{PILE OF POO} مرحبا بالعالم \u202eevil\u202c ]]> <!-- \x1b[31mred\x07 \x00"
 )
 LONG = "y" * 10_000 + " end"
@@ -98,9 +101,24 @@ def run_dir(root: Path, hostile: str = "", trials: int = 40) -> Path:
 
 def reduce_dir(root: Path, hostile: str = "", lines: int = 240) -> Path:
     say, run = Say(hostile), root / "GPU-7" / "2026-11-15T05-35-08"
-    sizes = [(5000, 2048, lines), (50, 16, lines), (2500, 2048, lines), (625, 2048, lines), (312, 2048, lines),
-             (156, 2048, lines), (137, 2048, lines), (130, 2048, lines), (137, 16, lines), (137, 16, lines // 2),
-             (137, 16, lines // 4), (137, 16, lines // 8), (137, 16, 7), (137, 16, 3), (137, 16, 2), (137, 16, 3)]  # fmt: skip
+    sizes = [
+        (5000, 2048, lines),
+        (50, 16, lines),
+        (2500, 2048, lines),
+        (625, 2048, lines),
+        (312, 2048, lines),
+        (156, 2048, lines),
+        (137, 2048, lines),
+        (130, 2048, lines),
+        (137, 16, lines),
+        (137, 16, lines // 2),
+        (137, 16, lines // 4),
+        (137, 16, lines // 8),
+        (137, 16, 7),
+        (137, 16, 3),
+        (137, 16, 2),
+        (137, 16, 3),
+    ]
     accepted = [
         True,
         False,
@@ -139,8 +157,17 @@ def reduce_dir(root: Path, hostile: str = "", lines: int = 240) -> Path:
             "BATCH_SIZE": batch,
             items: {"count": kept, "kept": _ranges(kept, lines)},
         }
-        trace.append({"candidate": number, "purpose": "probe", "values": shown, "accepted": took,
-                      "why": say("3 of 3 reproduced"), "outcomes": ["reproduced"] * 3, "median_sec": 1.0})  # fmt: skip
+        trace.append(
+            {
+                "candidate": number,
+                "purpose": "probe",
+                "values": shown,
+                "accepted": took,
+                "why": say("3 of 3 reproduced"),
+                "outcomes": ["reproduced"] * 3,
+                "median_sec": 1.0,
+            }
+        )
     result = {
         "schema": "aorta.reduce/1", "status": "reduced", "why": "", "run_dir": str(run),
         "axes": [
@@ -183,7 +210,8 @@ def triage_dir(root: Path, hostile: str = "") -> Path:
                 seq += 1
     matrix = {
         "schema": "aorta.triage/1", "workload": say("half_nan"), "ticket": say("GPU-7"), "trials_per_cell": 12,
-        "steps_per_trial": 200, "warnings": [say("environment:image: no snapshot: the image has no Python")], "cells": cells,
+        "steps_per_trial": 200, "warnings": [say("environment:image: no snapshot: the image has "
+                                                 "no Python")], "cells": cells,
     }  # fmt: skip
     write(run / "matrix.json", matrix)
     return private(run, "triage", records, ticket=say("GPU-7"), workload=say("half_nan"))
@@ -272,8 +300,14 @@ def bisect_dir(root: Path, hostile: str = "", timeline: bool = True) -> Path:
             {"schema": "aorta.timeline/1", "histories": histories, "order": packages},
         )
     common = ["step 1 loss 2.31", "step 2 loss 2.29", say("compiling module jit_step")]
-    sides = {"good": [*common, "step 3 loss 2.27", "done"],
-             "bad": [*common, say("Traceback (most recent call last):"), "FloatingPointError: loss is nan"]}  # fmt: skip
+    sides = {
+        "good": [*common, "step 3 loss 2.27", "done"],
+        "bad": [
+            *common,
+            say("Traceback (most recent call last):"),
+            "FloatingPointError: loss is nan",
+        ],
+    }
     for side, name in (("good", "last-known-good"), ("bad", "first-known-bad")):
         at = culprit if side == "good" else culprit + 1
         key = next(
@@ -293,14 +327,19 @@ def launch_dir(root: Path, hostile: str = "", ranks: int = 8) -> Path:
     finding: dict[str, Any] = {
         "class": "hardware_fault", "confidence": 0.94, "root": {"rank": 3, "node": say("node-1"), "device": say("GPU 3")},
         "suspect_ranks": [3], "first_step": 0, "last_step": 412, "fingerprint": "9f2c11aa", "summary": say("uncorrectable ECC error on GPU 3"),
-        "evidence": [{"file": evidence_file, "line": 9, "text": say("CUDA error: uncorrectable ECC error encountered")}],
+        "evidence": [{"file": evidence_file, "line": 9, "text": say("CUDA error: uncorrectable "
+                                                                    "ECC error encountered")}],
         "cascade": [{"class": "collective_timeout", "ranks": [r for r in range(ranks) if r not in {3, 5}]}],
     }  # fmt: skip
     for number, (length, action) in enumerate(((190, "RESTART"), (64, "RESTART"), (71, "STOP"))):
         folder = run / f"cycle_{number}"
         begin = _BEGAN + timedelta(seconds=220 * number)
-        decision = {"action": action, "reason": say("the same fault again without progress"), "rule": "no-progress",
-                    "advice": [{"kind": "exclude_node", "text": say("exclude node-1")}]}  # fmt: skip
+        decision = {
+            "action": action,
+            "reason": say("the same fault again without progress"),
+            "rule": "no-progress",
+            "advice": [{"kind": "exclude_node", "text": say("exclude node-1")}],
+        }
         info = {
             "schema": "aorta.cycle/1", "job_id": say("llm-7b"), "cycle_id": f"llm-7b:{number}", "cycle": number,
             "started": begin.isoformat(), "ended": (begin + timedelta(seconds=length)).isoformat(), "nodes": [say("node-0"), say("node-1")],
@@ -333,7 +372,8 @@ def attribution_dir(root: Path, hostile: str = "") -> Path:
     finding = {
         "class": "hang", "confidence": 0.81, "root": {"rank": 2, "node": None, "device": None}, "suspect_ranks": [2],
         "first_step": 3, "last_step": 77, "fingerprint": "ab12", "summary": say("rank 2 never entered the all-reduce of step 77"),
-        "evidence": [{"file": "rank_0.err", "line": 2, "text": say("Watchdog caught collective operation timeout")}],
+        "evidence": [{"file": "rank_0.err", "line": 2, "text": say("Watchdog caught collective "
+                                                                   "operation timeout")}],
         "cascade": [{"class": "collective_timeout", "ranks": [0, 1, 3]}],
     }  # fmt: skip
     decision = {

@@ -1,4 +1,6 @@
-"""Run directories of every verb, in the layout that scripts may rely on, with private things all over them."""
+"""Run directories of every verb, in the layout that scripts may rely on, with private things all
+over them.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -59,7 +61,8 @@ def reduce_dir(root: Path, ticket: str | None = "GPU-7") -> Path:
         {
             "spec.yaml": {"command": f"python /home/{USER}/proj/train.py --token {HF}", "axes": []},
             "reduction_trace.jsonl": "".join(json.dumps(line) + "\n" for line in trace),
-            "shrunken/run_repro.sh": f"#!/bin/sh\nexport WANDB_API_KEY={WANDB}\ncd {run}/shrunken && exec sh repro.sh\n",
+            "shrunken/run_repro.sh": f"#!/bin/sh\nexport WANDB_API_KEY={WANDB}\ncd {run}/shrunken "
+            "&& exec sh repro.sh\n",
             "shrunken/repro.sh": "#!/bin/sh\necho loss=nan\n",
             "shrunken/aorta.yaml": {"command": "sh repro.sh", "cwd": str(run / "shrunken")},
             "shrunken/env.json": ENV,

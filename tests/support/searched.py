@@ -52,7 +52,9 @@ class SmallestNumber(RankedSearch):
 
 @dataclass(frozen=True)
 class FailsFrom:
-    """The trial of N fails if N is at least the threshold; it says where it runs, and waits for what is to befall it."""
+    """The trial of N fails if N is at least the threshold; it says where it runs, and waits for
+    what is to befall it.
+    """
 
     threshold: int
     waits_for: Path | None = None
@@ -86,7 +88,9 @@ def disturb(where: Path) -> None:
 def search_on(
     executor: Executor, where: Path, threshold: int, *, disturbed: bool = False
 ) -> Searched:
-    """Find the threshold on this executor, which is closed afterwards. With `disturbed`, no trial ends before `disturb`."""
+    """Find the threshold on this executor, which is closed afterwards. With `disturbed`, no trial
+    ends before `disturb`.
+    """
     errors: list[str] = []
 
     def listen(event: Event) -> None:

@@ -1,4 +1,6 @@
-"""An executor without processes, for questions about the engine alone: who is asked, when, how often."""
+"""An executor without processes, for questions about the engine alone: who is asked, when, how
+often.
+"""
 
 import random
 from collections.abc import Callable
@@ -18,7 +20,9 @@ LOST = -1
 
 @dataclass
 class SimulatedExecutor:
-    """Trials end in a seeded random order with the exit code that `answer` gives; `LOST` for one whose node is gone."""
+    """Trials end in a seeded random order with the exit code that `answer` gives; `LOST` for one
+    whose node is gone.
+    """
 
     answer: Answer
     slots: int = 1
@@ -73,7 +77,9 @@ def end_of(trial: TrialSpec, code: int, *, cancelled: bool = False) -> TrialEnd:
 
 @dataclass(frozen=True)
 class ValueExperiment:
-    """The trial of a point carries the point's values as its argv, so that an answer can look at them."""
+    """The trial of a point carries the point's values as its argv, so that an answer can look at
+    them.
+    """
 
     oracle: Oracle = field(default_factory=ExitCodeOracle)
 

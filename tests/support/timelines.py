@@ -60,7 +60,9 @@ def flaky_judge(culprit: int, fails: float, flakes: float, rng: random.Random) -
 def random_histories(
     sizes: Sequence[int], rng: random.Random, *, spread: str = "uniform"
 ) -> list[History]:
-    """`uniform` over a month, all at the `same` second, or each package in a `window` of its own."""
+    """`uniform` over a month, all at the `same` second, or each package in a `window` of its
+    own.
+    """
     histories = []
     for index, size in enumerate(sizes):
         window = {

@@ -1,7 +1,8 @@
 """The example that the documents tell, and the check that what they tell is what the tool says.
 
-Between `<!-- example -->` and `<!-- /example -->` every line of a fenced block is a line of the real output, in its order; a
-line `...` stands for lines that are left out. Times and the registry's port differ from run to run and are folded away.
+Between `<!-- example -->` and `<!-- /example -->` every line of a fenced block is a line of the
+real output, in its order; a line `...` stands for lines that are left out. Times and the registry's
+port differ from run to run and are folded away.
 """
 
 import re
@@ -39,7 +40,9 @@ def told_lines(document: Path) -> list[str]:
 
 
 def untold(told: Sequence[str], said: Sequence[str]) -> list[str]:
-    """The lines of a document that the output does not bear out, in order; empty if it is all true."""
+    """The lines of a document that the output does not bear out, in order; empty if it is all
+    true.
+    """
     output = [folded(line) for line in said]
     wrong: list[str] = []
     place, anywhere = 0, False

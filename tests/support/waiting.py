@@ -1,7 +1,8 @@
-"""Waiting for a condition: as long as it may take on this machine now, and not a moment longer than it takes.
+"""Waiting for a condition: as long as it may take on this machine now, and not a moment longer than
+it takes.
 
-How long is said in seconds of an idle machine. They grow with the load: what was measured at the start of the run, or what
-the machine's queue says at the moment, whichever is worse.
+How long is said in seconds of an idle machine. They grow with the load: what was measured at the
+start of the run, or what the machine's queue says at the moment, whichever is worse.
 """
 
 import os

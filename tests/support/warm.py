@@ -1,4 +1,6 @@
-"""A virtual environment whose one library takes its time to import, and trials that may start warm in it."""
+"""A virtual environment whose one library takes its time to import, and trials that may start warm
+in it.
+"""
 
 import re
 import subprocess
@@ -18,7 +20,9 @@ SLOW = f"import time\ntime.sleep({IMPORT_SECONDS})\nloaded_at = time.time()\n"
 
 
 def slow_environment(folder: Path, **modules: str) -> Path:
-    """The Python of a new virtual environment that has `slow` and these modules in its site-packages."""
+    """The Python of a new virtual environment that has `slow` and these modules in its
+    site-packages.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = next((folder / "lib").glob("python*/site-packages"))
     for name, text in {"slow": SLOW, **modules}.items():
@@ -76,7 +80,9 @@ class WarmBench(Bench):
         return end
 
     def warm(self, *argv: str, **how: object) -> TrialEnd:
-        """A trial that did start warm; the command's imports are seen in one before it, if they must be."""
+        """A trial that did start warm; the command's imports are seen in one before it, if they
+        must be.
+        """
         end = self.run(*argv, **how)  # type: ignore[arg-type]
         if not end.spared:
             end = self.run(*argv, **how)  # type: ignore[arg-type]
@@ -88,7 +94,9 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 def said(end: TrialEnd) -> str:
-    """What it wrote, without the addresses of objects: those are another draw in every cold start."""
+    """What it wrote, without the addresses of objects: those are another draw in every cold
+    start.
+    """
     return _ADDRESS.sub("0x", end.stdout.path.read_text() + end.stderr.path.read_text())
 
 

@@ -1,4 +1,6 @@
-"""A command tells how fast it is in the ways commands do; one that is only slower is not called cured."""
+"""A command tells how fast it is in the ways commands do; one that is only slower is not called
+cured.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,8 @@ import pytest
 from support.aorta_cli import aorta
 from support.triage_runs import BASELINE, by_name, cell, document, written
 
-# Fails when it is quick; the mitigation only makes every step slower. The step's time is measured, not made up.
+# Fails when it is quick; the mitigation only makes every step slower. The step's time is measured,
+# not made up.
 RACE = """
 import os, sys, time
 pause, told = (0.12 if os.environ.get("SLOW") else 0.006), os.environ.get("TOLD")

@@ -1,4 +1,6 @@
-"""A mitigation that only slows is not credited, and what slows for a control changes nothing else."""
+"""A mitigation that only slows is not credited, and what slows for a control changes nothing
+else.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""`aorta triage run --mode optimize`: the smallest stack that works, how sure that is, and lines to paste."""
+"""`aorta triage run --mode optimize`: the smallest stack that works, how sure that is, and lines to
+paste.
+"""
 
 import json
 from pathlib import Path

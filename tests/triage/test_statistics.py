@@ -1,4 +1,6 @@
-"""The arithmetic behind the answers: what is significant, what is still open, when a cell has enough trials."""
+"""The arithmetic behind the answers: what is significant, what is still open, when a cell has
+enough trials.
+"""
 
 import math
 import random
@@ -115,7 +117,9 @@ counts = st.integers(1, 12)
 def test_a_cell_that_is_left_early_would_have_been_told_the_same(
     cap: int, base_cap: int, data: st.DataObject
 ) -> None:
-    """Whatever the trials that were not run had said, "works" is never lost or won by leaving early."""
+    """Whatever the trials that were not run had said, "works" is never lost or won by leaving
+    early.
+    """
     caps = Caps(cap, base_cap)
     trials = data.draw(st.integers(0, cap))
     cell = seen(data.draw(st.integers(0, trials)), trials)

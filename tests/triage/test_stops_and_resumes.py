@@ -1,4 +1,6 @@
-"""A matrix that is killed goes on where it was: no trial runs twice, and what came from before is visible."""
+"""A matrix that is killed goes on where it was: no trial runs twice, and what came from before is
+visible.
+"""
 
 import json
 import os

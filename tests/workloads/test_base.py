@@ -1,4 +1,6 @@
-"""Results that contradict themselves are refused; settings reach a workload in one order of precedence."""
+"""Results that contradict themselves are refused; settings reach a workload in one order of
+precedence.
+"""
 
 import json
 import math

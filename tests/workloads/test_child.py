@@ -1,4 +1,6 @@
-"""One trial in a child process, seen from outside: its exit status, its result file and its streams."""
+"""One trial in a child process, seen from outside: its exit status, its result file and its
+streams.
+"""
 
 import json
 import os
@@ -279,7 +281,11 @@ def test_the_trial_s_variables_reach_the_workload_and_not_the_order_file(tmp_pat
         ("[]", "not an aorta.order/1 document"),
         ('{"schema": "aorta.order/1"}', "missing 2 required positional arguments"),
         (
-            '{"schema": "aorta.order/1", "workload": "w", "result": "r", "config": {"_aorta_x": 1}}',
+            (
+                '{"schema": "aorta.order/1", "workload": "w", "result": "r", "config": '
+                '{"_aorta_x": '
+                "1}}"
+            ),
             "config key '_aorta_x' is reserved",
         ),
     ],

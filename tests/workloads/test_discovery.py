@@ -1,4 +1,6 @@
-"""Workloads of installed distributions: found by name, checked without being imported, run by the child."""
+"""Workloads of installed distributions: found by name, checked without being imported, run by the
+child.
+"""
 
 import json
 import os

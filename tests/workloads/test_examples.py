@@ -1,4 +1,6 @@
-"""The shipped examples fail for real reasons, the same every time, and pass when the reason is taken away."""
+"""The shipped examples fail for real reasons, the same every time, and pass when the reason is
+taken away.
+"""
 
 import math
 import subprocess

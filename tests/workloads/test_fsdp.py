@@ -1,4 +1,6 @@
-"""The FSDP workload is a real one: two ranks, sharded, timed; and its failure is a loss that is no number."""
+"""The FSDP workload is a real one: two ranks, sharded, timed; and its failure is a loss that is no
+number.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""From a request to a trial's command line, variables and files; and what is refused before anything runs."""
+"""From a request to a trial's command line, variables and files; and what is refused before
+anything runs.
+"""
 
 import json
 import subprocess

@@ -1,7 +1,9 @@
-"""Failures in the shapes of the field: excerpts that imitate what public bug reports and manuals show, each with its truth.
+"""Failures in the shapes of the field: excerpts that imitate what public bug reports and manuals
+show, each with its truth.
 
-Facts, not texts: every entry says what kind of source it imitates; none is copied. Truth is written before any rule sees a set. All were
-looked at once and then learned from; for `last` no row was written but one, yet rows that made it worse were narrowed.
+Facts, not texts: every entry says what kind of source it imitates; none is copied. Truth is written
+before any rule sees a set. All were looked at once and then learned from; for `last` no row was
+written but one, yet rows that made it worse were narrowed.
 """
 
 from collections.abc import Mapping
@@ -28,7 +30,9 @@ class Excerpt:
 
     @property
     def user_error(self) -> bool:
-        """Whether whoever wrote the program or its configuration can mend it, and a restart cannot."""
+        """Whether whoever wrote the program or its configuration can mend it, and a restart
+        cannot.
+        """
         scheduler = {"time_limit", "cancelled"}
         return self.decision == STOP and self.failure_class not in scheduler
 

@@ -1,11 +1,14 @@
-"""A third set of kinds, written when the rules were done: other scripts, other launchers, other words; and what they are."""
+"""A third set of kinds, written when the rules were done: other scripts, other launchers, other
+words; and what they are.
+"""
 
 from functools import partial
 
 from benchmarks.faults.kinds import BOTH, Kind, Launcher
 
 _kind = partial(Kind, job="benchmarks.faults.fresh.job")
-_SMALL_SHM = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=4m tmpfs /dev/shm && exec "$@"', "sh")  # fmt: skip
+_SMALL_SHM = ("unshare", "-m", "sh", "-c", ('mount -t tmpfs -o size=4m tmpfs /dev/shm && exec '
+                                           '"$@"'), "sh")  # fmt: skip
 _MEGATRON = ("--style", "megatron")
 _JSON = ("--style", "json")
 _FAIRSEQ = ("--style", "fairseq")

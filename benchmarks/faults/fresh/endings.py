@@ -1,4 +1,6 @@
-"""How jobs end that are neither the user's mistake nor look like one: crashes, memory, hangs, lost peers, silence."""
+"""How jobs end that are neither the user's mistake nor look like one: crashes, memory, hangs, lost
+peers, silence.
+"""
 
 import ctypes
 import faulthandler
@@ -172,7 +174,8 @@ def _warnings_then_assertion(_job: Job) -> None:
 @fault(AT_STEP, "preempted_by_scheduler")
 def _preempted_by_scheduler(_job: Job) -> None:
     """What Slurm writes is taken from its documentation; the signal it sends is real."""
-    print("slurmstepd: error: *** STEP 8.0 ON node-3 CANCELLED AT 2026-11-15T05:35:21 DUE TO PREEMPTION ***", file=sys.stderr, flush=True)  # fmt: skip
+    print("slurmstepd: error: *** STEP 8.0 ON node-3 CANCELLED AT 2026-11-15T05:35:21 DUE TO "
+          "PREEMPTION ***", file=sys.stderr, flush=True)  # fmt: skip
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(30)
 
@@ -182,6 +185,7 @@ def _time_is_up(_job: Job) -> None:
     print(
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", file=sys.stderr
     )
-    print("slurmstepd: error: *** STEP 9.0 ON node-3 CANCELLED AT 2026-11-15T05:35:21 DUE TO TIME LIMIT ***", file=sys.stderr, flush=True)  # fmt: skip
+    print("slurmstepd: error: *** STEP 9.0 ON node-3 CANCELLED AT 2026-11-15T05:35:21 DUE TO TIME "
+          "LIMIT ***", file=sys.stderr, flush=True)  # fmt: skip
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(30)

@@ -1,4 +1,6 @@
-"""Another training job, written as other people write theirs: it reports progress in the dialect `--style` names."""
+"""Another training job, written as other people write theirs: it reports progress in the dialect
+`--style` names.
+"""
 
 import argparse
 import importlib
@@ -50,7 +52,8 @@ def json_lines(step: int, loss: float) -> None:
 
 def fairseq(step: int, loss: float) -> None:
     now = time.strftime("%Y-%m-%d %H:%M:%S")
-    print(f"{now} | INFO | train_inner | epoch 001:  {step:5d} / {LAST_STEP} loss={loss:.3f}, ppl=8.1, wps=311, lr=0.0001", flush=True)  # fmt: skip
+    print(f"{now} | INFO | train_inner | epoch 001:  {step:5d} / {LAST_STEP} loss={loss:.3f}, "
+          "ppl=8.1, wps=311, lr=0.0001", flush=True)  # fmt: skip
 
 
 def silent(_step: int, _loss: float) -> None:
@@ -71,7 +74,11 @@ def train(job: Job, name: str, style: str, fault_step: int) -> None:
     data = torch.randn(4, 8)
     steps = range(1, LAST_STEP + 1)
     tqdm = importlib.import_module("tqdm")  # by name, so that no type checker needs it installed
-    shown = tqdm.tqdm(steps, desc="Epoch 0", mininterval=0.0) if style in {"bar", "hugging_face"} else steps  # fmt: skip
+    shown = (
+        tqdm.tqdm(steps, desc="Epoch 0", mininterval=0.0)
+        if style in {"bar", "hugging_face"}
+        else steps
+    )
     for job.step in shown:
         if job.step == fault_step and name in AT_STEP:
             AT_STEP[name](job)

@@ -1,4 +1,6 @@
-"""Failures that look like a user's mistake, or like the end of a job, and are not: stopping for one of them would be wrong."""
+"""Failures that look like a user's mistake, or like the end of a job, and are not: stopping for one
+of them would be wrong.
+"""
 
 import asyncio
 import importlib
@@ -64,7 +66,9 @@ def _checkpoint_half_written(job: Job) -> None:
 
 @fault(AT_STEP, "rename_race")
 def _rename_race(job: Job) -> None:
-    """Every rank writes the same temporary file and moves it into place; the last one finds it gone."""
+    """Every rank writes the same temporary file and moves it into place; the last one finds it
+    gone.
+    """
     temporary = job.scratch / "latest.txt.tmp"
     temporary.write_text(str(job.step))
     time.sleep(1 + job.rank)
@@ -95,8 +99,10 @@ def _ecc_wrapped(_job: Job) -> None:
     """The message is the one CUDA documents; no device here can be made to show it."""
     try:
         _forward(
-            "CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be asynchronously reported at some "
-            "other API call, so the stacktrace below might be incorrect.\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+            "CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be "
+            "asynchronously reported at some "
+            "other API call, so the stacktrace below might be incorrect.\nCompile with "
+            "`TORCH_USE_CUDA_DSA` to enable device-side assertions."
         )
     except RuntimeError as wrong:
         raise ValueError("invalid configuration? the forward pass of block 3 failed") from wrong
@@ -141,7 +147,8 @@ def _helper_usage_then_kill(job: Job) -> None:
     """A monitoring helper is called with an old flag; nobody minds."""
     helper = job.scratch / "monitor.py"
     helper.write_text(
-        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--interval')\nparser.parse_args()\n"
+        "import argparse\nparser = "
+        "argparse.ArgumentParser()\nparser.add_argument('--interval')\nparser.parse_args()\n"
     )
     subprocess.run([sys.executable, helper, "--fast"], check=False)
     _go_on_alone(job)
@@ -184,7 +191,8 @@ def _echo(job: Job) -> None:
     if job.rank == 0:
         print("=== tail of slurm-41712.out ===")
         print(
-            "slurmstepd: error: *** JOB 41712 ON node-7 CANCELLED AT 2026-11-14T23:59:59 DUE TO TIME LIMIT ***"
+            "slurmstepd: error: *** JOB 41712 ON node-7 CANCELLED AT 2026-11-14T23:59:59 DUE TO "
+            "TIME LIMIT ***"
         )
         print("=== resuming from step 0 ===", flush=True)
 

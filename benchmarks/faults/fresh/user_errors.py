@@ -81,7 +81,8 @@ def _hydra_override(job: Job) -> None:
     script = job.scratch / f"run_{job.rank}.py"
     script.write_text(
         "import hydra\n"
-        f"@hydra.main(version_base=None, config_path={str(job.scratch / 'conf')!r}, config_name='config')\n"
+        f"@hydra.main(version_base=None, config_path={str(job.scratch / 'conf')!r}, "
+        "config_name='config')\n"
         "def main(cfg):\n    print(cfg)\nmain()\n"
     )
     sys.exit(

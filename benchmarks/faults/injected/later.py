@@ -1,4 +1,6 @@
-"""Kinds that were written after the pattern registry: nobody tuned anything to them before the first measurement."""
+"""Kinds that were written after the pattern registry: nobody tuned anything to them before the
+first measurement.
+"""
 
 import asyncio
 import ctypes

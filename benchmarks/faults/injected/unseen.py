@@ -1,4 +1,6 @@
-"""A second set of kinds written after the patterns, to measure again once the first had been learned from."""
+"""A second set of kinds written after the patterns, to measure again once the first had been
+learned from.
+"""
 
 import gzip
 import os

@@ -1,4 +1,6 @@
-"""A fifth set of kinds, written after the rules had been generalised from the fourth; and what they are."""
+"""A fifth set of kinds, written after the rules had been generalised from the fourth; and what they
+are.
+"""
 
 from functools import partial
 

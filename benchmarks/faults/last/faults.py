@@ -1,4 +1,6 @@
-"""A last set: mistakes, look-alikes and endings, written when the rules had been generalised twice."""
+"""A last set: mistakes, look-alikes and endings, written when the rules had been generalised
+twice.
+"""
 
 import asyncio
 import configparser
@@ -33,7 +35,8 @@ def _path_through_a_file(_job: Job) -> None:
 def _extension_symbol(job: Job) -> None:
     source = job.scratch / f"fused_{job.rank}.c"
     source.write_text(
-        f"int missing_kernel(void);\nint PyInit_fused_{job.rank}(void) {{ return missing_kernel(); }}\n"
+        f"int missing_kernel(void);\nint PyInit_fused_{job.rank}(void) {{ return "
+        f"missing_kernel(); }}\n"
     )
     library = job.scratch / f"fused_{job.rank}{sysconfig.get_config_var('EXT_SUFFIX')}"
     subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", library, source], check=True)
@@ -110,7 +113,7 @@ def _not_a_float(_job: Job) -> None:
     parser.parse_args(["--lr", "1e-3x"])
 
 
-# ---- what looks like a mistake ---------------------------------------------------------------------------------
+# ---- what looks like a mistake
 
 
 @fault(AT_STEP, "lock_removed_twice")
@@ -130,7 +133,8 @@ def _curriculum_lookup(job: Job) -> None:
 @fault(BEFORE_STEPS, "hub_unreachable")
 def _hub_unreachable(_job: Job) -> None:
     raise OSError(
-        "We couldn't connect to 'https://hub.invalid' to load the files, and couldn't find them in the cached files.\n"
+        "We couldn't connect to 'https://hub.invalid' to load the files, and couldn't find them "
+        "in the cached files.\n"
         "Check your internet connection or see how to run the library in offline mode."
     )
 
@@ -173,13 +177,14 @@ def _tasks_nobody_awaits(_job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-# ---- how else jobs end -------------------------------------------------------------------------------------------
+# ---- how else jobs end
 
 
 @fault(AT_STEP, "native_throw", rank=1)
 def _native_throw(job: Job) -> None:
     source = job.scratch / "ring.cpp"
-    source.write_text('#include <stdexcept>\nextern "C" void run() noexcept { throw std::runtime_error("ring buffer overflow"); }\n')  # fmt: skip
+    source.write_text('#include <stdexcept>\nextern "C" void run() noexcept { throw '
+                      'std::runtime_error("ring buffer overflow"); }\n')  # fmt: skip
     library = job.scratch / "ring.so"
     subprocess.run(["g++", "-shared", "-fPIC", "-w", "-o", library, source], check=True)
     ctypes.CDLL(str(library)).run()

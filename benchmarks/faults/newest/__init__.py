@@ -1,4 +1,6 @@
-"""A fourth set of kinds, written after the rules had been generalised from the third; and what they are."""
+"""A fourth set of kinds, written after the rules had been generalised from the third; and what they
+are.
+"""
 
 from functools import partial
 

@@ -1,4 +1,6 @@
-"""A third training job: DDP around the model, a logger's dialect for progress, and ranks that it may spawn itself."""
+"""A third training job: DDP around the model, a logger's dialect for progress, and ranks that it
+may spawn itself.
+"""
 
 import argparse
 import importlib

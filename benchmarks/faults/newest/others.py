@@ -1,4 +1,6 @@
-"""Everything else once more: look-alikes, crashes, hangs and lost peers in words that no rule had seen when this was written."""
+"""Everything else once more: look-alikes, crashes, hangs and lost peers in words that no rule had
+seen when this was written.
+"""
 
 import concurrent.futures
 import ctypes

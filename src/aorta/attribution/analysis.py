@@ -23,7 +23,8 @@ from aorta.attribution.sources import (
 )
 from aorta.attribution.word_model import Said, WordModel
 
-TOLD_ENOUGH = 0.6  # confidence at which the ends of long logs need not be followed by all that stands before them
+# confidence at which the ends of long logs need not be followed by all that stands before them
+TOLD_ENOUGH = 0.6
 
 
 def attribute(
@@ -33,7 +34,9 @@ def attribute(
     words: WordModel | None = None,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Attribution:
-    """What killed this cycle, and whether it should restart. Never raises for what a log may hold."""
+    """What killed this cycle, and whether it should restart. Never raises for what a log may
+    hold.
+    """
     started = time.perf_counter()
     finding = _find(evidence, registry or built_in(), words)
     decision = decide(finding, evidence.history, no_progress_limit=no_progress_limit)

@@ -1,7 +1,8 @@
 """Events, ends and dumps -> one cause: what began it, told apart from what merely followed.
 
-The order of the questions is the logic: did something outside end the job? did a rank fail on its own account?
-did ranks wait for one that never came? did they only lose a peer? Whatever is left is unknown, and says so.
+The order of the questions is the logic: did something outside end the job? did a rank fail on its
+own account? did ranks wait for one that never came? did they only lose a peer? Whatever is left is
+unknown, and says so.
 """
 
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ def _unconfirmed(facts: Facts) -> tuple[Cause, int]:
     return _silent(facts), 0
 
 
-# ---- did a rank fail on its own account? -----------------------------------------------------------------------
+# ---- did a rank fail on its own account?
 
 
 def _own_causes(facts: Facts) -> list[Cause]:
@@ -129,7 +130,8 @@ def _left_by_itself(failure: RankEnd | None) -> bool:
 def _is_follower(events: Sequence[Event], who: Who) -> bool:
     """Whether the last exception of a rank says that it waited for, or lost, somebody else.
 
-    Where the lines of several ranks cannot be told apart, who failed by himself is looked for first.
+    Where the lines of several ranks cannot be told apart, who failed by himself is looked for
+    first.
     """
     fatal = [event for event in events if event.is_exception]
     if any(event.role is Role.ROOT for event in events):
@@ -152,7 +154,9 @@ def _is_wrapper(event: Event) -> bool:
 
 
 def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
-    """Events that can have been the end of a rank: the last uncaught exception, and lines that name a death."""
+    """Events that can have been the end of a rank: the last uncaught exception, and lines that name
+    a death.
+    """
     roots = [event for event in events if event.role is Role.ROOT]
     lines = [event for event in roots if not event.is_exception and _may_end(event, failure)]
     if failure is not None and not failure.fits_an_exception:
@@ -184,7 +188,9 @@ def _says_more(line: Event, last: Event) -> bool:
 
 
 def _may_end(line: Event, failure: RankEnd | None) -> bool:
-    """Whether a rank can have ended with this line: it did not go on, and who refuses its input falls silent."""
+    """Whether a rank can have ended with this line: it did not go on, and who refuses its input
+    falls silent.
+    """
     if failure is not None and not failure.fits(line.failure_class):
         return False
     if went_on(line):
@@ -193,7 +199,9 @@ def _may_end(line: Event, failure: RankEnd | None) -> bool:
 
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
-    """What says most; an abort is only how something shows that another line of the same moment names."""
+    """What says most; an abort is only how something shows that another line of the same moment
+    names.
+    """
     named = [event for event in events if event.failure_class not in _HOW_IT_SHOWS]
     aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
     if (
@@ -223,7 +231,9 @@ def _from_exit(failure: RankEnd, facts: Facts) -> Cause | None:
 
 
 def _stack_of(failure: RankEnd, facts: Facts) -> str:
-    """Where a rank that hung stood, if its stack was shown: two hangs are the same bug if they stood in the same place."""
+    """Where a rank that hung stood, if its stack was shown: two hangs are the same bug if they
+    stood in the same place.
+    """
     stacks = [
         event.signature
         for event in facts.reading.events
@@ -251,14 +261,20 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
 
 
 def _stood_waiting(rank: int | None, facts: Facts) -> bool:
-    """Whether its stack shows this rank in a collective while another that hung with it was elsewhere."""
+    """Whether its stack shows this rank in a collective while another that hung with it was
+    elsewhere.
+    """
     events = facts.reading.events
     waiting = {
         event.rank
         for event in events
         if event.role is Role.STANDING and event.failure_class is FailureClass.COLLECTIVE_TIMEOUT
     }
-    hung = {event.rank for event in events if event.role is Role.ROOT and event.failure_class is FailureClass.HANG}  # fmt: skip
+    hung = {
+        event.rank
+        for event in events
+        if event.role is Role.ROOT and event.failure_class is FailureClass.HANG
+    }
     hung |= {failure.rank for failure in facts.failures if failure.hung}
     return rank in waiting and bool(hung - waiting)
 
@@ -279,7 +295,9 @@ def _outranks(from_exit: Cause, told: Event) -> bool:
 
 
 def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
-    """The earliest; of those in the same moment the most certain. All ranks of its class share the blame."""
+    """The earliest; of those in the same moment the most certain. All ranks of its class share the
+    blame.
+    """
     first = _earliest(causes)
     chosen = max(first, key=_says_most)
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
@@ -293,7 +311,9 @@ def _first_of(causes: Sequence[Cause]) -> tuple[Cause, int]:
 
 
 def _earliest(causes: Sequence[Cause]) -> list[Cause]:
-    """Those that nothing says came later: by the launcher's clock, or by the times of their lines."""
+    """Those that nothing says came later: by the launcher's clock, or by the times of their
+    lines.
+    """
     moments = [cause.moment for cause in causes if cause.moment is not None]
     if moments:
         latest = min(moments) + _SAME_MOMENT
@@ -314,7 +334,7 @@ def _order(cause: Cause) -> float:
     return offset * 1e6 + (cause.rank if cause.rank is not None else 0)
 
 
-# ---- nothing but exits, or nothing at all ------------------------------------------------------------------------
+# ---- nothing but exits, or nothing at all
 
 
 def _silent(facts: Facts) -> Cause:
@@ -323,7 +343,9 @@ def _silent(facts: Facts) -> Cause:
     if not ended:
         words = "nothing in the evidence says why it ended"
         return Cause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
-    first = min(ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank))  # fmt: skip
+    first = min(
+        ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)
+    )
     failure_class, certainty = first.meaning
     words = first.words
     return Cause(failure_class, certainty, "ended from outside", words, first.rank)

@@ -1,9 +1,10 @@
 """Finding and history -> RESTART, STOP or UNKNOWN, with a reason a person accepts.
 
-A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up. So STOP needs a class that
-a restart cannot heal and a confidence of at least `SURE`, or the same failure again without progress in between. What has
-run for some steps was not wrong from the start: after the first step a STOP needs `SURE_LATER`, and after `FEW_STEPS` a mistake
-gets one restart first, as a mount or a record may have gone bad. Neither silence nor a lone number ever stops a job.
+A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up.
+So STOP needs a class that a restart cannot heal and a confidence of at least `SURE`, or the same
+failure again without progress in between. What has run for some steps was not wrong from the start:
+after the first step a STOP needs `SURE_LATER`, and after `FEW_STEPS` a mistake gets one restart
+first, as a mount or a record may have gone bad. Neither silence nor a lone number ever stops a job.
 """
 
 from collections.abc import Sequence
@@ -97,7 +98,8 @@ _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
 
 @dataclass(frozen=True)
 class JobStanding:
-    """How far a job has come, and how many failed cycles since then brought it no further: the one rule of progress.
+    """How far a job has come, and how many failed cycles since then brought it no further: the one
+    rule of progress.
 
     Preempted cycles are not held against it: they say nothing about the program.
     """
@@ -108,7 +110,9 @@ class JobStanding:
     def after(
         self, reached: int | None, failure_class: str | None, lived: float | None = None
     ) -> "JobStanding":
-        """With one more failed cycle, which came to step `reached` and lived so many seconds, as far as that is known."""
+        """With one more failed cycle, which came to step `reached` and lived so many seconds, as
+        far as that is known.
+        """
         if reached is None and self.best_step is None:
             moved = lived is not None and lived >= LONG_CYCLE
         else:
@@ -121,7 +125,9 @@ class JobStanding:
 
     @property
     def in_a_row(self) -> int:
-        """Cycles that ended at the same point. The one that first came there is the first of them."""
+        """Cycles that ended at the same point. The one that first came there is the first of
+        them.
+        """
         return self.idle + 1 if self.idle and self.best_step is not None else self.idle
 
 
@@ -131,7 +137,9 @@ def decide(
     *,
     no_progress_limit: int = DEFAULT_NO_PROGRESS_LIMIT,
 ) -> Decision:
-    """The first rule that applies. `history` is oldest first and does not hold the cycle just found."""
+    """The first rule that applies. `history` is oldest first and does not hold the cycle just
+    found.
+    """
     rule = RULES[finding.failure_class]
     advice = _advice(finding)
     if rule.policy is RestartPolicy.FREE:
@@ -161,7 +169,9 @@ def _stop_at_first(finding: Finding, rule: Rule) -> str | None:
 
 
 def _came_far(finding: Finding) -> bool:
-    """Whether it ran so long that a mistake would have shown before: something around it has changed."""
+    """Whether it ran so long that a mistake would have shown before: something around it has
+    changed.
+    """
     if finding.failure_class not in MISTAKES:
         return False
     if finding.last_step is None:
@@ -182,15 +192,18 @@ def _needed(finding: Finding) -> float:
 
 
 def _is_one_node_only(finding: Finding) -> bool:
-    """One of several nodes shows what the program alone would show on all: that node is the suspect."""
+    """One of several nodes shows what the program alone would show on all: that node is the
+    suspect.
+    """
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
 
 
 def _is_of_some_ranks_only(finding: Finding) -> bool:
-    """Some ranks alone show what all would show if the program, its files or its configuration were wrong.
+    """Some ranks alone show what all would show if the program, its files or its configuration were
+    wrong.
 
-    Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows may well be
-    the program's mistake; but every rank imports modules and reads its command line.
+    Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows
+    may well be the program's mistake; but every rank imports modules and reads its command line.
     """
     if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
         return False
@@ -228,7 +241,9 @@ def _repeats(
 
 
 def without_progress(finding: Finding, history: Sequence[PastCycle]) -> list[PastCycle]:
-    """The latest cycles, oldest first, since the job last came further than ever before, if this one brought it no further."""
+    """The latest cycles, oldest first, since the job last came further than ever before, if this
+    one brought it no further.
+    """
     standing = JobStanding()
     since: list[PastCycle] = []
     for cycle in history:

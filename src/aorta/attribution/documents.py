@@ -1,4 +1,6 @@
-"""Findings and decisions as the JSON of the contracts, and back where another program hands them in; and in words for a terminal."""
+"""Findings and decisions as the JSON of the contracts, and back where another program hands them
+in; and in words for a terminal.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,6 +1,7 @@
 """Events: what a log tells of a failure, with who showed it, when, and where it stands.
 
-An event is a fact with a class and a role (a cause, an echo, an end); which event is the cause is decided in `causes`.
+An event is a fact with a class and a role (a cause, an echo, an end); which event is the cause is
+decided in `causes`.
 """
 
 import re
@@ -16,7 +17,8 @@ from aorta.core.signature import normalise
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
 RANDOM = re.compile(  # temporary names, hashes, what compilers name their files
-    r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b|\b(?=[a-z]*\d)[a-z0-9]{20,}\b"
+    r"\btmp[\w-]{6,}|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b|"
+    r"\b(?=[a-z]*\d)[a-z0-9]{20,}\b"
 )
 _DIGITS = re.compile(r"\d+")
 BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
@@ -69,7 +71,9 @@ class Reading:
 
     @property
     def ends(self) -> tuple[RankEnd, ...]:
-        """In the order they were told, log by log. Who ends after a launcher began to end the rest was ended by it."""
+        """In the order they were told, log by log. Who ends after a launcher began to end the rest
+        was ended by it.
+        """
         told: list[RankEnd] = []
         ending: set[ReadableLog] = set()
         for event in sorted(self.events, key=lambda event: event.offset):
@@ -84,7 +88,9 @@ class Reading:
 
 
 def occurrences(piece: Piece, literal: bytes) -> list[int]:
-    """Where `literal` stands in the piece's own part: all of them, or the outermost ones if there are many."""
+    """Where `literal` stands in the piece's own part: all of them, or the outermost ones if there
+    are many.
+    """
     forward: list[int] = []
     position = piece.data.find(literal, piece.start, piece.end)
     while position >= 0 and len(forward) < _MOST_OCCURRENCES:
@@ -103,7 +109,9 @@ def occurrences(piece: Piece, literal: bytes) -> list[int]:
 def event_of(
     row: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
 ) -> Event | None:
-    """The event a row reads in a line; None where a sentence on an end tells of none worth a word."""
+    """The event a row reads in a line; None where a sentence on an end tells of none worth a
+    word.
+    """
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
@@ -132,7 +140,9 @@ def event_of(
 
 
 def _end(event: Event, groups: dict[str, str]) -> Event | None:
-    """The end of the ranks that a sentence names, or what an end says that is nobody's in particular."""
+    """The end of the ranks that a sentence names, or what an end says that is nobody's in
+    particular.
+    """
     told = next((groups[name] for name in _SIGNAL_GROUPS if name in groups), None)
     number = None if told is None else signal_number(told)
     code = int(groups["code"]) if "code" in groups else None
@@ -151,7 +161,14 @@ def _end(event: Event, groups: dict[str, str]) -> Event | None:
         kind, certainty = FailureClass.HOST_OOM, Certainty.CERTAIN
     if ended:
         role = Role.CONFIRM if memory else Role.END
-        return replace(event, role=role, failure_class=kind, certainty=certainty, ended=ended, rank=ended[0].rank)  # fmt: skip
+        return replace(
+            event,
+            role=role,
+            failure_class=kind,
+            certainty=certainty,
+            ended=ended,
+            rank=ended[0].rank,
+        )
     if kind is FailureClass.UNKNOWN or RankEnd(0, code, number).was_asked_to_stop:
         return None
     weaker = min(certainty, event.certainty, key=lambda each: each.weight)

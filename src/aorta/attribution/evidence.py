@@ -1,4 +1,6 @@
-"""Evidence from what lies on disk: the logs a person names, a launcher's cycle directories, the cycles before."""
+"""Evidence from what lies on disk: the logs a person names, a launcher's cycle directories, the
+cycles before.
+"""
 
 import json
 import re
@@ -44,7 +46,9 @@ def collect(
 
 
 def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
-    """The cycles under `directory` before the one these logs are of, oldest first: no cycle is its own history."""
+    """The cycles under `directory` before the one these logs are of, oldest first: no cycle is its
+    own history.
+    """
     cycles = sorted(
         (int(found[1]), path)
         for path in directory.iterdir()

@@ -1,4 +1,6 @@
-"""Exceptions in a log as events: with their traceback, cut off from it, quoted by others, or printed by the C++ runtime."""
+"""Exceptions in a log as events: with their traceback, cut off from it, quoted by others, or
+printed by the C++ runtime.
+"""
 
 import builtins
 import re
@@ -32,24 +34,29 @@ ANY_EXCEPTION = "python.exception"
 SAYS_LITTLE = {ANY_EXCEPTION, "python.assertion"}
 # Types that say the program is wrong, whatever their words speak of.
 OF_THE_PROGRAM = re.compile(
-    r"(?:Attribute|Name|Index|Type|UnboundLocal|ZeroDivision|Recursion|StopIteration|Tracer\w*)Error\b|KeyError(?:: \S+)?$"
+    r"(?:Attribute|Name|Index|Type|UnboundLocal|ZeroDivision|Recursion|StopIteration|"
+    r"Tracer\w*)Error\b|KeyError(?:: \S+)?$"
 )
 _CODE = re.compile(r"\(([A-Z][A-Za-z]{4,})\)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 _QUOTATION = "'\" "
 _ADVICE = re.compile(
-    r"(?i)(?:hints?|notes?|tips?|solution|possible|potential|if|you|consider|try|set|please|for|see|to|in addition|or|and|make sure|this (?:may|might|could|can)|there are|\(\d)\b"
+    r"(?i)(?:hints?|notes?|tips?|solution|possible|potential|if|you|consider|try|set|please|for|"
+    r"see|to|in addition|or|and|make sure|this (?:may|might|could|can)|there are|\(\d)\b"
 )
 _FRAMES_IN_SIGNATURE = 3
 _TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
 _SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
 _ALONE = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)\w{0,3}|RayTaskError\([\w.]+\))(?::\s|:?$)"
+    r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)\w{0,3}|"
+    r"RayTaskError\([\w.]+\))(?::\s|:?$)"
 )
 _INSIDE = re.compile(
-    r"(?:(?:with|[Cc]aught|[Uu]nhandled|raised|[Oo]riginal|following) (?:an )?(?:exception|error)[^:]{0,40}|[Ee]xception|[Cc]aused by|[Rr]eason)"
-    r":? +(?P<message>(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .+|$))|(?:CUDA|HIP|NCCL) (?:error|Error): .+)"
+    r"(?:(?:with|[Cc]aught|[Uu]nhandled|raised|[Oo]riginal|following) (?:an )?(?:exception|"
+    r"error)[^:]{0,40}|[Ee]xception|[Cc]aused by|[Rr]eason)"
+    r":? +(?P<message>(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .+|$))|(?:CUDA|HIP|"
+    r"NCCL) (?:error|Error): .+)"
     r"|(?P<device>(?:CUDA|HIP) error(?: \d+)?: .+)|Check failed: (?P<check>.+)"
 )
 _HARMLESS = re.compile(
@@ -68,14 +75,18 @@ Known = tuple[Pattern, re.Match[str]]  # a row, and what it read
 
 @dataclass(frozen=True)
 class ExceptionsFound:
-    """The exceptions of a piece, and where their text stands: what is inside it is no line of its own."""
+    """The exceptions of a piece, and where their text stands: what is inside it is no line of its
+    own.
+    """
 
     events: tuple[Event, ...]
     extents: tuple[tuple[int, int, tuple[int | None, str]], ...]
     headlines: frozenset[int] = frozenset()  # where their first lines stand
 
     def covers(self, line: LogLine, by_launcher: bool = False) -> bool:
-        """Whether a line is part of an exception's text; a launcher's own may stand under its first line."""
+        """Whether a line is part of an exception's text; a launcher's own may stand under its first
+        line.
+        """
         if by_launcher and line.offset not in self.headlines:
             return False
         return any(b <= line.offset <= e and line.who == who for b, e, who in self.extents)
@@ -271,7 +282,9 @@ def _exception_event(traceback: Traceback, source: ReadableLog, registry: Regist
 def _read_closer(
     traceback: Traceback, raised: Raised, source: ReadableLog, registry: Registry
 ) -> Event | None:
-    """What an exception says whose type says nothing: by its words, as a sentence, or by what stands around them."""
+    """What an exception says whose type says nothing: by its words, as a sentence, or by what
+    stands around them.
+    """
     line = _line_of(traceback)
     known = _under_another_name(traceback, raised, registry)
     if known is None and not OF_THE_PROGRAM.match(traceback.headline):
@@ -286,7 +299,9 @@ def _read_closer(
 
 
 def _may_pass(event: Event, traceback: Traceback) -> bool:
-    """Whether what only looks like a mistake speaks of what comes and goes: it may be gone after a restart."""
+    """Whether what only looks like a mistake speaks of what comes and goes: it may be gone after a
+    restart.
+    """
     looks_like_one = event.certainty is Certainty.LIKELY and stops_at_first(event.failure_class)
     return looks_like_one and speaks_of(traceback.headline.partition(": ")[2], "passing")
 
@@ -301,7 +316,9 @@ def _names_a_mistake(known: Known | None) -> TypeGuard[Known]:
 
 
 def _under_another_name(traceback: Traceback, raised: Raised, registry: Registry) -> Known | None:
-    """What a library's own exception says, read as if the language had raised it: refusals sound alike everywhere."""
+    """What a library's own exception says, read as if the language had raised it: refusals sound
+    alike everywhere.
+    """
     name, _, message = traceback.headline.partition(": ")
     of_the_language = hasattr(builtins, name)
     if of_the_language and not (name == "KeyError" and " " in message):
@@ -310,7 +327,9 @@ def _under_another_name(traceback: Traceback, raised: Raised, registry: Registry
 
 
 def _said_otherwise(traceback: Traceback, registry: Registry) -> Known | None:
-    """What error codes, identifiers and later lines of a message name where its words name nothing. Never more than a hint."""
+    """What error codes, identifiers and later lines of a message name where its words name nothing.
+    Never more than a hint.
+    """
     message = traceback.headline.partition(": ")[2]
     texts = [f"{code}: {message}" for code in _CODE.findall(message)]
     texts.append(f"RuntimeError: {spelled_out(message)}")
@@ -332,7 +351,9 @@ def _telling(known: Known | None) -> Known | None:
 
 
 def spelled_out(text: str) -> str:
-    """A text with its identifiers as words: `CHIP_DRIVER_ERROR` and `ExpiredToken` say what they mean."""
+    """A text with its identifiers as words: `CHIP_DRIVER_ERROR` and `ExpiredToken` say what they
+    mean.
+    """
     return _HUMP.sub(" ", text.replace("_", " "))
 
 
@@ -348,7 +369,9 @@ def _line_of(traceback: Traceback) -> LogLine:
 
 
 def chained(events: Iterable[Event]) -> tuple[Event, ...]:
-    """One event for each chain of exceptions: the one that says most, the first of them where several do."""
+    """One event for each chain of exceptions: the one that says most, the first of them where
+    several do.
+    """
     settled: list[Event] = []
     open_chains: dict[tuple[int | None, str], list[Event]] = {}
     for event in events:
@@ -364,7 +387,9 @@ def chained(events: Iterable[Event]) -> tuple[Event, ...]:
 
 
 def _told_by(chain: list[Event]) -> Event:
-    """The event that says most. What is raised while a record is read is the record's fault, whatever its words."""
+    """The event that says most. What is raised while a record is read is the record's fault,
+    whatever its words.
+    """
     best = max(chain, key=lambda event: (event.role is not Role.CASCADE, event.certainty.weight))
     reader = next((event for event in chain if event.pattern == LOADER_WORKER), None)
     if reader is not None and best.failure_class in {*_OF_THE_RECORD, reader.failure_class}:

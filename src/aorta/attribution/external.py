@@ -1,4 +1,6 @@
-"""Causes that are no rank's own: what ended the job from outside, a rank that never came, a peer that was lost and says nothing."""
+"""Causes that are no rank's own: what ended the job from outside, a rank that never came, a peer
+that was lost and says nothing.
+"""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +23,9 @@ _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 
 
 def from_outside(facts: Facts, own: Cause | None) -> Cause | None:
-    """An event from outside that names this job or node, fits in time, and explains the end that came first."""
+    """An event from outside that names this job or node, fits in time, and explains the end that
+    came first.
+    """
     events = [
         event
         for event in facts.reading.events
@@ -67,14 +71,18 @@ def _explains(event: Event, own: Cause | None, facts: Facts) -> bool:
 
 
 def _crashed_before(event: Event, other: Event) -> bool:
-    """Whether a launcher had told of a crash before the scheduler's word: then that is only the tidying up."""
+    """Whether a launcher had told of a crash before the scheduler's word: then that is only the
+    tidying up.
+    """
     if other.source != event.source or other.offset > event.offset:
         return False
     return any(end.failed and not end.was_asked_to_stop for end in other.ended)
 
 
 def _raised_by_itself(event: Event) -> bool:
-    """Whether a rank left by an exception of its own: whom a scheduler ends does not come to that."""
+    """Whether a rank left by an exception of its own: whom a scheduler ends does not come to
+    that.
+    """
     of_an_end = event.failure_class in {*_FROM_OUTSIDE, FailureClass.KILLED}
     return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 

@@ -1,4 +1,6 @@
-"""All that was read about one cycle, and a candidate for what began it: what the questions of `causes` are asked about."""
+"""All that was read about one cycle, and a candidate for what began it: what the questions of
+`causes` are asked about.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +28,9 @@ class ReadCloser:
 
 @dataclass(frozen=True)
 class Cause:
-    """A candidate for what began it. `events` are its own lines; `rank` None: nobody in particular."""
+    """A candidate for what began it. `events` are its own lines; `rank` None: nobody in
+    particular.
+    """
 
     failure_class: FailureClass
     certainty: Certainty

@@ -1,4 +1,6 @@
-"""From a cause to the finding: how sure it is, who shares it, who followed, and the lines that show it."""
+"""From a cause to the finding: how sure it is, who shares it, who followed, and the lines that show
+it.
+"""
 
 import re
 import tomllib
@@ -22,7 +24,8 @@ from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.word_model import Guess, Said, WordModel, fitted_model, said_by
 from aorta.core.signature import Signature
 
-# How often such findings were right at the first look at failures no rule had seen (`python -m benchmarks attribution`).
+# How often such findings were right at the first look at failures no rule had seen (`python -m
+# benchmarks attribution`).
 FITTED: dict[str, dict[str, float]] = tomllib.loads(
     resources.files("aorta.attribution").joinpath("confidence.toml").read_text(encoding="utf-8")
 )
@@ -31,12 +34,16 @@ _DEMAND = re.compile(
 )
 _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
-    r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|_wrap_model|prepare_model|"
-    r"_move_model_to_device|to_empty|_load_pretrained_model|initialize_model|load_model|_configure_distributed_model|"
-    r"init_\w+|profile_run|determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
+    r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|"
+    r"_wrap_model|prepare_model|"
+    r"_move_model_to_device|to_empty|_load_pretrained_model|initialize_model|load_model|"
+    r"_configure_distributed_model|"
+    r"init_\w+|profile_run|determine_num_available_blocks|_initialize_kv_caches?|"
+    r"create_model)(?: > |$)"
 )
 _STEPPING = re.compile(
-    r":(?:train_step|training_step|_training_step|train_one_epoch|backward|forward_backward_func|_inner_training_loop|optimizer_step|"
+    r":(?:train_step|training_step|_training_step|train_one_epoch|backward|forward_backward_func|"
+    r"_inner_training_loop|optimizer_step|"
     r"train_batch|train_epoch|run_step)(?: > |$)"
 )
 HOW_IT_SHOWS = {FailureClass.ABORT, FailureClass.ASSERTION, FailureClass.USER_EXCEPTION}
@@ -52,7 +59,9 @@ OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far a
 
 
 def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
-    """The finding; `words` is the word model to ask instead of the one in the package, which is read when it is needed. One without words is not asked."""
+    """The finding; `words` is the word model to ask instead of the one in the package, which is
+    read when it is needed. One without words is not asked.
+    """
     facts = replace(facts, failures=with_told_ends(facts))
     cause, rivals = find_cause(facts)
     surer = _surer(cause, rivals, facts)
@@ -104,7 +113,9 @@ def _said(cause: Cause, facts: Facts) -> Said:
 
 
 def speaks_of_a_failure(said: Said) -> bool:
-    """Whether there is anything to be read: a message, or a statement among the last few lines. Types that blame the program say all."""
+    """Whether there is anything to be read: a message, or a statement among the last few lines.
+    Types that blame the program say all.
+    """
     if said.kind:
         return OF_THE_PROGRAM.match(said.kind) is None
     last = [line for line in said.around if _SPEECH.search(line)][-_LAST_FEW:]
@@ -129,8 +140,9 @@ def read_closer(
 ) -> ReadCloser:
     """The class after its words were read, too. Two that agree are surer than one.
 
-    Where both name a class, the row was right more often on failures of other collectors than the words had been fitted on; words name what
-    rows know nothing of or have read as a sentence only, and, where they are surer, what a row tells no more of than how it showed.
+    Where both name a class, the row was right more often on failures of other collectors than the
+    words had been fitted on; words name what rows know nothing of or have read as a sentence only,
+    and, where they are surer, what a row tells no more of than how it showed.
     """
     knows_nothing = basis.endswith(".nothing") or basis.startswith("sentences.")
     unsure = guess.share < max(share, NAMES_FROM) and not is_mistake
@@ -145,8 +157,8 @@ def read_closer(
 
 
 def met_again(guess: Guess) -> float:
-    """How often what reads so was met again after a restart: by the words' share for that, or by that of all classes of mistakes,
-    where the first does not speak against it."""
+    """How often what reads so was met again after a restart: by the words' share for that, or by
+    that of all classes of mistakes, where the first does not speak against it."""
     by_itself = FITTED["mistake"][band_of(guess.mistake)]
     if guess.mistake < _NOT_SPOKEN_AGAINST:
         return by_itself
@@ -154,7 +166,9 @@ def met_again(guess: Guess) -> float:
 
 
 def may_stop(said: Said, failure_class: FailureClass) -> bool:
-    """Whether words alone may end a job: those of an exception, of nothing that comes and goes or is another's, and no row reads an accident in them."""
+    """Whether words alone may end a job: those of an exception, of nothing that comes and goes or
+    is another's, and no row reads an accident in them.
+    """
     accident = failure_class not in _SAYS_NOTHING and failure_class not in MISTAKES
     text = f"{said.message} {said.later}"
     of_others = any(speaks_of(text, word) for word in _NOT_ITS_OWN)
@@ -162,12 +176,16 @@ def may_stop(said: Said, failure_class: FailureClass) -> bool:
 
 
 def band_of(share: float) -> str:
-    """Where a share that the word model states stands in the table of what such shares were worth."""
+    """Where a share that the word model states stands in the table of what such shares were
+    worth.
+    """
     return f"p{next(low for low in BANDS if share >= low / 100):02d}"
 
 
 def _root(cause: Cause, facts: Facts) -> Root:
-    """Who began it. Where its lines do not say who wrote them, the first of whom the launcher says that he failed by himself."""
+    """Who began it. Where its lines do not say who wrote them, the first of whom the launcher says
+    that he failed by himself.
+    """
     end = next((end for end in facts.failures if end.rank == cause.rank), None)
     if cause.rank is None:
         end = _first_to_fail(cause, facts)
@@ -195,7 +213,9 @@ def _first_to_fail(cause: Cause, facts: Facts) -> RankEnd | None:
 
 
 def _basis(cause: Cause) -> tuple[str, str]:
-    """The dialect of the line it rests on, or `ends` where only an end is known; and how sure that is."""
+    """The dialect of the line it rests on, or `ends` where only an end is known; and how sure that
+    is.
+    """
     if cause.closer is not None:
         return cause.closer.band, cause.closer.kind
     if cause.unexplained:
@@ -205,7 +225,9 @@ def _basis(cause: Cause) -> tuple[str, str]:
 
 
 def _is_before_first_step(cause: Cause, facts: Facts) -> bool:
-    """Whether it is seen that no step had been made: by a count at zero, by what was being built, or by a demand that can never be met."""
+    """Whether it is seen that no step had been made: by a count at zero, by what was being built,
+    or by a demand that can never be met.
+    """
     if facts.progress.made or not cause.events:
         return False
     event = cause.events[0]
@@ -231,7 +253,9 @@ def _share(cause: Cause) -> float:
 
 
 def _surer(cause: Cause, rivals: int, facts: Facts) -> float:
-    """What is added where an exit code stands beside it, and taken away where other causes do or the program went on."""
+    """What is added where an exit code stands beside it, and taken away where other causes do or
+    the program went on.
+    """
     if cause.unexplained:
         return 0.0
     has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
@@ -240,7 +264,9 @@ def _surer(cause: Cause, rivals: int, facts: Facts) -> float:
 
 
 def fitted_as(kind: str, failure_class: FailureClass) -> str:
-    """Where its share stands in the table: likely rows are right far more often where they name a mistake than where an accident."""
+    """Where its share stands in the table: likely rows are right far more often where they name a
+    mistake than where an accident.
+    """
     return "likely_mistake" if kind == "likely" and stops_at_first(failure_class) else kind
 
 
@@ -287,7 +313,9 @@ def _advice(cause: Cause) -> tuple[Advice, ...]:
 
 
 def _one_node_of(suspects: Iterable[int | None], cause: Cause, facts: Facts) -> int | None:
-    """How many nodes there are, if one alone shows the failure and another came past it or was never heard."""
+    """How many nodes there are, if one alone shows the failure and another came past it or was
+    never heard.
+    """
     nodes = set(facts.nodes.values())
     guilty_ranks = {rank for rank in suspects if rank is not None}
     guilty = {facts.nodes[rank] for rank in guilty_ranks if rank in facts.nodes}
@@ -300,7 +328,9 @@ def _one_node_of(suspects: Iterable[int | None], cause: Cause, facts: Facts) -> 
 
 
 def _one_place_of(cause: Cause, facts: Facts) -> int | None:
-    """The same where no rank is known: by the hosts or pods whose lines show the failure, and whose lines show that they came past it."""
+    """The same where no rank is known: by the hosts or pods whose lines show the failure, and whose
+    lines show that they came past it.
+    """
     shown = [
         e
         for e in facts.reading.events
@@ -315,7 +345,9 @@ def _one_place_of(cause: Cause, facts: Facts) -> int | None:
 
 
 def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
-    """How many ranks there are, if some show the failure and no other can be counted as showing it too."""
+    """How many ranks there are, if some show the failure and no other can be counted as showing it
+    too.
+    """
     guilty = {rank for rank in suspects if rank is not None}
     known = {failure.rank for failure in facts.failures} | set(facts.ranks)
     others = (set(range(max(known, default=0) + 1)) | known) - guilty
@@ -325,9 +357,11 @@ def _some_ranks_of(suspects: Iterable[int | None], facts: Facts) -> int | None:
 
 
 def _elsewhere(guilty: set[int], facts: Facts) -> set[int]:
-    """Ranks that came past what stopped these, or of which nothing is known that would say otherwise.
+    """Ranks that came past what stopped these, or of which nothing is known that would say
+    otherwise.
 
-    A rank that its launcher ended in the same moment is not among them: it had no time to show the same.
+    A rank that its launcher ended in the same moment is not among them: it had no time to show the
+    same.
     """
     followers = {s.rank for s in facts.reading.events if s.role in {Role.CASCADE, Role.WAITING}}
     ended = {failure.rank: failure for failure in facts.failures}
@@ -349,7 +383,9 @@ def _is_silent(rank: int, facts: Facts, ended: dict[int, RankEnd]) -> bool:
 
 
 def _had_no_time(end: RankEnd | None, guilty: set[int], ended: dict[int, RankEnd]) -> bool:
-    """Whether its launcher ended it in the moment the others failed, or it failed with them in silence."""
+    """Whether its launcher ended it in the moment the others failed, or it failed with them in
+    silence.
+    """
     if end is None or not end.failed:
         return False
     times = [ended[rank].time for rank in guilty if rank in ended]

@@ -1,7 +1,7 @@
 """Flight Recorder dumps: which rank did not arrive at which collective.
 
-Dumps come from machines that may be broken and directories that others may write to: pickles are read by an
-unpickler that builds plain values and refuses everything else.
+Dumps come from machines that may be broken and directories that others may write to: pickles are
+read by an unpickler that builds plain values and refuses everything else.
 """
 
 import ast
@@ -68,7 +68,9 @@ def find_dumps(directory: Path) -> tuple[Path, ...]:
 
 
 def read_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
-    """The dumps that can be read; JSON wins over a pickle of the same rank. A damaged file says nothing."""
+    """The dumps that can be read; JSON wins over a pickle of the same rank. A damaged file says
+    nothing.
+    """
     by_rank: dict[int, Dump] = {}
     for path in sorted(paths, key=lambda path: path.suffix == ".json"):
         dump = _read(path)
@@ -133,7 +135,9 @@ def _finished(dump: Dump, group: str, sequence: int) -> bool:
 
 
 class _PlainValues(pickle.Unpickler):
-    """Numbers, strings, lists, tuples and dicts. The type tags of torch's own pickler are dropped."""
+    """Numbers, strings, lists, tuples and dicts. The type tags of torch's own pickler are
+    dropped.
+    """
 
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         if module == "torch.jit._pickle" and name in {"restore_type_tag", "build_intlist"}:

@@ -1,8 +1,10 @@
-"""Compare before you match: what the job also wrote while it was healthy is noise, whatever it shouts.
+"""Compare before you match: what the job also wrote while it was healthy is noise, whatever it
+shouts.
 
-Healthy is what a rank outlived: lines after which it made further steps, lines of ranks that ended well, and lines that the cycle before
-outlived. It needs no pattern, so it works for frameworks that no dialect knows. Many a traceback in a log was caught and survived: whether
-an event was the end of its rank is asked here too.
+Healthy is what a rank outlived: lines after which it made further steps, lines of ranks that ended
+well, and lines that the cycle before outlived. It needs no pattern, so it works for frameworks that
+no dialect knows. Many a traceback in a log was caught and survived: whether an event was the end of
+its rank is asked here too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +53,9 @@ def _words(event: Event) -> Words:
 
 
 def is_fatal(event: Event) -> bool:
-    """Whether a rank may have ended with this exception: it did not go on, and said no more if it logged it itself."""
+    """Whether a rank may have ended with this exception: it did not go on, and said no more if it
+    logged it itself.
+    """
     return not went_on(event) and (not event.survived or is_last_word(event))
 
 
@@ -60,7 +64,9 @@ def is_last_word(event: Event) -> bool:
 
 
 def went_on(event: Event) -> bool:
-    """Whether the same rank came further, in the same log, after this: then it tells of another time."""
+    """Whether the same rank came further, in the same log, after this: then it tells of another
+    time.
+    """
     before = steps_in(_text(event, max(0, event.offset - _LOOK_AROUND), event.offset))
     after = steps_in("\n".join(_own_lines_after(event)))
     if not before:

@@ -1,7 +1,7 @@
 """How this program's services are asked: JSON both ways, credentials that go nowhere else.
 
-Credentials in an address (`http://user:password@host`) are sent as they should be and never shown. Redirects are not
-followed: they would carry a token to whoever answers there.
+Credentials in an address (`http://user:password@host`) are sent as they should be and never shown.
+Redirects are not followed: they would carry a token to whoever answers there.
 """
 
 import json
@@ -37,7 +37,9 @@ class JsonClient:
         *,
         find_token: Callable[[str], str | None] | None = None,
     ) -> None:
-        """`find_token` is asked at every call, where neither a token nor credentials are given: a server may have come since."""
+        """`find_token` is asked at every call, where neither a token nor credentials are given: a
+        server may have come since.
+        """
         self.url = without_credentials(url).rstrip("/")
         self._given = f"Bearer {token}" if token else credentials_in(url)
         self._find_token = find_token

@@ -1,7 +1,8 @@
 """Which files may be read on behalf of others, and how. A refusal never repeats the path.
 
-A path is looked at when it is told and opened much later; between the two anybody who may write there can put a link in
-its place. So the first look only refuses early: what keeps others' files closed is that `open_straight` follows no link.
+A path is looked at when it is told and opened much later; between the two anybody who may write
+there can put a link in its place. So the first look only refuses early: what keeps others' files
+closed is that `open_straight` follows no link.
 """
 
 import os
@@ -72,7 +73,9 @@ def place(root: str, inside: str) -> Path:
 
 
 def open_straight(path: Path) -> BinaryIO:
-    """Open a regular file without following a link anywhere in its path. Raises OSError for whatever else is there."""
+    """Open a regular file without following a link anywhere in its path. Raises OSError for
+    whatever else is there.
+    """
     *parents, name = path.parts[1:]
     directory = os.open("/", _WALK)
     try:

@@ -1,6 +1,8 @@
-"""What a process said last that it had never said before: for failures that no dialect knows, and never more than a hint.
+"""What a process said last that it had never said before: for failures that no dialect knows, and
+never more than a hint.
 
-Lines that look like earlier ones of the same log are noise. Of the others near its end, the one that says most in plain words counts.
+Lines that look like earlier ones of the same log are noise. Of the others near its end, the one
+that says most in plain words counts.
 """
 
 import re
@@ -18,10 +20,14 @@ _LINES = 15
 _QUIET = {"DEBUG", "TRACE", "INFO", "NOTICE"}
 _LOUD = {"ERROR", "CRITICAL", "FATAL", "ERR", "SEVERE"}
 _STATEMENT = re.compile(
-    r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|refused|denied|unhealthy|terminat\w+|cannot|"
-    r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|hung|no progress|halt|unexpected\w*|"
-    r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|not supported|unavailable|timed out|out of|time-?out|longer than|"
-    r"(?:death|closing) signal|nans?|overflow\w*|unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|not found|no such)\b",
+    r"\b(?:error|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
+    r"refused|denied|unhealthy|terminat\w+|cannot|"
+    r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|"
+    r"hung|no progress|halt|unexpected\w*|"
+    r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|"
+    r"not supported|unavailable|timed out|out of|time-?out|longer than|"
+    r"(?:death|closing) signal|nans?|overflow\w*|unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|"
+    r"crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
 _OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
@@ -62,7 +68,9 @@ def _told_by(source: ReadableLog, registry: Registry) -> Event | None:
 
 
 def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event | None:
-    """The failure a line states in plain words. How sure its row is only orders such lines; none is ever more than a hint."""
+    """The failure a line states in plain words. How sure its row is only orders such lines; none is
+    ever more than a hint.
+    """
     if line.level in _QUIET or _HARMLESS.search(line.text):
         return None
     inner = _INNER.search(line.text)
@@ -84,7 +92,9 @@ def _statement(line: LogLine, source: ReadableLog, registry: Registry) -> Event 
 
 
 def states_a_failure(text: str) -> bool:
-    """Whether a line says in plain words that something went wrong: what a healthy job writes tells nothing of its end."""
+    """Whether a line says in plain words that something went wrong: what a healthy job writes tells
+    nothing of its end.
+    """
     return _STATEMENT.search(text) is not None and _WENT_ON.search(text) is None
 
 

@@ -1,4 +1,6 @@
-"""What one line tells besides its text: the time in the forms people write it, and the fields of lines that are JSON or logfmt."""
+"""What one line tells besides its text: the time in the forms people write it, and the fields of
+lines that are JSON or logfmt.
+"""
 
 import json
 import re
@@ -6,14 +8,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-_MONTHS = {name: number for number, name in enumerate(
-    ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1)}  # fmt: skip
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
+    )
+}
 MONTH = "|".join(_MONTHS)
 CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
 TIME = (
-    r"(?:(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]|(?P<us>\d\d/\d\d)/\d{2,4}[ ,]+|(?P<short>\d\d-\d\d) "
-    rf"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?P<named>(?:{MONTH}) {{1,2}}\d{{1,2}}),? (?:\d{{4}} )?"
-    rf"|(?P<dmy>\d\d-(?:{MONTH})-\d{{2,4}}) |(?=\d\d:\d\d:\d\d[.,\]\s])){CLOCK}(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?(?: \d{{4}}(?=[\][]))?"
+    r"(?:(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]|"
+    r"(?P<us>\d\d/\d\d)/\d{2,4}[ ,]+|(?P<short>\d\d-\d\d) "
+    rf"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|"
+    rf"Sun),? )?(?P<named>(?:{MONTH}) {{1,2}}\d{{1,2}}),? (?:\d{{4}} )?"
+    rf"|(?P<dmy>\d\d-(?:{MONTH})-\d{{2,4}}) |(?=\d\d:\d\d:\d\d[.,\]\s])){CLOCK}(?: ?(?:Z|UTC|GMT|"
+    rf"[+-]\d\d:?\d\d))?(?: \d{{4}}(?=[\][]))?"
     r"|(?P<epoch>1[5-9]\d{8}\.\d{1,9})|(?P<uptime>\[ *\d+\.\d{3,6}\]))"
 )
 _DAY = 86400.0
@@ -66,8 +75,31 @@ def _month_and_day(told: dict[str, str]) -> tuple[int, int]:
     raise ValueError("no day")
 
 
-_TEXT_KEYS = ("message", "msg", "log", "textPayload", "event", "text", "body", "short_message", "MESSAGE", "@message", "line")  # fmt: skip
-_STACK_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack", "exc", "error", "err")  # fmt: skip
+_TEXT_KEYS = (
+    "message",
+    "msg",
+    "log",
+    "textPayload",
+    "event",
+    "text",
+    "body",
+    "short_message",
+    "MESSAGE",
+    "@message",
+    "line",
+)
+_STACK_KEYS = (
+    "exc_info",
+    "exception",
+    "exc_text",
+    "stack_trace",
+    "stacktrace",
+    "traceback",
+    "stack",
+    "exc",
+    "error",
+    "err",
+)
 _LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level", "level_name", "@l")
 _TIME_KEYS = (
     "time",

@@ -1,6 +1,7 @@
 """The MCP server: attribution as tools for an assistant. Needs the extra `mcp`.
 
-It reads only files under its allowed roots and, for decisions that a service keeps, asks that service.
+It reads only files under its allowed roots and, for decisions that a service keeps, asks that
+service.
 """
 
 import functools
@@ -30,7 +31,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _INSTRUCTIONS = (
-    "Says what killed a training job's cycle and whether a restart can help. Start with attribute_log on the logs of "
+    "Says what killed a training job's cycle and whether a restart can help. Start with "
+    "attribute_log on the logs of "
     "all ranks; explain_finding says why the decision follows from the class."
 )
 
@@ -54,7 +56,8 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
     ) -> dict[str, Any]:
         """What killed this cycle, who began it, and whether to restart.
 
-        log_paths: logs of all ranks, or a directory of rank_<r>.out/.err. failures: [{"rank", "exit_code", "signal"}].
+        log_paths: logs of all ranks, or a directory of rank_<r>.out/.err. failures: [{"rank",
+        "exit_code", "signal"}].
         """
         logs = find_logs([jail.admit(path) for path in log_paths])
         ended = failures_of(failures or [], "failures")
@@ -64,7 +67,9 @@ def create_server(roots: Sequence[Path], service: ServiceAddress | None = None) 
     @server.tool()
     @in_a_sentence
     def get_decision(job_id: str, cycle_id: str, wait: float = 0.0) -> dict[str, Any]:
-        """The decision the attribution service gave for a cycle; waits up to `wait` seconds for it."""
+        """The decision the attribution service gave for a cycle; waits up to `wait` seconds for
+        it.
+        """
         if service is None:
             raise UsageError("no attribution service is configured; start with --service-url")
         where = f"/v1/cycles/{quote(job_id, safe='')}/{quote(cycle_id, safe='')}/decision"

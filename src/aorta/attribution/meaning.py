@@ -1,8 +1,9 @@
 """What a message says, read as a sentence: what it speaks of, and what it says of it.
 
-Every library words its errors in its own way, but they speak of few things (a file, a setting, a peer, device memory) and say few
-things of them (it is not there, is not accepted, was lost, ran out). A row on `sentence` names such a pair; this module finds
-the nouns and verbs of `lexicon.toml` in a text. It knows nothing of rows, classes or tracebacks.
+Every library words its errors in its own way, but they speak of few things (a file, a setting, a
+peer, device memory) and say few things of them (it is not there, is not accepted, was lost, ran
+out). A row on `sentence` names such a pair; this module finds the nouns and verbs of `lexicon.toml`
+in a text. It knows nothing of rows, classes or tracebacks.
 """
 
 import re
@@ -22,17 +23,21 @@ _NAME = re.compile(r"\b[\w./-]*\w\.(?P<ending>[a-z][a-z0-9]{1,12})\b")
 _LIBRARY = re.compile(r"\b[\w./+-]+\.so(?:\.\d+)*\b|\b[\w-]+\.(?:dll|dylib)\b")
 _OPTION = re.compile(r"(?:(?<=[\s'\"`(=\[,])|^)--?[a-z][\w-]+")
 _SETTING = re.compile(
-    r"`[A-Za-z_][\w.]*(?:=[^`]*)?`|\b[a-z]\w*_\w+ ?(?:=(?!=)|\(\d+\))|['\"][a-z]+(?:[_.][a-z0-9]+)+['\"]"
+    r"`[A-Za-z_][\w.]*(?:=[^`]*)?`|\b[a-z]\w*_\w+ ?(?:=(?!=)|\(\d+\))|"
+    r"['\"][a-z]+(?:[_.][a-z0-9]+)+['\"]"
     r"|\b[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+(?==| environment| is not set)"
 )
 _IDENTIFIER = re.compile(r"(?<![\w<.`'\"=])[a-z]+(?:_[a-z0-9]+)+\b(?!\.| ?\()")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])")
 _CLAUSE = re.compile(
-    r"(?<=[\w)'\"\]`>])[.!?;]\s+|\s*\n\s*|,? (?:but|so|because|please) (?=you |try |make |check |see )"
+    r"(?<=[\w)'\"\]`>])[.!?;]\s+|\s*\n\s*|,? (?:but|so|because|please) (?=you |try |make |check |"
+    r"see )"
 )
 _ASIDE = re.compile(
-    r"(?i)\W*(?:hints?|notes?|tips?|please|if|consider|try|see|for|to|in addition|or|make sure|perhaps|maybe|this (?:may|might|could|can|usually)|"
-    r"you (?:can|may|might|could)|it (?:may|might|could)|alternatively|possible|for example|usually|check|did you forget)\b"
+    r"(?i)\W*(?:hints?|notes?|tips?|please|if|consider|try|see|for|to|in addition|or|make sure|"
+    r"perhaps|maybe|this (?:may|might|could|can|usually)|"
+    r"you (?:can|may|might|could)|it (?:may|might|could)|alternatively|possible|for example|"
+    r"usually|check|did you forget)\b"
 )
 _ENDINGS = {
     "<weights>": {"pt", "pth", "ckpt", "safetensors", "pdparams", "h5", "hdf5", "gguf", "onnx", "engine", "plan", "nemo", "msgpack", "keras", "pb", "params"},
@@ -58,7 +63,9 @@ def known_words() -> frozenset[str]:
 
 
 def says(text: str, needed: Sequence[Sequence[str]], never: Iterable[str]) -> bool:
-    """Whether one clause of a text holds a word of each of these groups, and the text none that it must not hold."""
+    """Whether one clause of a text holds a word of each of these groups, and the text none that it
+    must not hold.
+    """
     clauses = clauses_of(text)
     if any(word in clause for word in never for clause in clauses):
         return False
@@ -72,7 +79,9 @@ def speaks_of(text: str, word: str) -> bool:
 
 @lru_cache(maxsize=256)
 def clauses_of(text: str) -> tuple[frozenset[str], ...]:
-    """The nouns and verbs of each clause. What only advises, or says what may be, is no statement."""
+    """The nouns and verbs of each clause. What only advises, or says what may be, is no
+    statement.
+    """
     stated = [part for part in _CLAUSE.split(text[:_LONGEST]) if part.strip()]
     told = [part for index, part in enumerate(stated) if index == 0 or not _ASIDE.match(part)]
     return tuple(words_in(plain(part)) for part in told)
@@ -84,7 +93,9 @@ def words_in(clause: str) -> frozenset[str]:
 
 
 def plain(text: str) -> str:
-    """A text as lower-case words: identifiers spelled out, and what has a form of its own by the name of that form."""
+    """A text as lower-case words: identifiers spelled out, and what has a form of its own by the
+    name of that form.
+    """
     text = _URL.sub(" <url> ", text)
     text = _LIBRARY.sub(" <library> ", text)
     text = _SOURCE.sub(" ", text)

@@ -1,4 +1,6 @@
-"""What goes in (evidence) and what comes out (finding, decision). Frozen data; no module here reads anything."""
+"""What goes in (evidence) and what comes out (finding, decision). Frozen data; no module here reads
+anything.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,8 @@
 """A second opinion from a language model behind any OpenAI-compatible URL. Off unless asked for.
 
-It may add words and a little confidence; the action stands before it is asked, and nothing it says can change it. What is sent
-is the summary and the evidence lines, scrubbed; what takes longer than its time is not waited for.
+It may add words and a little confidence; the action stands before it is asked, and nothing it says
+can change it. What is sent is the summary and the evidence lines, scrubbed; what takes longer than
+its time is not waited for.
 """
 
 import json
@@ -17,7 +18,8 @@ from aorta.scrub.scrubber import Scrubber
 _AGREEMENT = 0.05  # what the word of a model is worth
 _MOST_WORDS = 500
 _INSTRUCTIONS = (
-    "A training job failed. A rule-based reader came to the finding below. Answer with one JSON object: "
+    "A training job failed. A rule-based reader came to the finding below. Answer with one JSON "
+    "object: "
     '{"agrees": true or false, "words": "at most two sentences for the engineer on call"}.'
 )
 
@@ -39,7 +41,9 @@ class Opinion:
 
 
 def with_opinion(attribution: Attribution, adviser: Adviser | None) -> Attribution:
-    """The attribution with what the adviser added; as it was where there is none, in time or at all."""
+    """The attribution with what the adviser added; as it was where there is none, in time or at
+    all.
+    """
     opinion = None if adviser is None else opinion_on(question(attribution), adviser)
     if opinion is None:
         return attribution

@@ -1,7 +1,8 @@
-"""One look at a path: what is there, and whether a link leads to it. Also a program, for looks that may never come back.
+"""One look at a path: what is there, and whether a link leads to it. Also a program, for looks that
+may never come back.
 
-As a program it reads a line of JSON, a list of [root, rest of the path], and answers with a line: a list of [what, bytes]. It needs nothing
-but the standard library, so that it starts in 20 ms.
+As a program it reads a line of JSON, a list of [root, rest of the path], and answers with a line: a
+list of [what, bytes]. It needs nothing but the standard library, so that it starts in 20 ms.
 """
 
 import json
@@ -14,7 +15,9 @@ LINK, FILE, DIRECTORY, OTHER, MISSING = "link", "file", "directory", "other", "m
 
 
 def look(root: str, inside: str) -> tuple[str, int]:
-    """What `root/inside` is, and its size; LINK if any part below the root is one. What is not there yet cannot be one."""
+    """What `root/inside` is, and its size; LINK if any part below the root is one. What is not
+    there yet cannot be one.
+    """
     path = root
     found: os.stat_result | None = None
     for part in inside.split("/") if inside else ():

@@ -1,9 +1,11 @@
-"""What stands before a line's own text: told apart by its fields, learned from the log where no field is typed, and taken off.
+"""What stands before a line's own text: told apart by its fields, learned from the log where no
+field is typed, and taken off.
 
-Launchers, container engines, schedulers and loggers all write something before what a program says: a time, a host, a pod, a
-pid, a rank, a level, a place in the source. Most of it has a form of its own (`_FIELDS`). What has none (`node7: `, `worker-0 trainer `)
-is learned: it is what nearly all lines of this log begin with, or what stands before the frames of its tracebacks.
-This module knows text; it knows neither files nor failures.
+Launchers, container engines, schedulers and loggers all write something before what a program says:
+a time, a host, a pod, a pid, a rank, a level, a place in the source. Most of it has a form of its
+own (`_FIELDS`). What has none (`node7: `, `worker-0 trainer `) is learned: it is what nearly all
+lines of this log begin with, or what stands before the frames of its tracebacks. This module knows
+text; it knows neither files nor failures.
 """
 
 import re
@@ -37,18 +39,21 @@ def _compiled(*parts: str) -> re.Pattern[str]:
     return re.compile("".join(parts))
 
 
-# Each may stand at the beginning of what is left of a line. `head`: always; `logged`: only behind a time or another logger's field.
+# Each may stand at the beginning of what is left of a line. `head`: always; `logged`: only behind a
+# time or another logger's field.
 _HEAD_FIELDS = (
     re.compile(rf"\s*\[{_RANK_WORDS}[ _:=]{{0,2}}(?P<rank>\d{{1,6}})\]:?", re.IGNORECASE),
     _compiled(r"\[(?:host|node)[ _:=]?(?P<node>[\w.-]*\d)\]:?"),
     _compiled(
-        r"\[(?:[\w.@-]*\d,)?(?:mpirank:)?(?P<rank>\d{1,6})(?:,(?P<node>[\w.-]+))?\]<(?:stdout|stderr|stddiag)>:"
+        r"\[(?:[\w.@-]*\d,)?(?:mpirank:)?(?P<rank>\d{1,6})(?:,(?P<node>[\w.-]+))?\]<(?:stdout|"
+        r"stderr|stddiag)>:"
     ),
     _compiled(r"\((?=[^()]{0,160}\bpid=\d)(?P<fields>(?:[^()]|\([^()]*\)){1,200})\)(?=\s|$)"),
     _compiled(r"\[pod/(?P<node>[\w.-]+)/[\w.-]+\]"),
     _compiled(r"(?P<node>[a-zA-Z][\w.-]*[-_]\d+)\s+\|"),
     _compiled(
-        rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{CLOCK}|00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"
+        rf"\[?(?P<letter>[IWEF])(?P<mmdd>\d{{3,4}}) (?:{CLOCK}|"
+        rf"00:00:\d{{10}}\.\d+)\s+(?:\d+\s+)?[\w./<>-]+:\d+\]"
     ),
     _compiled(r"\[(?P<letter>[IWEF]) [\w./-]+:\d+\]"),
     _compiled(rf"\[NeMo (?P<letter>[IWEF]) {TIME} [\w.<>-]+:\d+\]"),
@@ -56,7 +61,8 @@ _HEAD_FIELDS = (
     _compiled(rf"\[{TIME} (?P<letter>[IWEFCD]) \d+ \d+\](?: \(\w+\))?(?: [\w./-]+:\d+:)?"),
     _compiled(rf"<\d+>\d? ?{TIME} (?P<node>\S+) [\w./-]+ \S+ \S+ (?:-|\[[^\]]*\])"),
     _compiled(
-        rf"{TIME} (?P<node>[\w.-]+) (?P<who>[\w./@:-]+(?:\([^)]*\))?(?:\[\d+\])|kernel|systemd|dockerd|containerd|kubelet):"
+        rf"{TIME} (?P<node>[\w.-]+) (?P<who>[\w./@:-]+(?:\([^)]*\))?(?:\[\d+\])|kernel|systemd|"
+        rf"dockerd|containerd|kubelet):"
     ),
     _compiled(rf"{TIME} (?P<node>(?:\d{{1,3}}\.){{3}}\d{{1,3}}) \[(?P<rank>\d+)\]"),
     _compiled(rf"{_LEVEL}:(?!\s)[\w.]*\w:(?!/)"),
@@ -78,7 +84,8 @@ _LOGGED_FIELDS = (
     _compiled(rf"[\[(]{_PLACE}[\])]:?"),
     _compiled(rf"{_PLACE}\s*(?:\]|-|:|\||>>)(?=\s)"),
     _compiled(r"[\w.]+:[\w<>.]+:\d+ -(?=\s|$)"),
-    _compiled(r"\[(?:__main__|__mp_main__|MainThread|MainProcess|[a-z_]\w*(?:\.\w+)+)\](?:\s*[:-](?=\s))?"),
+    _compiled(r"\[(?:__main__|__mp_main__|MainThread|MainProcess|"
+              r"[a-z_]\w*(?:\.\w+)+)\](?:\s*[:-](?=\s))?"),
     _compiled(r"(?:__main__|__mp_main__|root|[a-z_]\w*(?:\.\w+)+)\s+(?:-|:|\||>>)(?=\s)"),
     _compiled(r"\[(?:pid[ :=]*)?\d{1,7}\]:?"),
     _compiled(r"(?:pid[ :=]*)?\d{2,7} (?=[\w./-]+:\d+\]|-|\[)"),
@@ -91,7 +98,8 @@ _MAY_BEGIN = re.compile(  # most lines have no prefix, and that is told soonest 
 )
 _IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")
 _BAR = re.compile(
-    r"^[^\n]{0,120}?\d{1,3}%\|[^|]{0,300}\|\s*\d[\d.]*[kMG]?/\d[\d.]*[kMG]?\w? ?\[[^\]]{0,200}\](?=\S)"
+    r"^[^\n]{0,120}?\d{1,3}%\|[^|"
+    r"]{0,300}\|\s*\d[\d.]*[kMG]?/\d[\d.]*[kMG]?\w? ?\[[^\]]{0,200}\](?=\S)"
 )
 _BARE_BAR = re.compile(r"^[^|]{0,80}\|[^|]{0,200}\|\s*\d+/\d+ \[[^\]]{0,200}\](?=\S)")
 _ANCHOR = re.compile(r'\s*(?:File "[^"]+", line \d+|Traceback \(most recent)')
@@ -142,7 +150,9 @@ class LineFormat:
         )
 
     def _without_prefix(self, spoken: Spoken) -> Spoken:
-        """The fields taken off one by one; then the gap behind them, but not what indents the text itself."""
+        """The fields taken off one by one; then the gap behind them, but not what indents the text
+        itself.
+        """
         spoken, fields = self._fields(spoken)
         if not fields:
             return spoken
@@ -152,13 +162,17 @@ class LineFormat:
         return Spoken(text, spoken.rank, spoken.node, spoken.who, spoken.time, spoken.level)
 
     def _fields(self, spoken: Spoken) -> tuple[Spoken, tuple[int, ...]]:
-        """Ranks write the same lines, and one line is asked for by many: what it begins with is read once."""
+        """Ranks write the same lines, and one line is asked for by many: what it begins with is
+        read once.
+        """
         if len(spoken.text) > _LONGEST_KEPT:
             return _fields_read(spoken, self._learned)
         return _fields_of(spoken, self._learned)
 
     def with_margins(self, sample: list[str]) -> "LineFormat":
-        """The same with the gap that each sequence of fields leaves before the least indented line."""
+        """The same with the gap that each sequence of fields leaves before the least indented
+        line.
+        """
         margins: dict[tuple[int, ...], int] = {}
         loud = 0
         for line in sample:
@@ -211,7 +225,9 @@ def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
 
 
 def _shared(lines: list[str]) -> re.Pattern[str] | None:
-    """What nearly all lines still begin with: a token that names a place, such as a host or a pod."""
+    """What nearly all lines still begin with: a token that names a place, such as a host or a
+    pod.
+    """
     rest = [text for text in lines if text.strip()]
     found = [match for text in rest if (match := _LEADING.match(text))]
     shapes = Counter((_MASK.sub("#", match["token"]), _kind(match["sep"])) for match in found)
@@ -243,7 +259,9 @@ def _kind(separator: str) -> str:
 
 
 def _names_a_place(token: str, separator: str) -> bool:
-    """Whether it may stand for a host, a pod or a process, and not for the first word of what is said."""
+    """Whether it may stand for a host, a pod or a process, and not for the first word of what is
+    said.
+    """
     if separator == "|" or token[0] in "[(<":
         return True
     numbered = "#" in token and token.strip("#") != ""

@@ -1,7 +1,7 @@
 """How far a job came: steps in the forms people log them, and only where they are seen.
 
-A number is a step if its line also tells of a loss, a rate or the like, or if it grows from line to line. Being before the first step must be
-seen too: silence says nothing.
+A number is a step if its line also tells of a loss, a rate or the like, or if it grows from line to
+line. Being before the first step must be seen too: silence says nothing.
 """
 
 import re
@@ -15,12 +15,14 @@ from aorta.attribution.reading import ReadableLog, ends_of
 HEAD = 24 << 10
 TAIL = 64 << 10
 _METRIC = re.compile(
-    r"loss|\blr\b|learning_rate|grad|\bppl\b|perplexity|\bacc\b|accuracy|throughput|tok(?:en)?s?[/_ ]|tflop|elapsed|consumed|samples|sec\b|"
+    r"loss|\blr\b|learning_rate|grad|\bppl\b|perplexity|\bacc\b|accuracy|throughput|"
+    r"tok(?:en)?s?[/_ ]|tflop|elapsed|consumed|samples|sec\b|"
     r"s/it|it/s|\bmfu\b|\bmae\b|reward|\bms\b|seconds|complet|finish|\bdone\b|\bok\b",
     re.IGNORECASE,
 )
 _COUNTER = re.compile(
-    r"(?<![\w./-])(?P<word>global[_ ]?step|num_updates|training_iteration|step|iteration|iter|update|batch)(?P<many>s?)[\"']?"
+    r"(?<![\w./-])(?P<word>global[_ ]?step|num_updates|training_iteration|step|iteration|iter|"
+    r"update|batch)(?P<many>s?)[\"']?"
     r"[ \t]*(?:\(train\))?[:=#]?[ \t]*\[?[ \t]*[\"']?(?P<step>\d{1,12})(?![\d.]*%|\.\d|\w)",
     re.IGNORECASE,
 )
@@ -32,12 +34,14 @@ _EPOCH = re.compile(
     re.IGNORECASE,
 )
 _BAR = re.compile(
-    r"(?P<what>[^|\r\n]{0,80}?)\d{1,3}%\|[^|]{0,200}\|\s*(?P<at>\d{1,12})/(?P<of>\d{1,12})\s*\[(?P<rest>[^\]]*)"
+    r"(?P<what>[^|\r\n]{0,80}?)\d{1,3}%\|[^|"
+    r"]{0,200}\|\s*(?P<at>\d{1,12})/(?P<of>\d{1,12})\s*\[(?P<rest>[^\]]*)"
     r"|^\s*(?P<keras>\d{1,9})/(?P<kof>\d{1,9}) \[[=>.]+\]"
 )
 _HF = re.compile(r"^\{'(?:loss|train_loss|grad_norm)': ")
 _SAVED = re.compile(
-    r"\bsav(?:ed|ing)\b[^\n]{0,120}?(?:checkpoint|step|iter(?:ation)?|global_step)[-_ =:/]*(?P<step>\d{1,12})\b",
+    r"\bsav(?:ed|ing)\b[^\n]{0,120}?(?:checkpoint|step|iter(?:ation)?|"
+    r"global_step)[-_ =:/]*(?P<step>\d{1,12})\b",
     re.IGNORECASE,
 )
 _COLLECTIVE = re.compile(
@@ -46,7 +50,8 @@ _COLLECTIVE = re.compile(
 _MANY_COLLECTIVES = 1000  # building and loading a model takes some hundreds
 _BEFORE = 40  # characters before a step that may say it is something else
 _NOT_PROGRESS = re.compile(
-    r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|for|at|skip\w*|in)"
+    r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|"
+    r"for|at|skip\w*|in)"
     r"[ _=:]*\(?$",
     re.IGNORECASE,
 )
@@ -54,8 +59,10 @@ _ELSEWHERE = re.compile(
     r"load|resum|restor|checkpoint found|max_|total|CANCELLED|srun|StepId", re.IGNORECASE
 )
 _OTHER_WORK = re.compile(
-    r"load|shard|\bmap\b|map:|num_proc|token|download|fetch|filter|generat|\bsav|eval|valid|\btest|predict|sanity|check|extract|index|cach|"
-    r"pack|process|read|warm|captur|compil|prompt|resolv|upload|convert|quant|calibrat|build|split|copy|hash|scan|infer|sampling|dequant|"
+    r"load|shard|\bmap\b|map:|num_proc|token|download|fetch|filter|generat|\bsav|eval|valid|"
+    r"\btest|predict|sanity|check|extract|index|cach|"
+    r"pack|process|read|warm|captur|compil|prompt|resolv|upload|convert|quant|calibrat|build|"
+    r"split|copy|hash|scan|infer|sampling|dequant|"
     r"flatten|group|channel|nccl|worker|init|graph|attempt|retr",
     re.IGNORECASE,
 )
@@ -201,7 +208,9 @@ def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:
 
 
 def growing_number(text: str) -> list[int]:
-    """The values of the one number that grows from line to line in lines that are otherwise alike."""
+    """The values of the one number that grows from line to line in lines that are otherwise
+    alike.
+    """
     alike: dict[str, list[str]] = {}
     for line in re.split(r"[\r\n]+", text)[-_LOOKED_AT:]:
         if (shape := _shape_of(line)) is not None:

@@ -1,6 +1,8 @@
-"""Logs as bounded pieces: plain, gzipped or sent as text, of any size, read once and never held whole.
+"""Logs as bounded pieces: plain, gzipped or sent as text, of any size, read once and never held
+whole.
 
-Knows bytes and lines; what stands before a line's own text is taken off by `prefix`. Knows nothing about failures.
+Knows bytes and lines; what stands before a line's own text is taken off by `prefix`. Knows nothing
+about failures.
 """
 
 import io
@@ -102,7 +104,9 @@ class ReadableLog:
             return _Inflated(file)
 
     def _file(self) -> BinaryIO:
-        """Empty where the file is gone or closed to us: what the other ranks wrote is worth reading all the same."""
+        """Empty where the file is gone or closed to us: what the other ranks wrote is worth reading
+        all the same.
+        """
         if self.path is None:
             return io.BytesIO(self.text)
         try:
@@ -141,7 +145,9 @@ class _Reader:
 
 
 def _inflated_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """What a gzip file holds up to where it ends or is damaged: a crashed job rarely closes its log."""
+    """What a gzip file holds up to where it ends or is damaged: a crashed job rarely closes its
+    log.
+    """
     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     packed, left = file.read(PIECE), _MOST_INFLATED
     while packed and left > 0:
@@ -160,7 +166,9 @@ def _inflated_blocks(file: BinaryIO) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Piece:
-    """`data[start:end]` is this piece's own part; around it lie margins that belong to its neighbours."""
+    """`data[start:end]` is this piece's own part; around it lie margins that belong to its
+    neighbours.
+    """
 
     data: bytes
     offset: int  # of data[0] in the source
@@ -206,7 +214,9 @@ def pieces(source: ReadableLog, begin: int = 0, stop: int | None = None) -> Iter
 
 
 def _cut(data: bytes, start: int) -> int:
-    """Where a piece may end: at a line end that leaves a margin behind it; inside a line only if it is endless."""
+    """Where a piece may end: at a line end that leaves a margin behind it; inside a line only if it
+    is endless.
+    """
     latest = len(data) - MARGIN
     if latest <= start:
         return start
@@ -219,7 +229,8 @@ def line_at(
 ) -> LogLine:
     """The whole line around `position`, cleaned; a very long one is cut around it.
 
-    Where a logger folded several lines into one, that of them which is `holding` the text looked for.
+    Where a logger folded several lines into one, that of them which is `holding` the text looked
+    for.
     """
     low, high = max(0, position - LONGEST_LINE), min(len(data), position + LONGEST_LINE)
     begin = max(data.rfind(end, low, position) for end in _LINE_ENDS)
@@ -234,7 +245,9 @@ def line_at(
 def lines_after(
     data: bytes, position: int, source: ReadableLog, offset: int = 0
 ) -> Iterator[LogLine]:
-    """The lines from `position` on, which must be a line's beginning; at most one margin of them."""
+    """The lines from `position` on, which must be a line's beginning; at most one margin of
+    them.
+    """
     for found in _ROW.finditer(data, position, position + MARGIN):
         raw = found[0]
         own = raw.rstrip(b"\r\n")
@@ -282,7 +295,9 @@ def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
 
 
 def _line_end_counter(far: bool) -> Callable[[bytes], int]:
-    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65, and 75 to be imported."""
+    """Before 3.13 Python counts byte by byte, 290 ms a gigabyte; numpy takes 65, and 75 to be
+    imported.
+    """
     if sys.version_info < (3, 13) and (far or "numpy" in sys.modules):
         try:
             import numpy as np
@@ -294,7 +309,9 @@ def _line_end_counter(far: bool) -> Callable[[bytes], int]:
 
 
 def ends_of(source: ReadableLog, head: int, tail: int) -> tuple[str, str]:
-    """The first `head` and last `tail` bytes as text; the same text twice where the source is short."""
+    """The first `head` and last `tail` bytes as text; the same text twice where the source is
+    short.
+    """
     with source.opened() as stream:
         size = source.size
         first = stream.read(min(head, size))

@@ -1,24 +1,28 @@
-"""The dialects: what failures look like in the words of each system, as rows of data that a user's own file may extend.
+"""The dialects: what failures look like in the words of each system, as rows of data that a user's
+own file may extend.
 
-A dialect is one file in `dialects/`. Each row carries lines it must read (`hits`) and must not (`misses`), which tests run.
+A dialect is one file in `dialects/`. Each row carries lines it must read (`hits`) and must not
+(`misses`), which tests run.
 
-on         "exception": the last line of a Python traceback and what follows it ("Type: message"), or the message of a C++ one
-           "sentence": an exception or a last word that no other row knows: one clause of it holds a word of the lexicon from each group
-           of `words`, and it holds none of `never` (see `meaning`)
-           "line": any line of any log; `triggers` are literals, one of which such a line must hold
-           "end": the sentence of a launcher, shell or scheduler on how a process ended; its groups rank or ranks, code, signal,
-           node tell the rest
+on         "exception": the last line of a Python traceback and what follows it ("Type: message"),
+or the message of a C++ one
+           "sentence": an exception or a last word that no other row knows: one clause of it holds a
+           word of the lexicon from each group of `words`, and it holds none of `never` (see
+           `meaning`) "line": any line of any log; `triggers` are literals, one of which such a line
+           must hold "end": the sentence of a launcher, shell or scheduler on how a process ended;
+           its groups rank or ranks, code, signal, node tell the rest
 role       root: this can kill a job          cascade: only follows from another rank's failure
-           waiting: this rank waited in vain; the blame is on a rank that does not say so (or on the group `blamed`)
-           confirm: names the cause of a death that another fact reports
-certainty  certain: says this class and nothing else    likely: nearly always    weak: only if nothing better is known
-frame, stack, source   what the innermost frame, all frames, and the program's own source line must match: whose fault it is is told
+           waiting: this rank waited in vain; the blame is on a rank that does not say so (or on the
+           group `blamed`) confirm: names the cause of a death that another fact reports
+certainty  certain: says this class and nothing else    likely: nearly always    weak: only if
+nothing better is known frame, stack, source   what the innermost frame, all frames, and the
+program's own source line must match: whose fault it is is told
            by who reads
-before     what one of the lines just before must match
-ends_the_rest  true: from this line on a launcher ends the ranks that are left
-whole_message  true: later lines of an exception's message count too; without it only the first, as hints may name other failures
-regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over where they match
-origin     "injected": seen in a failure that was really made; otherwise the public page that shows the line
+before     what one of the lines just before must match ends_the_rest  true: from this line on a
+launcher ends the ranks that are left whole_message  true: later lines of an exception's message
+count too; without it only the first, as hints may name other failures regex      Python syntax; the
+groups device, rank, node, file, key, blamed are taken over where they match origin     "injected":
+seen in a failure that was really made; otherwise the public page that shows the line
 """
 
 import builtins
@@ -110,7 +114,8 @@ class Pattern(StrictModel):
                 raise UsageError(f"{expression!r} is not a regular expression: {wrong}") from None
         if (self.on in {"exception", "sentence"}) == bool(self.triggers):
             raise UsageError(
-                "a row on `line` or `end` needs triggers; a row on `exception` or `sentence` has none"
+                "a row on `line` or `end` needs triggers; a row on `exception` or `sentence` has "
+                "none"
             )
         if (self.on == "sentence") == (not self.words) or bool(self.words) == bool(self.regex):
             raise UsageError("a row on `sentence` has words and no regex; every other has a regex")
@@ -120,7 +125,8 @@ class Pattern(StrictModel):
         short = next((t for t in self.triggers if len(t) < _SHORTEST_TRIGGER), None)
         if short is not None:
             raise UsageError(
-                f"the trigger {short!r} is too short; expected {_SHORTEST_TRIGGER} characters or more"
+                f"the trigger {short!r} is too short; expected {_SHORTEST_TRIGGER} characters or "
+                "more"
             )
         return self
 
@@ -178,7 +184,9 @@ class Pattern(StrictModel):
 
 @lru_cache(maxsize=64)  # every row on `sentence` asks of the same message
 def _own_words(text: str) -> str:
-    """A message without the names of exceptions that say nothing, and with those of others as its first clause."""
+    """A message without the names of exceptions that say nothing, and with those of others as its
+    first clause.
+    """
     message, names = text, []
     while (found := _TYPE.match(message)) is not None:
         names.append(found["kind"])

@@ -1,4 +1,6 @@
-"""The door of the room for one cycle on disk: everything that may be asked, and the one function that answers it."""
+"""The door of the room for one cycle on disk: everything that may be asked, and the one function
+that answers it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

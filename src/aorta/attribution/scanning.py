@@ -1,9 +1,10 @@
 """One pass over the logs of a cycle: every event that a dialect or an exception shows in them.
 
-All literals are looked for at once: which of them occur in this piece of a log? That question is all an engine answers, so that every
-engine gives the same findings. Over 54 MB of training log with 98 literals: hyperscan 6,300 MB/s, an RE2 set 670 MB/s, an
-alternation of the standard library 20 to 130 MB/s. Hyperscan is used where it is installed (extra `scan`), the standard
-library otherwise; RE2 would be a third engine between the two.
+All literals are looked for at once: which of them occur in this piece of a log? That question is
+all an engine answers, so that every engine gives the same findings. Over 54 MB of training log with
+98 literals: hyperscan 6,300 MB/s, an RE2 set 670 MB/s, an alternation of the standard library 20 to
+130 MB/s. Hyperscan is used where it is installed (extra `scan`), the standard library otherwise;
+RE2 would be a third engine between the two.
 """
 
 import re
@@ -69,7 +70,9 @@ class HyperscanScanner:
 
 
 class PlainScanner:
-    """The standard library alone. The alternation only finds a place to look; each literal is then looked up there."""
+    """The standard library alone. The alternation only finds a place to look; each literal is then
+    looked up there.
+    """
 
     name = "re"
 
@@ -135,7 +138,9 @@ _Kept = dict[tuple[str, tuple[int | None, str], str], list[Event]]
 
 
 def _keep(kept: _Kept, event: Event) -> None:
-    """Bounded memory: the first and the last few of a kind say all that a thousand between them would."""
+    """Bounded memory: the first and the last few of a kind say all that a thousand between them
+    would.
+    """
     group = kept.setdefault((event.pattern, event.who, event.signature[:80]), [])
     if any(event.offset == other.offset for other in group):
         return

@@ -1,4 +1,6 @@
-"""Everything in the evidence that can be read as a log, and the paths and dumps a user names, found and sorted."""
+"""Everything in the evidence that can be read as a log, and the paths and dumps a user names, found
+and sorted.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""The classes of failure and the three answers: the vocabulary every other module of this room speaks."""
+"""The classes of failure and the three answers: the vocabulary every other module of this room
+speaks.
+"""
 
 from enum import StrEnum
 

@@ -1,7 +1,9 @@
-"""The bearer tokens of this program's servers: where they lie, who may read them, and who needs none.
+"""The bearer tokens of this program's servers: where they lie, who may read them, and who needs
+none.
 
-A server that is told no token makes one and puts it where only its user can read it; callers of the same user find it there by
-the address of the server. It is made anew at every start: a stranger who took the port meanwhile learned nothing of worth.
+A server that is told no token makes one and puts it where only its user can read it; callers of the
+same user find it there by the address of the server. It is made anew at every start: a stranger who
+took the port meanwhile learned nothing of worth.
 """
 
 import ipaddress
@@ -43,7 +45,9 @@ def read_token(path: Path | None) -> str | None:
 
 @contextmanager
 def made_token(token: str, port: int) -> Iterator[Path]:
-    """The file that tells this user's callers of the server at `port` its token, while it is served."""
+    """The file that tells this user's callers of the server at `port` its token, while it is
+    served.
+    """
     path = _place(socket.gethostname(), port)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,7 +89,9 @@ def _place(host: str, port: int) -> Path:
 
 
 def user_of(caller: tuple[str, int], here: tuple[str, int]) -> int | None:
-    """The user whose process holds the other end of a connection of this machine; None where the kernel does not say."""
+    """The user whose process holds the other end of a connection of this machine; None where the
+    kernel does not say.
+    """
     if not ipaddress.ip_address(caller[0]).is_loopback:
         return None
     family = socket.AF_INET6 if ":" in caller[0] else socket.AF_INET

@@ -1,4 +1,6 @@
-"""Python tracebacks as they stand in logs: prefixed, interleaved, coloured, boxed, chained, or merely logged."""
+"""Python tracebacks as they stand in logs: prefixed, interleaved, coloured, boxed, chained, or
+merely logged.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,10 +16,12 @@ FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<f
 _BOXED_FRAME = re.compile(r"(?P<file>[^\s│]+\.py):(?P<line>\d+) in (?P<function>\S+)")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?::(?:\s|$)|$)")
 _USUAL_NAME = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Timeout|Fault|_exception|_error)\w{0,3}(?::\s|:?$)"
+    r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Timeout|"
+    r"Fault|_exception|_error)\w{0,3}(?::\s|:?$)"
 )
 _OTHER_WRITER = re.compile(  # a program's name, a logger's level, a shell's word
-    r"^(?:[a-z]\w*|DEBUG|TRACE|INFO|NOTICE|NOTE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL|Killed|Terminated|Aborted|Hangup|Quit)(?::(?:\s|$)|$)"
+    r"^(?:[a-z]\w*|DEBUG|TRACE|INFO|NOTICE|NOTE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL|Killed|"
+    r"Terminated|Aborted|Hangup|Quit)(?::(?:\s|$)|$)"
 )
 _BOX = re.compile(r"^[\s╭╰│─╮╯┃┏┗━┓┛+|]")
 _GROUP_MARGIN = re.compile(r"^ *(?:\| |\+ |\+-)")
@@ -61,7 +65,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Traceback:
-    """One exception with its frames. `survived` means the program itself reported it and went on."""
+    """One exception with its frames. `survived` means the program itself reported it and went
+    on.
+    """
 
     exception: str  # "Type: message" and a few lines of what follows
     frames: tuple[Frame, ...]
@@ -100,7 +106,9 @@ class Traceback:
 
 
 def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | None:
-    """The traceback whose header is the first of `lines`; lines of other ranks in between are passed over."""
+    """The traceback whose header is the first of `lines`; lines of other ranks in between are
+    passed over.
+    """
     reader = iter(lines)
     header = next(reader, None)
     while header is not None and _HEADER not in header.text:  # a logger folded them into one
@@ -153,7 +161,9 @@ def read_traceback(lines: Iterable[LogLine], before: LogLine | None) -> Tracebac
 
 
 def _goes_on(ahead: list[LogLine]) -> bool:
-    """Whether a traceback has its frames or a plainer exception yet to come: then the line before was another writer's."""
+    """Whether a traceback has its frames or a plainer exception yet to come: then the line before
+    was another writer's.
+    """
     for line in ahead:
         if not line.text.strip() or _HEADER in line.text:
             return False
@@ -163,7 +173,9 @@ def _goes_on(ahead: list[LogLine]) -> bool:
 
 
 def _spoken_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
-    """The lines of the process that wrote `header`; a line without any mark belongs to who spoke last."""
+    """The lines of the process that wrote `header`; a line without any mark belongs to who spoke
+    last.
+    """
     is_own = True
     for line in lines:
         if line.who != (None, ""):
@@ -173,7 +185,9 @@ def _spoken_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def unfolded(text: str, rank: int | None, offset: int) -> list[LogLine]:
-    """The lines of a traceback that a structured logger folded into one; none if this one is not folded."""
+    """The lines of a traceback that a structured logger folded into one; none if this one is not
+    folded.
+    """
     at = text.find(_HEADER)
     if at < 0 or "\\n" not in text[at:]:
         return []
@@ -182,7 +196,9 @@ def unfolded(text: str, rank: int | None, offset: int) -> list[LogLine]:
 
 
 def _without(margin: int, line: LogLine) -> LogLine:
-    """`line` moved left as far as its header stands to the right: launchers quote tracebacks with a margin."""
+    """`line` moved left as far as its header stands to the right: launchers quote tracebacks with a
+    margin.
+    """
     if margin and line.text[:margin].isspace():
         return replace(line, text=line.text[margin:])
     return line
@@ -217,7 +233,9 @@ def frames_above(lines: list[LogLine], who: tuple[int | None, str]) -> tuple[Fra
 
 
 def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
-    """The innermost frames under a "Fatal Python error", which prints the most recent call first."""
+    """The innermost frames under a "Fatal Python error", which prints the most recent call
+    first.
+    """
     frames: list[str] = []
     for line in islice(lines, _MOST_CRASH_LINES):
         frame = _CRASH_FRAME.match(line.text)
@@ -229,7 +247,9 @@ def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
 
 
 def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], list[str], int, Link | None]:
-    """What belongs to the message, what may, where it ends, and whether another traceback follows from this one."""
+    """What belongs to the message, what may, where it ends, and whether another traceback follows
+    from this one.
+    """
     message: list[str] = []
     beyond: list[str] = []
     blank = 0
@@ -259,5 +279,7 @@ def _survived(header: LogLine, before: LogLine | None) -> bool:
 
 
 def _is_ignored(before: LogLine | None) -> bool:
-    """Whether the interpreter itself says that this one ends nothing but a thread or a destructor."""
+    """Whether the interpreter itself says that this one ends nothing but a thread or a
+    destructor.
+    """
     return before is not None and _IGNORED.match(before.text) is not None

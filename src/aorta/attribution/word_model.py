@@ -1,9 +1,13 @@
-"""What no row knows, read by its words: a linear model over them, fitted on failures whose cause is known.
+"""What no row knows, read by its words: a linear model over them, fitted on failures whose cause is
+known.
 
-A failure is told by its exception's type and message, the functions that raised it, and the lines around it; all of them count as words,
-without the values, paths and names that differ from job to job. Each word speaks for or against each class, and for or against its being met again
-after a restart. Which mistake it is may be open while it is plain that it is one: what the classes of mistakes have together tells that. The weights are data (`word_model.tsv`, written by `python -m benchmarks.attribution_words --write`): one
-line a word. How often such readings were right on failures held back from the fit stands in `confidence.toml`.
+A failure is told by its exception's type and message, the functions that raised it, and the lines
+around it; all of them count as words, without the values, paths and names that differ from job to
+job. Each word speaks for or against each class, and for or against its being met again after a
+restart. Which mistake it is may be open while it is plain that it is one: what the classes of
+mistakes have together tells that. The weights are data (`word_model.tsv`, written by `python -m
+benchmarks.attribution_words --write`): one line a word. How often such readings were right on
+failures held back from the fit stands in `confidence.toml`.
 """
 
 import math
@@ -57,8 +61,8 @@ class Said:
 
 @dataclass(frozen=True)
 class Guess:
-    """The class that the words speak for most, how much, how much for being met again, and how much for all classes of mistakes
-    together; all from 0 to 1, and to be measured."""
+    """The class that the words speak for most, how much, how much for being met again, and how much
+    for all classes of mistakes together; all from 0 to 1, and to be measured."""
 
     failure_class: FailureClass
     share: float
@@ -67,7 +71,9 @@ class Guess:
 
 
 def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) -> Said:
-    """What an event and the last lines of its log say; without an event, the last lines of all logs; of this rank, where it is known."""
+    """What an event and the last lines of its log say; without an event, the last lines of all
+    logs; of this rank, where it is known.
+    """
     sources = [log for log in logs if event is None or log == event.source] or logs
     own = (line for log in sources for line in _last_lines(log))
     lines = [line.text for line in own if rank is None or line.rank in {None, rank}][-_LINES:]
@@ -168,7 +174,8 @@ def stem(word: str) -> str:
 
 
 class WordModel:
-    """Weights of words: `rows` holds for each word its `column:weight` entries, taken apart only where it is said.
+    """Weights of words: `rows` holds for each word its `column:weight` entries, taken apart only
+    where it is said.
 
     The last column speaks of being met again, the others of classes.
     """

@@ -1,4 +1,6 @@
-"""What was found, as the document that scripts read: statuses, culprits, versions, rates, counts."""
+"""What was found, as the document that scripts read: statuses, culprits, versions, rates,
+counts.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -24,7 +26,10 @@ _CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 _ENDS = {
     EndsVerdict.BAD_DOES_NOT_FAIL: (
         "did_not_reproduce",
-        "the bad end does not fail, however often it is tried; check that good and bad are not swapped",
+        (
+            "the bad end does not fail, however often it is tried; check that good and bad are not "
+            "swapped"
+        ),
     ),
     EndsVerdict.BAD_UNTESTABLE: ("did_not_reproduce", "the bad end cannot be built or tested"),
     EndsVerdict.GOOD_FAILS_TOO: ("inconsistent", "the good end fails too"),
@@ -34,7 +39,9 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What it took, counted from the journals: `checks` are the trials that only made the answer surer."""
+    """What it took, counted from the journals: `checks` are the trials that only made the answer
+    surer.
+    """
 
     builds: int = 0
     tests: int = 0
@@ -142,7 +149,7 @@ def _sides_seen(outcome: Investigation) -> dict[str, Any]:
     }
 
 
-# -- the changes ------------------------------------------------------------------------------------------------------
+# -- the changes
 
 
 def _culprits(outcome: Investigation) -> list[dict[str, Any]]:
@@ -234,7 +241,7 @@ def _partner(found: FinishedSearch | None) -> dict[str, Any] | None:
     return {"package": package.name, "commit": commit, **about, "confidence": round(found.mass, 4)}
 
 
-# -- what else there is to say ----------------------------------------------------------------------------------------
+# -- what else there is to say
 
 
 def skipped_states(main: FinishedSearch) -> Iterator[dict[str, Any]]:
@@ -310,7 +317,8 @@ def _about_noise(outcome: Investigation) -> str | None:
     if outcome.last.interval is None or failed < 2 or failed / (failed + passed) <= _NOISY:
         return None
     return (
-        f"{failed} of {failed + passed} trials of the good side failed: that the stated probability "
+        f"{failed} of {failed + passed} trials of the good side failed: that the stated "
+        "probability "
         "holds was not seen for so noisy a test; ask for more (--confidence 0.99)"
     )
 
@@ -329,13 +337,15 @@ def _about_paths(found: FinishedSearch) -> str | None:
     )
 
 
-# -- counting ---------------------------------------------------------------------------------------------------------
+# -- counting
 
 
 def counted(
     answers: Sequence[Answer], outcome: Investigation | None = None, cached: int = 0
 ) -> Counted:
-    """Every trial once, as the journals have it. Without searches over versions, containers as they are count as states."""
+    """Every trial once, as the journals have it. Without searches over versions, containers as they
+    are count as states.
+    """
     every = (*outcome.searched, outcome.partner, *outcome.beside) if outcome else ()
     by_answer = {id(found.answer): found for found in every if found}
     sought: list[object] = []
@@ -358,7 +368,9 @@ def counted(
 
 
 def differently(records: Sequence[TrialRecord]) -> list[str]:
-    """How many trials failed unlike the first that failed, whether that counted as bad or not, and what those said."""
+    """How many trials failed unlike the first that failed, whether that counted as bad or not, and
+    what those said.
+    """
     unlike = {id(record) for record in _unlike_the_first(records)}
     return failed_differently(
         [replace(r, outcome=Outcome.OTHER) if id(r) in unlike else r for r in records]

@@ -1,8 +1,10 @@
-"""From two revisions of a repository to what lies between them: a line of states, or the history with its merges.
+"""From two revisions of a repository to what lies between them: a line of states, or the history
+with its merges.
 
-The changes are the commits that one end has and the other has not. Going from the good end to the bad one first takes
-away what only the good end has, then adds what only the bad end has; a repair that only one branch has is so found like
-any other change, and so is the commit that repaired something.
+The changes are the commits that one end has and the other has not. Going from the good end to the
+bad one first takes away what only the good end has, then adds what only the bad end has; a repair
+that only one branch has is so found like any other change, and so is the commit that repaired
+something.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +19,9 @@ from aorta.search.timeline import History
 
 @dataclass(frozen=True)
 class CommitChange:
-    """One step: the commit it is about, whether it is taken away, and the two versions it lies between."""
+    """One step: the commit it is about, whether it is taken away, and the two versions it lies
+    between.
+    """
 
     commit: Commit
     removed: bool
@@ -28,8 +32,9 @@ class CommitChange:
 
 @dataclass(frozen=True)
 class CommitSpan:
-    """What lies between two ends. `back` are the commits that only the good end has, `forward` those that only the bad
-    one has; both with every commit after its parents. `kept`: only these are changes of their own, where some are given.
+    """What lies between two ends. `back` are the commits that only the good end has, `forward`
+    those that only the bad one has; both with every commit after its parents. `kept`: only these
+    are changes of their own, where some are given.
     """
 
     good: str
@@ -87,8 +92,8 @@ class CommitPath:
 
 
 CherryPick = Callable[[Commit, Sequence[tuple[str, int]]], Sequence[str | None] | None]
-"""A commit on top of others, each with the number of the parent that it is compared to: new commits, None for one that
-does not take it, or where none can be made.
+"""A commit on top of others, each with the number of the parent that it is compared to: new
+commits, None for one that does not take it, or where none can be made.
 """
 
 
@@ -102,8 +107,9 @@ class Graph:
     def carrying(
         self, ranks: Sequence[int], good: str, bad: str, pick: CherryPick
     ) -> "Graph | None":
-        """Only these changes, all of them between two states. What the last of them brings is cherry-picked onto the
-        states before it, so that states can be tested that only lack that. One that does not take it is left out.
+        """Only these changes, all of them between two states. What the last of them brings is
+        cherry-picked onto the states before it, so that states can be tested that only lack that.
+        One that does not take it is left out.
         """
         history, group = self.history, sum(1 << rank for rank in ranks)
         last = next((r for r in ranks if not group & ~history.holds[history.after[r]]), None)
@@ -142,9 +148,11 @@ def _size(state: tuple[int, str]) -> int:
 def _states_below(
     history: GraphHistory, top: Commit, group: int
 ) -> list[tuple[int, tuple[str, int]]]:
-    """What of a group a state holds with what `top` brings to one of its parents, the state, and the parent's number.
+    """What of a group a state holds with what `top` brings to one of its parents, the state, and
+    the parent's number.
 
-    One state for each that would be held: an ancestor of the parent where there is one, and the newest of them.
+    One state for each that would be held: an ancestor of the parent where there is one, and the
+    newest of them.
     """
     chosen: dict[int, tuple[tuple[bool, int], str, int]] = {}
     for number, parent in enumerate(top.parents, 1):
@@ -170,8 +178,9 @@ def span_between(
     paths: Sequence[str] = (),
     first_parent: bool = False,
 ) -> CommitSpan:
-    """Both ends are commits that the repository has. A line keeps to the main branch where one is named; with `paths`,
-    commits that touch none of them are no changes of their own, except for the end.
+    """Both ends are commits that the repository has. A line keeps to the main branch where one is
+    named; with `paths`, commits that touch none of them are no changes of their own, except for the
+    end.
     """
     if good == bad:
         raise UsageError(
@@ -203,7 +212,7 @@ def inside(change: CommitChange, commits: Mapping[str, Commit]) -> CommitSpan:
     return CommitSpan(change.good, change.bad, base, tuple(back), tuple(forward))
 
 
-# -- the line ---------------------------------------------------------------------------------------------------------
+# -- the line
 
 
 def _line_of(span: CommitSpan) -> CommitPath:
@@ -229,7 +238,9 @@ def _line_of(span: CommitSpan) -> CommitPath:
 def _steps(
     span: CommitSpan, commits: Sequence[Commit], top: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The states of a way up to `top`, and what each brings that the one before it had not; oldest first."""
+    """The states of a way up to `top`, and what each brings that the one before it had not; oldest
+    first.
+    """
     if not commits:
         return
     parents = {commit.sha: commit.parents for commit in commits}
@@ -247,8 +258,9 @@ def _steps(
 def _way(
     parents: Mapping[str, Sequence[str]], top: str, main: Collection[str], *, first_parent: bool
 ) -> list[str]:
-    """From the oldest commit to `top`, each a parent of the next: along `main` where one is named, then by first parents
-    or, where merges are looked into, by the parent with the most commits behind it.
+    """From the oldest commit to `top`, each a parent of the next: along `main` where one is named,
+    then by first parents or, where merges are looked into, by the parent with the most commits
+    behind it.
     """
     behind = {} if first_parent else _counts_behind(parents)
     way, here = [top], top
@@ -288,7 +300,9 @@ def _counts_behind(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """By each state of a way the commits that it has and the one before it has not, every one after its parents."""
+    """By each state of a way the commits that it has and the one before it has not, every one after
+    its parents.
+    """
     places = {sha: place for place, sha in enumerate(parents)}
     seen: set[str] = set()
     brought: dict[str, list[str]] = {}
@@ -304,11 +318,13 @@ def _brought(way: Sequence[str], parents: Mapping[str, Sequence[str]]) -> dict[s
     return brought
 
 
-# -- the graph --------------------------------------------------------------------------------------------------------
+# -- the graph
 
 
 def _graph_of(span: CommitSpan, package: str) -> Graph:
-    """Changes in the order back (newest first), then forward; a commit that no path keeps is no change."""
+    """Changes in the order back (newest first), then forward; a commit that no path keeps is no
+    change.
+    """
     back = [c for c in reversed(span.back) if _counts(span, c.sha)]
     forward = [c for c in span.forward if _counts(span, c.sha)]
     taken = {commit.sha: 1 << rank for rank, commit in enumerate(back)}
@@ -355,7 +371,9 @@ def _outer_parents(commits: Sequence[Commit]) -> list[str]:
 
 
 def _told_apart(span: CommitSpan, holds: Mapping[str, int]) -> list[str]:
-    """The states, the good end first and the bad one last; with paths, one for each set of changes it may contain."""
+    """The states, the good end first and the bad one last; with paths, one for each set of changes
+    it may contain.
+    """
     between = [sha for sha in holds if sha not in (span.good, span.bad)]
     if span.kept is not None:
         kept = span.kept
@@ -387,7 +405,9 @@ def _additions(commits: Sequence[Commit], span: CommitSpan) -> Iterator[CommitCh
 
 
 def merge_of(span: CommitSpan, change: CommitChange) -> str | None:
-    """The merge that brought a commit to the main line of its end; None where it is on that line itself."""
+    """The merge that brought a commit to the main line of its end; None where it is on that line
+    itself.
+    """
     commits = span.back if change.removed else span.forward
     top = span.good if change.removed else span.bad
     parents = {commit.sha: commit.parents for commit in commits}

@@ -1,8 +1,10 @@
-"""A bisection on this host: the packages of its repositories, the command as every state sees it, and the checkouts.
+"""A bisection on this host: the packages of its repositories, the command as every state sees it,
+and the checkouts.
 
-Checkouts are worktrees beside the user's own, which is never touched. Where a package declares a build, every version set
-has trees of its own, built once and shared by its trials. Where none does, the test command itself may build in place, so
-each running trial has a lane of trees to itself, moved to its commits and cleaned before it runs.
+Checkouts are worktrees beside the user's own, which is never touched. Where a package declares a
+build, every version set has trees of its own, built once and shared by its trials. Where none does,
+the test command itself may build in place, so each running trial has a lane of trees to itself,
+moved to its commits and cleaned before it runs.
 """
 
 import hashlib
@@ -78,8 +80,9 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
 
 @dataclass(frozen=True)
 class OwnCommand:
-    """The command as every state finds it. `files` of the repository that not every commit has are put into each checkout,
-    by their place there: what a test imports beside itself is then of the state, as under `git bisect run`.
+    """The command as every state finds it. `files` of the repository that not every commit has are
+    put into each checkout, by their place there: what a test imports beside itself is then of the
+    state, as under `git bisect run`.
     """
 
     words: tuple[str, ...]
@@ -109,7 +112,8 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
     if name := imported_from_the_checkout(words, package.repository):
         warnings.append(
             f"{name} is installed in place from {package.repository.where}: every state may import "
-            "your own checkout instead of its own. Put the state's sources first, as with PYTHONPATH=src."
+            "your own checkout instead of its own. Put the state's sources first, as with "
+            "PYTHONPATH=src."
         )
         run.say(f"!!! {warnings[-1]}")
     return OwnCommand(tuple(words), package.name, files, tuple(warnings))
@@ -118,9 +122,10 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
 def _as_every_state_finds_it(
     word: str, package: Package, directory: Path
 ) -> tuple[str, str | None]:
-    """The word, named from the top, where the command runs; and the file to be put there, if not every commit has it.
-    Programs of an environment and what is outside of the repository are used where they are, by their whole path. Links
-    are not followed: what counts is where a file is named.
+    """The word, named from the top, where the command runs; and the file to be put there, if not
+    every commit has it. Programs of an environment and what is outside of the repository are used
+    where they are, by their whole path. Links are not followed: what counts is where a file is
+    named.
     """
     assert package.repository is not None
     name, mark, part = word.partition("::")  # as pytest names a test of a file
@@ -176,14 +181,15 @@ def host_packages(
 def check_something_moves(packages: list[Package]) -> list[Package]:
     if not any(package.moves for package in packages):
         raise UsageError(
-            "nothing differs between the good and the bad end; give --good and --bad, or versions in the spec"
+            "nothing differs between the good and the bad end; give --good and --bad, or versions "
+            "in the spec"
         )
     return packages
 
 
 def imported_from_the_checkout(command: Sequence[str], repository: Repository) -> str | None:
-    """A package that the command's Python has installed in place from this repository: then every state would import the
-    user's own checkout. None where there is none to be seen.
+    """A package that the command's Python has installed in place from this repository: then every
+    state would import the user's own checkout. None where there is none to be seen.
     """
     for site in _site_packages(command):
         for note in site.glob("*.dist-info/direct_url.json"):
@@ -245,10 +251,11 @@ _OF_RUN = "of-run"
 
 
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
-    """Where the checkouts of a run lie: in its own directory, unless that is in one of the repositories. There a tool that
-    looks for its settings in the directories above, as pytest does, would find the user's own and test the user's own
-    sources. What runs of this host left that are gone themselves is removed: of another's, in a home that both share, the
-    directory may just not be seen from here.
+    """Where the checkouts of a run lie: in its own directory, unless that is in one of the
+    repositories. There a tool that looks for its settings in the directories above, as pytest does,
+    would find the user's own and test the user's own sources. What runs of this host left that are
+    gone themselves is removed: of another's, in a home that both share, the directory may just not
+    be seen from here.
     """
     tops = [Path(p.repository.where).resolve() for p in packages if p.repository]
     if not any(run.resolve().is_relative_to(top) for top in tops):
@@ -316,7 +323,9 @@ class HostTrees(VersionSets):
             forget_trees(str(package.spec.path))
 
     def _tree(self, package: Package, versions: Versions) -> Path:
-        """A package that is rebuilt only when it changed has a tree for each version of itself and its needs."""
+        """A package that is rebuilt only when it changed has a tree for each version of itself and
+        its needs.
+        """
         if package.spec.rebuild == "always":
             return self._root / set_key(self._packages, versions) / package.name
         own = [p for p in self._packages if p.name in {package.name, *package.spec.needs}]
@@ -363,7 +372,9 @@ _MOST_CARRIED = 200
 def carried(
     tree: Path, package: Package, commit: Commit, onto: Sequence[tuple[str, int]]
 ) -> Sequence[str | None] | None:
-    """Each state with the commit cherry-picked onto it: a commit of its own, beside every branch."""
+    """Each state with the commit cherry-picked onto it: a commit of its own, beside every
+    branch.
+    """
     if package.repository is None or len(onto) > _MOST_CARRIED:
         return None
     where, merges = package.repository.where, len(commit.parents) > 1

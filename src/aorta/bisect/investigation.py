@@ -1,7 +1,7 @@
 """A bisection from packages to findings: the main search, then what the answer itself asks for.
 
-Main search -> the commit inside a merge -> the partner without which the culprit does no harm. Each is a search of its
-own over other histories; all of them run the same command in the same way.
+Main search -> the commit inside a merge -> the partner without which the culprit does no harm. Each
+is a search of its own over other histories; all of them run the same command in the same way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,8 +54,8 @@ class SearchSetup:
 
 @dataclass(frozen=True)
 class FinishedSearch:
-    """One finished search: what it knows, and the packages its versions are of. `before` is the probability of what led
-    to it: that the change is in the merge that it looked into.
+    """One finished search: what it knows, and the packages its versions are of. `before` is the
+    probability of what led to it: that the change is in the merge that it looked into.
     """
 
     stage: str
@@ -83,7 +83,9 @@ class FinishedSearch:
 
     @property
     def single(self) -> tuple[Package, int] | None:
-        """The package and the rank of the one change that did it; it may be a merge that brings many commits."""
+        """The package and the rank of the one change that did it; it may be a merge that brings
+        many commits.
+        """
         interval = self.interval
         if interval is None or self.alike or not self.is_sure or len(interval.changes) != 1:
             return None
@@ -101,8 +103,8 @@ class FinishedSearch:
 
 @dataclass(frozen=True)
 class Investigation:
-    """What the searches brought: the main one, then one inside each merge. `partner` is the search for a commit that the
-    culprit needs, also where it found that there is none.
+    """What the searches brought: the main one, then one inside each merge. `partner` is the search
+    for a commit that the culprit needs, also where it found that there is none.
     """
 
     searched: Sequence[FinishedSearch]
@@ -135,7 +137,9 @@ def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigat
 
 
 def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
-    """Where one package moves, all of its commits are looked at at once; several go along lines first."""
+    """Where one package moves, all of its commits are looked at at once; several go along lines
+    first.
+    """
     moved = moving(packages)
     graph = moved[0].as_graph if len(moved) == 1 else None
     return [graph if graph and p.name == graph.name else p for p in packages]
@@ -161,8 +165,8 @@ def search_versions(
     cannot_be: CannotBe | None = None,
     partner_of: FinishedSearch | None = None,
 ) -> FinishedSearch:
-    """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is not worth trying.
-    `partner_of`: the search whose culprit is tried alone first.
+    """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is
+    not worth trying. `partner_of`: the search whose culprit is tried alone first.
     """
     search = _bisection(
         setting, name, packages, before, check_ends=check_ends, more_follows=more_follows
@@ -265,7 +269,9 @@ def _measured_ends(
     search: Bisection,
     packages: Sequence[Package],
 ) -> MeasuredEnds | None:
-    """The main search measures its ends first; the searches after it know the two levels already."""
+    """The main search measures its ends first; the searches after it know the two levels
+    already.
+    """
     cached = setting.cache.known_values
     metric.begin_stage(_known(setting, name, search, packages, cached))
     if name == MAIN and setting.check_ends:
@@ -276,8 +282,8 @@ def _measured_ends(
 
 
 def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
-    """A merge brings many commits at once: the one that did it is among them, or it is the merge itself. What is known
-    of its two sides needs no further trial.
+    """A merge brings many commits at once: the one that did it is among them, or it is the merge
+    itself. What is known of its two sides needs no further trial.
     """
     interval, single = found.interval, found.single
     if interval is None or single is None or (package := single[0].within(single[1])) is None:
@@ -300,8 +306,8 @@ def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch
 
 
 def _with_what_moved(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
-    """States that cannot be tested may lack something that the test needs, and that the first state after them brings
-    back. With that carried along they can be.
+    """States that cannot be tested may lack something that the test needs, and that the first state
+    after them brings back. With that carried along they can be.
     """
     interval, moved = found.interval, moving(found.packages)
     if interval is None or len(moved) != 1 or setting.carry is None:
@@ -333,7 +339,9 @@ def _with_what_moved(setting: SearchSetup, found: FinishedSearch) -> FinishedSea
 
 
 def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
-    """The culprit over the oldest of everything else: if that passes, it takes another commit to fail."""
+    """The culprit over the oldest of everything else: if that passes, it takes another commit to
+    fail.
+    """
     interval, single = found.interval, found.single
     if interval is None or single is None:
         return None

@@ -1,8 +1,9 @@
 """Metric mode: a state is judged by numbers and not by exit codes.
 
-Both ends are measured until their two levels are known. A state is then measured until its values say clearly which level
-it is at; one that stays between them is neither good nor bad, and the answer around it is a range. Ends that cannot be
-told apart are said to be so, before anything else is built.
+Both ends are measured until their two levels are known. A state is then measured until its values
+say clearly which level it is at; one that stays between them is neither good nor bad, and the
+answer around it is a range. Ends that cannot be told apart are said to be so, before anything else
+is built.
 """
 
 import math
@@ -33,7 +34,9 @@ _STRICTER = 10  # one state is to be ten times surer than the whole answer
 
 
 class MeasuredMetric(MetricOracle):
-    """A metric whose levels are found by measuring both ends: samples may be given, and need not be."""
+    """A metric whose levels are found by measuring both ends: samples may be given, and need not
+    be.
+    """
 
     def _check_decidable(self) -> None:
         if bool(self.good) != bool(self.bad):
@@ -87,7 +90,9 @@ class Metric:
         return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, math.ceil(_PATIENCE * expected)))
 
     def document(self) -> dict[str, Any] | None:
-        """The two levels of the number that decided, as the result says them; None where they are not known."""
+        """The two levels of the number that decided, as the result says them; None where they are
+        not known.
+        """
         if self.levels is None:
             return None
         good, bad = self.levels.centres
@@ -104,7 +109,9 @@ class Metric:
         self.levels = Levels(self.oracle.good, self.oracle.bad)
 
     def begin_stage(self, known: Mapping[str, Sequence[float]]) -> None:
-        """`known`: values that earlier runs measured, by the key of a configuration. Each is used once."""
+        """`known`: values that earlier runs measured, by the key of a configuration. Each is used
+        once.
+        """
         self._values = {}
         self._earlier = {key: list(values) for key, values in known.items()}
 
@@ -132,13 +139,15 @@ class Metric:
         self.take(point, left.pop(0))
         return True
 
-    # -- what the engine asks of an oracle and of judges ------------------------------------------------------------
+    # -- what the engine asks of an oracle and of judges
 
     def watch(self) -> Watch:
         return self.oracle.watch()
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        """The nearer level; what it means for its state is for the judge, who sees all of its values."""
+        """The nearer level; what it means for its state is for the judge, who sees all of its
+        values.
+        """
         value = self.oracle.value_of(end)
         if value is None:
             gave_none = Classified(Outcome.ERROR, "the metric is missing")
@@ -153,7 +162,9 @@ class Metric:
         return MetricJudge(self, point)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
-        """The levels stay where the ends are: a state misjudged once must not move them. Its noise is noise anyway."""
+        """The levels stay where the ends are: a state misjudged once must not move them. Its noise
+        is noise anyway.
+        """
         if self.levels is None:
             return
         values = self.of(point)
@@ -204,7 +215,9 @@ class MetricJudge:
 
 
 class MeasuredEnds:
-    """A search that first measures both ends, and only goes on where their levels can be told apart."""
+    """A search that first measures both ends, and only goes on where their levels can be told
+    apart.
+    """
 
     def __init__(self, search: Bisection, metric: Metric) -> None:
         self.search, self._metric = search, metric
@@ -277,7 +290,9 @@ class MeasuredEnds:
 
 
 def with_samples(measured: Levels, oracle: MetricOracle) -> Levels:
-    """The user's samples count too, unless they are of another machine or another day by the look of them."""
+    """The user's samples count too, unless they are of another machine or another day by the look
+    of them.
+    """
     fits = all(
         abs(sample - centre) <= 4 * measured.spread
         for centre, samples in zip(measured.centres, (oracle.good, oracle.bad), strict=True)

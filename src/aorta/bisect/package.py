@@ -23,8 +23,9 @@ _MOST_STATES = 20_000  # of a graph: beyond, what every state contains takes too
 
 @dataclass(frozen=True)
 class Package:
-    """Versions from the good end to the bad one. A git package knows what lies between, a library only names. `graph`:
-    the versions are all commits of a history with merges; without one they are a line.
+    """Versions from the good end to the bad one. A git package knows what lies between, a library
+    only names. `graph`: the versions are all commits of a history with merges; without one they are
+    a line.
     """
 
     spec: PackageSpec
@@ -87,7 +88,9 @@ class Package:
     def carrying(
         self, ranks: Sequence[int], good: str, bad: str, carry: "Carry"
     ) -> "Package | None":
-        """These changes, between two states, with what the last of them brings carried along to the states before it."""
+        """These changes, between two states, with what the last of them brings carried along to the
+        states before it.
+        """
         if self.span is None:
             return None
         graph = self.graph or self._line(self.span).graph(self.name)
@@ -131,7 +134,9 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
 
 
 def set_key(packages: Sequence[Package], versions: Versions) -> str:
-    """Names a version set by whole versions: two that only share their first characters never meet."""
+    """Names a version set by whole versions: two that only share their first characters never
+    meet.
+    """
     content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
@@ -181,7 +186,9 @@ def git_package(
 
 
 def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
-    """Every listed version between the two ends, in the order of the list; backwards if the good end is newer."""
+    """Every listed version between the two ends, in the order of the list; backwards if the good
+    end is newer.
+    """
     versions = spec.versions or tuple(dict.fromkeys(v for v in (good, bad) if v))
     if not versions:
         raise UsageError(f"package {spec.name} has neither versions nor a good and a bad one")

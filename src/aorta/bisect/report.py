@@ -45,7 +45,9 @@ def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: flo
 def _environment_headline(
     status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None
 ) -> str | None:
-    """Between environments the answer is a sentence: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`."""
+    """Between environments the answer is a sentence: `numpy 2.3.1 → 2.3.2 brings the failure (97
+    %)`.
+    """
     if status not in {"found", "pair"} or not culprits or any("kind" not in s for s in culprits):
         return None
     sure, first = f"({100 * (confidence or 0):.0f} %)", culprits[0]
@@ -89,7 +91,10 @@ def _culprits(findings: Findings) -> Iterator[str]:
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
     if findings.partner and not _is_one_sentence(findings):
-        yield f"- it fails only together with **{findings.partner['package']}** {findings.partner['commit']}"
+        yield (
+            f"- it fails only together with **{findings.partner['package']}** "
+            f"{findings.partner['commit']}"
+        )
     if metric := findings.metric:
         yield ""
         yield (
@@ -268,15 +273,19 @@ def culprit_words(said: Mapping[str, Any]) -> str:
     return f"{said.get('package')} {verb} {commit[:12]}{title}{author}"
 
 
-# -- the two states that matter, and every probe, as links ------------------------------------------------------------
+# -- the two states that matter, and every probe, as links
 
 
 ShownStates = Mapping[str, tuple[str, str]]
-"""The two states that matter, by side: the stage that tried one, and the key of its configuration there."""
+"""The two states that matter, by side: the stage that tried one, and the key of its
+configuration there.
+"""
 
 
 def shown_of(outcome: Investigation) -> ShownStates:
-    """Whichever search tried a state last; none where its ends are alike, or a state was never tried."""
+    """Whichever search tried a state last; none where its ends are alike, or a state was never
+    tried.
+    """
     interval = outcome.last.interval
     if interval is None or outcome.main.alike:
         return {}
@@ -295,7 +304,9 @@ _SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "repr
 
 
 def probe_name(record: TrialRecord) -> str:
-    """Readable, and unique by the configuration's own key: versions may share their first characters."""
+    """Readable, and unique by the configuration's own key: versions may share their first
+    characters.
+    """
     words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
     return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
 
@@ -309,7 +320,9 @@ def link_probes(run_dir: Path, stage_dir: Path, records: Sequence[TrialRecord]) 
 def link_side(
     run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
 ) -> Path:
-    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of one telling trial."""
+    """`last-known-good` or `first-known-bad`, for the state of this key. Returns the directory of
+    one telling trial.
+    """
     name, wanted = _SIDES[side]
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]

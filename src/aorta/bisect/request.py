@@ -1,4 +1,5 @@
-"""The door of the room: everything that may be asked of a bisection, and the functions that answer it.
+"""The door of the room: everything that may be asked of a bisection, and the functions that answer
+it.
 
 What is said here lies on top of a spec file; a run that is gone on with knows what it was asked.
 """
@@ -72,8 +73,8 @@ class ContainerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions:
-    """Keys of `environments:` in a spec: two ends, and where releases come from. Without a bad end it is the environment
-    that `python` belongs to. `repositories`: whose commits to name.
+    """Keys of `environments:` in a spec: two ends, and where releases come from. Without a bad end
+    it is the environment that `python` belongs to. `repositories`: whose commits to name.
     """
 
     good: str | None = None
@@ -105,7 +106,9 @@ class EnvironmentOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BisectRequest:
-    """What may have changed, what tells good from bad, and what may be spent; None is what was not said."""
+    """What may have changed, what tells good from bad, and what may be spent; None is what was not
+    said.
+    """
 
     command: tuple[str, ...] = ()
     spec: Path | None = None
@@ -155,7 +158,9 @@ def bisect(
     *,
     on_belief: Callable[[Weights], None] = lambda _weights: None,
 ) -> Findings:
-    """Which change broke it? `listeners` makes fresh ones for each of its searches; `on_belief` is shown where each looks."""
+    """Which change broke it? `listeners` makes fresh ones for each of its searches; `on_belief` is
+    shown where each looks.
+    """
     resolved = _resolved(request, listeners, say, on_belief)
     with KeptOpen(request.executor) as kept:
         return run_bisection(replace(resolved, executor=kept.open))
@@ -167,7 +172,9 @@ def plan(request: BisectRequest) -> dict[str, Any]:
 
 
 def run_bisection(request: ResolvedRequest) -> Findings:
-    """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however it ended."""
+    """Run it to its end. Checkouts, containers and images of the run are gone afterwards, however
+    it ended.
+    """
     _check(request.spec)
     with no_repository_named():
         return _run_in_its_place(request)
@@ -196,7 +203,8 @@ def _check(spec: BisectSpec) -> None:
         raise UsageError("there is no command to test with; write it after --")
     if not spec.packages and spec.containers is None and spec.environments is None:
         raise UsageError(
-            "there is nothing to bisect; give --good and --bad, --good-env and --bad-env, --container or --spec"
+            "there is nothing to bisect; give --good and --bad, --good-env and --bad-env, "
+            "--container or --spec"
         )
     if spec.environments is not None and spec.containers is not None:
         raise UsageError("give either two environments or containers")
@@ -262,7 +270,7 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield "nothing was run"
 
 
-# -- from what was asked to a run -------------------------------------------------------------------------------------
+# -- from what was asked to a run
 
 
 def _resolved(

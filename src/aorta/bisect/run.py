@@ -1,4 +1,5 @@
-"""One run: what was asked, its directory with the logs, its searches one after the other, and what is written in the end.
+"""One run: what was asked, its directory with the logs, its searches one after the other, and what
+is written in the end.
 
 Checkouts, containers and images are the business of those who use it.
 """
@@ -142,7 +143,9 @@ class BisectRun:
         return [left]
 
     def write(self, findings: Findings, shown: ShownStates) -> Findings:
-        """The artifacts, also of a run that was cut short; and the findings as they were written."""
+        """The artifacts, also of a run that was cut short; and the findings as they were
+        written.
+        """
         path, answers = self.stages.path, self.stages.answers
         metric = self.metric.document() if self.metric else None
         records = [r for answer in answers.values() for r in answer.records]
@@ -194,7 +197,9 @@ class BisectRun:
 
 
 def keep_request(request: ResolvedRequest, run: RunDir) -> None:
-    """What was asked, so that `--resume` needs no more than the directory. Its variables may be secrets."""
+    """What was asked, so that `--resume` needs no more than the directory. Its variables may be
+    secrets.
+    """
     asked = {
         "spec": request.spec.model_dump_json(),
         "directory": str(request.directory),

@@ -1,4 +1,6 @@
-"""`bisect.yaml`: what may have changed, how it is built, where it runs, what counts as the failure."""
+"""`bisect.yaml`: what may have changed, how it is built, where it runs, what counts as the
+failure.
+"""
 
 import re
 from collections.abc import Mapping
@@ -59,7 +61,8 @@ class PackageSpec(StrictModel):
             )
         if (self.path is None) == (not self.versions) and self.env is None:
             raise UsageError(
-                f"package {self.name} needs either path (a git repository) or versions (a list), not both"
+                f"package {self.name} needs either path (a git repository) or versions (a list), "
+                "not both"
             )
         if self.env is not None and not is_variable(self.env):
             raise UsageError(f"{self.env!r} is not a variable name")
@@ -73,7 +76,9 @@ class PackageSpec(StrictModel):
 
     @property
     def variable(self) -> str:
-        """The variable that tells the test command where the checkout is, or which version it gets."""
+        """The variable that tells the test command where the checkout is, or which version it
+        gets.
+        """
         return f"AORTA_BISECT_{_NOT_IN_VARIABLES.sub('_', self.name.upper())}"
 
 
@@ -116,7 +121,8 @@ class ContainersSpec(StrictModel):
     def _usable(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("/", *_CACHE_SCHEMES)):
             raise UsageError(
-                f"the bazel cache {value!r} is neither an absolute path nor an http, https or grpc address"
+                f"the bazel cache {value!r} is neither an absolute path nor an http, https or "
+                "grpc address"
             )
         return value
 
@@ -125,7 +131,8 @@ class ContainersSpec(StrictModel):
         dated = self.family or self.start_date or self.end_date
         if dated and (self.passing or self.failing):
             raise UsageError(
-                "give either a container family with dates, or the passing and the failing container"
+                "give either a container family with dates, or the passing and the failing "
+                "container"
             )
         if (self.start_date or self.end_date) and not self.family:
             raise UsageError("start and end dates need a container family; add --container FAMILY")
@@ -200,7 +207,9 @@ class BisectSpec(StrictModel):
 
 
 def only_the_same_failure(spec: BisectSpec) -> bool:
-    """Old packages beside new ones fail in ways of their own: between environments those are no evidence, unless said."""
+    """Old packages beside new ones fail in ways of their own: between environments those are no
+    evidence, unless said.
+    """
     return spec.same_failure or (spec.environments is not None and not spec.any_failure)
 
 
@@ -232,7 +241,8 @@ def versions_from(text: str | None, option: str) -> dict[str, str]:
 
 JAX_URL_TEMPLATE = "ghcr.io/nvidia/jax:{container}-{date}"
 
-# XLA is built as a part of JAX, so only the last of the two builds; `build-jax.sh` is the images' own script.
+# XLA is built as a part of JAX, so only the last of the two builds; `build-jax.sh` is the images'
+# own script.
 JAX_PACKAGES = (
     PackageSpec(name="xla", path="/opt/xla"),
     PackageSpec(name="jax", path="/opt/jax", build="build-jax.sh ${BAZEL_CACHE_OPTION}"),

@@ -1,9 +1,10 @@
-"""One run directory, several searches: each stage has its own journal, all share one lock and one fingerprint.
+"""One run directory, several searches: each stage has its own journal, all share one lock and one
+fingerprint.
 
-The main stage lives in the run directory itself, the others below `stages/`. A stage that was cut short goes on from
-its journal when the run is resumed. And what earlier runs of this user found out, by everything that decides an outcome:
-versions, command, image, build, oracle. A run reads that once, when it begins, and adds its own; what could not be told is
-never kept.
+The main stage lives in the run directory itself, the others below `stages/`. A stage that was cut
+short goes on from its journal when the run is resumed. And what earlier runs of this user found
+out, by everything that decides an outcome: versions, command, image, build, oracle. A run reads
+that once, when it begins, and adds its own; what could not be told is never kept.
 """
 
 import hashlib
@@ -39,7 +40,9 @@ _EVIDENCE = {Outcome.REPRODUCED.value: True, Outcome.CLEAN.value: False}
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where and how trials run, whatever the search. Each stage opens its own executor and its own view."""
+    """Where and how trials run, whatever the search. Each stage opens its own executor and its own
+    view.
+    """
 
     executor: Callable[[], Executor]
     listeners: Callable[[], Sequence[Listener]] = tuple
@@ -98,7 +101,9 @@ class Stages:
 
     @property
     def _failure(self) -> Signature | None:
-        """The failure that is searched for, as the first stage that saw one saw it: a later one keeps to it."""
+        """The failure that is searched for, as the first stage that saw one saw it: a later one
+        keeps to it.
+        """
         return next((a.expected for a in self.answers.values() if a.expected), None)
 
     def _left(self) -> Budget:
@@ -115,7 +120,9 @@ class Stages:
         return self.path if name == MAIN else self.path / "stages" / name
 
     def check_question(self) -> None:
-        """Refuse to go on with another question, before anything is run; from here on the run can be resumed."""
+        """Refuse to go on with another question, before anything is run; from here on the run can
+        be resumed.
+        """
         self.session.open_journal({**self._fingerprint, "stage": MAIN}).close()
 
     def _side_stage(self, path: Path) -> Session:
@@ -126,8 +133,8 @@ class Stages:
 
 
 def open_session(prefix: Path, resume: Resume | None, *, is_named: bool = True) -> Session:
-    """The run directory `prefix`, new or gone on with. An empty directory of that name counts as new; one that nobody named
-    makes way for another of the same second.
+    """The run directory `prefix`, new or gone on with. An empty directory of that name counts as
+    new; one that nobody named makes way for another of the same second.
     """
     if resume is not None:
         return Session.resuming(prefix.parent, _VERB, replace(resume, run=prefix))
@@ -141,12 +148,12 @@ def open_session(prefix: Path, resume: Resume | None, *, is_named: bool = True) 
     return Session.fresh(prefix.parent, _VERB, name=prefix.name)
 
 
-# -- what earlier runs found out --------------------------------------------------------------------------------------
+# -- what earlier runs found out
 
 
 def default_cache(*, knows_what_was_read: bool) -> Path | None:
-    """None, unless everything that a test can read is part of the question: what a test of the host sources or imports
-    is not, so that an edited helper would be answered by old outcomes.
+    """None, unless everything that a test can read is part of the question: what a test of the host
+    sources or imports is not, so that an edited helper would be answered by old outcomes.
     """
     return user_cache() / "bisect" if knows_what_was_read else None
 
@@ -219,8 +226,8 @@ def known_at_first(
     packages: Sequence[Package],
     look_up: Callable[[Versions], list[KnownT]],
 ) -> dict[str, list[KnownT]]:
-    """What is known by the key of its point, as it was when a stage first began: a resumed run must not take its own
-    trials for those of another.
+    """What is known by the key of its point, as it was when a stage first began: a resumed run must
+    not take its own trials for those of another.
     """
     if kept.exists():
         found: dict[str, list[KnownT]] = json.loads(kept.read_text(encoding="utf-8"))
@@ -245,8 +252,8 @@ def _number(line: str) -> float | None:
 def files_named_in(
     command: Sequence[str], directory: Path, mounts: Sequence[str] = ()
 ) -> dict[str, str]:
-    """A digest of every file of the host that the command names, also by its place in a container: an edited script is
-    another question.
+    """A digest of every file of the host that the command names, also by its place in a container:
+    an edited script is another question.
     """
     found: dict[str, str] = {}
     for word in (word.partition("::")[0] for word in command):

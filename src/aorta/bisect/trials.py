@@ -1,7 +1,9 @@
-"""From a point to a trial and from its end to what it means: the command, the build before it, and what counts as failing.
+"""From a point to a trial and from its end to what it means: the command, the build before it, and
+what counts as failing.
 
-A build goes through the same executor as every trial, once for every version set: trials of a set that is being built
-wait for it, and end as untestable if it fails. A test's time limit, patterns and hang watch never see the build.
+A build goes through the same executor as every trial, once for every version set: trials of a set
+that is being built wait for it, and end as untestable if it fails. A test's time limit, patterns
+and hang watch never see the build.
 """
 
 import marshal
@@ -49,8 +51,8 @@ _MOST_LOG = 1 << 20
 
 @dataclass(frozen=True)
 class BuildAndTest:
-    """`build` makes what `test` needs; None if it is there already. Orders with one key share one build. `what` names it
-    for people; empty where nothing is built that takes time.
+    """`build` makes what `test` needs; None if it is there already. Orders with one key share one
+    build. `what` names it for people; empty where nothing is built that takes time.
     """
 
     key: str
@@ -72,8 +74,8 @@ class Builder(Protocol):
 
 
 class VersionSets(Builder):
-    """The builder of version sets, wherever they are made: `root` is this run's own directory, `packages` are those of one
-    search.
+    """The builder of version sets, wherever they are made: `root` is this run's own directory,
+    `packages` are those of one search.
     """
 
     def __init__(
@@ -102,8 +104,8 @@ class VersionSets(Builder):
 def build_trial(
     job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
 ) -> TrialSpec:
-    """The process that makes something: the module of the job, or the one for checkouts, told by a file that others may
-    not read, since addresses and variables may be secrets.
+    """The process that makes something: the module of the job, or the one for checkouts, told by a
+    file that others may not read, since addresses and variables may be secrets.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "job"
@@ -132,7 +134,9 @@ class BuildWatch(Protocol):
 
 @dataclass
 class _Build:
-    """`dropped` trials end with the build, not before: until then what they had for themselves is in use."""
+    """`dropped` trials end with the build, not before: until then what they had for themselves is
+    in use.
+    """
 
     order: TrialSpec
     what: str
@@ -230,7 +234,9 @@ class BuildFirst:
 
 
 def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
-    """Untestable, told by the build's own words; a build that was lost says nothing about its versions."""
+    """Untestable, told by the build's own words; a build that was lost says nothing about its
+    versions.
+    """
     if build.lost or build.cancelled:
         return replace(build, trial_id=trial.id)
     said = [line.strip() for line in build.stderr.tail.splitlines() if line.strip()]
@@ -288,7 +294,9 @@ class OneTrial:
 
 @dataclass(frozen=True)
 class Skipping:
-    """Any oracle, and what every tool that bisects knows: a state that cannot be built or tested is neither."""
+    """Any oracle, and what every tool that bisects knows: a state that cannot be built or tested is
+    neither.
+    """
 
     oracle: Deciding
 

@@ -1,7 +1,8 @@
-"""What people see while it runs: the first failure at once, what is being built, after every answer what is left to do.
+"""What people see while it runs: the first failure at once, what is being built, after every answer
+what is left to do.
 
-And what programs see: `status.json`. What stays for later: `info.log` with the same lines, `debug.log` with every event and
-the whole output of every build and trial.
+And what programs see: `status.json`. What stays for later: `info.log` with the same lines,
+`debug.log` with every event and the whole output of every build and trial.
 """
 
 import io
@@ -56,8 +57,8 @@ def short(point: Point) -> str:
 
 
 class FirstFailure:
-    """The first failing trial decides what is being searched for, so its words are shown before hours are spent. So are
-    those of the first that could not be run, or not be tested.
+    """The first failing trial decides what is being searched for, so its words are shown before
+    hours are spent. So are those of the first that could not be run, or not be tested.
     """
 
     def __init__(
@@ -107,8 +108,8 @@ class _Going:
 
 
 class Builds:
-    """What is being built, for how long, and what it says meanwhile; and how long builds took. What has no name, as a
-    mere checkout, is not spoken of.
+    """What is being built, for how long, and what it says meanwhile; and how long builds took. What
+    has no name, as a mere checkout, is not spoken of.
     """
 
     def __init__(self, say: Say) -> None:
@@ -161,7 +162,9 @@ class Builds:
 
 
 class StepsLeft:
-    """After every answer: how many candidates are left, and about how many trials and how much time, builds included."""
+    """After every answer: how many candidates are left, and about how many trials and how much
+    time, builds included.
+    """
 
     def __init__(self, search: Bisection, say: Say, builds: Builds) -> None:
         self._search, self._say, self._builds = search, say, builds
@@ -196,7 +199,9 @@ class StepsLeft:
 
 
 class StatusFile:
-    """`status.json`: where a run stands, whole at every moment, for whoever looks while it goes on."""
+    """`status.json`: where a run stands, whole at every moment, for whoever looks while it goes
+    on.
+    """
 
     def __init__(
         self, directory: Path, stage: Callable[[], str], builds: Builds, debug_log: Path
@@ -304,7 +309,9 @@ class LogFiles:
 
 
 class _Patient(io.FileIO):
-    """What a full disk does not take is gone: the journal is what a run cannot go on without, not its log."""
+    """What a full disk does not take is gone: the journal is what a run cannot go on without, not
+    its log.
+    """
 
     def write(self, data: "ReadableBuffer", /) -> int:
         with suppress(OSError):

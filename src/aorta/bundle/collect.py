@@ -1,4 +1,6 @@
-"""Finds the files that ship and reads them, refusing whatever is not simply a file of this directory."""
+"""Finds the files that ship and reads them, refusing whatever is not simply a file of this
+directory.
+"""
 
 import os
 import stat
@@ -46,7 +48,8 @@ def collect(source: RunSource, policy: Policy) -> Collected:
             continue
         if status.st_size > policy.max_file_mib * 2**20:
             found.problems.append(
-                f"{path}: is larger than {policy.max_file_mib} MiB; exclude it, or raise max_file_mib in a policy"
+                f"{path}: is larger than {policy.max_file_mib} MiB; exclude it, or raise "
+                "max_file_mib in a policy"
             )
         total += status.st_size
         executable = bool(status.st_mode & stat.S_IXUSR)
@@ -58,7 +61,8 @@ def collect(source: RunSource, policy: Policy) -> Collected:
     found.problems.extend(_outside_links(found.members, links))
     if total > policy.max_total_mib * 2**20:
         found.problems.append(
-            f"the files are larger than {policy.max_total_mib} MiB together; exclude some, or raise max_total_mib in a policy"
+            f"the files are larger than {policy.max_total_mib} MiB together; exclude some, or "
+            "raise max_total_mib in a policy"
         )
     if not found.members and not found.problems:
         found.problems.append("the directory holds no file that ships")
@@ -136,7 +140,10 @@ def _outside_links(members: list[Member], links: Counter[tuple[int, int]]) -> It
     for member in members:
         device, inode, *_rest, count = member.identity
         if count > links[device, inode]:
-            yield f"{member.path}: is a hard link to a file outside the directory; replace it by a copy"
+            yield (
+                f"{member.path}: is a hard link to a file outside the directory; replace it by "
+                "a copy"
+            )
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

@@ -1,5 +1,5 @@
-"""What each verb leaves in its run directory, which part of it ships, and what the site decides about that: `--policy FILE`,
-`--scrub` and `--redaction-from`.
+"""What each verb leaves in its run directory, which part of it ships, and what the site decides
+about that: `--policy FILE`, `--scrub` and `--redaction-from`.
 """
 
 from collections.abc import Sequence
@@ -215,8 +215,8 @@ LAYOUTS: tuple[Layout, ...] = (
 
 
 def layout_of(root: Path) -> tuple[Layout, dict[str, Any]] | None:
-    """Which verb wrote this directory, and the document that gives it away: by what the run says of itself, else by the
-    schema of a document that only this verb writes.
+    """Which verb wrote this directory, and the document that gives it away: by what the run says of
+    itself, else by the schema of a document that only this verb writes.
     """
     said = str(RunDir(root).about().get("verb", "")).split()[:1]
     for layout in LAYOUTS:

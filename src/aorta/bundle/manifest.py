@@ -1,5 +1,6 @@
-"""`manifest.json`: what a bundle holds, with a hash of every file, and what was taken out of each; which names inside a bundle
-every system can unpack, to one and the same file; and why a bundle was not made, or is not trusted.
+"""`manifest.json`: what a bundle holds, with a hash of every file, and what was taken out of each;
+which names inside a bundle every system can unpack, to one and the same file; and why a bundle was
+not made, or is not trusted.
 """
 
 import json
@@ -56,7 +57,9 @@ def problem_with(path: str) -> str | None:
 
 
 def doubles(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that a system without case, or with another Unicode form, takes for one; also file and folder."""
+    """Pairs of names that a system without case, or with another Unicode form, takes for one; also
+    file and folder.
+    """
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
     for path in paths:
@@ -80,7 +83,10 @@ def _problem_with_part(part: str) -> str | None:
     if part[0] in "-~" or part.casefold() in _TAKEN:
         return "has a name that a shell or another program would obey"
     if _FORBIDDEN.search(part):
-        return 'has a character in its name that some systems forbid (one of < > : " | ? * \\ or a control character)'
+        return (
+            'has a character in its name that some systems forbid (one of < > : " | ? * \\ or '
+            "a control character)"
+        )
     if any(unicodedata.category(char) in _HIDDEN_CATEGORIES for char in part):
         return "has an invisible character in its name"
     if unicodedata.normalize("NFC", part) != part:

@@ -1,10 +1,13 @@
-"""Packing: learn what is private from everything that ships, take it out of everything, write one archive.
+"""Packing: learn what is private from everything that ships, take it out of everything, write one
+archive.
 
-`prepare` reads every file twice, piece by piece, into a spool that nobody else sees; `write` puts the archive beside the user's other
-files. Between the two the user may look (`--review`) and say no, and the reproducer is rehearsed.
+`prepare` reads every file twice, piece by piece, into a spool that nobody else sees; `write` puts
+the archive beside the user's other files. Between the two the user may look (`--review`) and say
+no, and the reproducer is rehearsed.
 
-Paths into the run directory itself stay useful: they become relative to the file they stand in. That is what lets a shipped
-recipe run on another path: a relative path in a recipe is relative to the recipe.
+Paths into the run directory itself stay useful: they become relative to the file they stand in.
+That is what lets a shipped recipe run on another path: a relative path in a recipe is relative to
+the recipe.
 """
 
 import gc
@@ -141,7 +144,9 @@ class Prepared:
 def prepared(
     run_dir: Path, ticket: str | None, policy: Policy, patterns: Sequence[str], near: Path
 ) -> Iterator[Prepared]:
-    """Read, refuse, scrub, check. The spool lies in `near` where that exists, and is gone afterwards."""
+    """Read, refuse, scrub, check. The spool lies in `near` where that exists, and is gone
+    afterwards.
+    """
     source = open_source(run_dir, ticket)
     found = collect(source, policy)
     _refuse(found.problems, source)
@@ -268,7 +273,9 @@ class _Packing:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Scrubbing makes millions of small things and no cycle: looking for cycles takes a third of its time."""
+    """Scrubbing makes millions of small things and no cycle: looking for cycles takes a third of
+    its time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,6 @@
-"""Verifying and unpacking a bundle from somewhere else. Both are one reading; unpacking also keeps what it reads."""
+"""Verifying and unpacking a bundle from somewhere else. Both are one reading; unpacking also keeps
+what it reads.
+"""
 
 import hashlib
 import os

@@ -1,6 +1,7 @@
 """What ships, run from where it is unpacked: an empty directory, another home, another user name.
 
-A bundle whose recipe reproduces a failure is asked to do so; the failure must look like the original's.
+A bundle whose recipe reproduces a failure is asked to do so; the failure must look like the
+original's.
 """
 
 import os
@@ -45,7 +46,9 @@ def rehearse(
     timeout: float | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Checked | None:
-    """Unpack and run it; None where there is nothing in it to run. `programs` go before everything else on the path."""
+    """Unpack and run it; None where there is nothing in it to run. `programs` go before everything
+    else on the path.
+    """
     with tempfile.TemporaryDirectory(prefix="aorta-rehearsal-") as scratch:
         _verified, folder = unpack(bundle, Path(scratch) / "unpacked", max_bytes)
         if not (folder / SCRIPT).is_file() or not (folder / RECIPE).is_file():
@@ -153,7 +156,9 @@ def _expected(result: Mapping[str, Any]) -> re.Pattern[str] | None:
 
 
 def _enough(result: Mapping[str, Any]) -> int:
-    """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
+    """So many trials that a copy which fails as often as the answer is missed less than once in a
+    hundred times.
+    """
     rate = result.get("confirmed") or result.get("original") or {}
     seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))

@@ -1,4 +1,6 @@
-"""The door of the room: everything that may be asked of packing a run, and the one function that does it."""
+"""The door of the room: everything that may be asked of packing a run, and the one function that
+does it.
+"""
 
 import tempfile
 from collections.abc import Callable
@@ -65,7 +67,9 @@ class BundleReport:
 def bundle(
     request: BundleRequest, agreed: Callable[[Prepared], bool] = lambda _prepared: True
 ) -> BundleReport | None:
-    """Scrub, try and pack it; None where `agreed`, which sees everything before it is written, says no."""
+    """Scrub, try and pack it; None where `agreed`, which sees everything before it is written, says
+    no.
+    """
     site = read_policy(request.policy)
     patterns = scrub_patterns(site, request.scrub, request.redaction_from)
     if request.sign is not None:

@@ -1,4 +1,6 @@
-"""`SHIP.md` of a bundle: what is inside, what was removed, what to read. The run's own words stay above it."""
+"""`SHIP.md` of a bundle: what is inside, what was removed, what to read. The run's own words stay
+above it.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,8 @@ _BEGIN, _END = "<!-- aorta bundle: begin -->", "<!-- aorta bundle: end -->"
 _SECTION = re.compile(rf"\n*{re.escape(_BEGIN)}.*?{re.escape(_END)}\n*", re.DOTALL)
 _WORDS = {
     "paths": "private paths, as `<PATH:n>`",
-    "addresses": "addresses and host names, as `<IPV4:n>`, `<IPV6:n>`, `<MAC:n>`, `<EMAIL:n>`, `<HOST:n>`",
+    "addresses": "addresses and host names, as `<IPV4:n>`, `<IPV6:n>`, `<MAC:n>`, `<EMAIL:n>`, "
+    "`<HOST:n>`",
     "secrets": "secrets, as `<SECRET:n>`",
     "patterns": "matches of the site's own patterns, as `<TEXT:n>`",
     "names": "user names, as `<USER:n>`",

@@ -1,8 +1,9 @@
 """Signatures with an Ed25519 SSH key, made and checked by `ssh-keygen -Y`.
 
-Why ssh-keygen and not a Python package: both sides already have it and the keys (agents and hardware keys included),
-the other side can check a signature without Aorta, and no compiled dependency is added for one call.
-The signature is a file of its own, `BUNDLE.sig`, so the bundle's bytes stay reproducible.
+Why ssh-keygen and not a Python package: both sides already have it and the keys (agents and
+hardware keys included), the other side can check a signature without Aorta, and no compiled
+dependency is added for one call. The signature is a file of its own, `BUNDLE.sig`, so the bundle's
+bytes stay reproducible.
 """
 
 import shutil
@@ -33,7 +34,9 @@ def check_signing_key(key: Path) -> None:
 
 
 def sign(bundle: Path, key: Path) -> Path:
-    """`BUNDLE.sig` beside the bundle. A key with a passphrase asks for it on the terminal, or uses the agent."""
+    """`BUNDLE.sig` beside the bundle. A key with a passphrase asks for it on the terminal, or uses
+    the agent.
+    """
     signature = signature_path(bundle)
     signature.unlink(missing_ok=True)
     done = _ssh_keygen("-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(bundle))

@@ -1,5 +1,5 @@
-"""Where a bundle comes from: the run directory that is to be packed (what made it, for which ticket, when), and the site:
-its user, its machine, and the directories that belong to them.
+"""Where a bundle comes from: the run directory that is to be packed (what made it, for which
+ticket, when), and the site: its user, its machine, and the directories that belong to them.
 """
 
 import getpass
@@ -98,13 +98,16 @@ class RunSource:
 
 
 def open_source(run_dir: Path, ticket: str | None) -> RunSource:
-    """The run, described by its own metadata; the ticket given on the command line goes before it."""
+    """The run, described by its own metadata; the ticket given on the command line goes before
+    it.
+    """
     if not run_dir.is_dir():
         raise UsageError("there is no such directory; expected a run directory", where=str(run_dir))
     about, known = RunDir(run_dir).about(), layout_of(run_dir)
     if known is None:
         raise UsageError(
-            "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
+            "this is no run directory: neither .aorta/run.json nor a result says which verb wrote "
+            "it; "
             "expected a directory of reduce, triage, bisect, run or launch",
             where=str(run_dir),
         )

@@ -1,7 +1,8 @@
 """The archive's bytes: one gzip stream of plain tar headers, the same bytes for the same content.
 
-Only regular files, one top folder, no owner, one time for all. Reading rebuilds every header it meets and accepts it
-only if it is byte for byte the one that writing makes, so there is nothing odd to interpret.
+Only regular files, one top folder, no owner, one time for all. Reading rebuilds every header it
+meets and accepts it only if it is byte for byte the one that writing makes, so there is nothing odd
+to interpret.
 """
 
 import gzip
@@ -43,9 +44,11 @@ class Entry:
 
 
 class TarWriter:
-    """An archive in the making: contents go to a spool first, for an archive begins with hashes of all of them.
+    """An archive in the making: contents go to a spool first, for an archive begins with hashes of
+    all of them.
 
-    Each header and each content is a gzip member of its own, so that what is spooled is copied and not compressed twice.
+    Each header and each content is a gzip member of its own, so that what is spooled is copied and
+    not compressed twice.
     """
 
     def __init__(self, spool: IO[bytes]) -> None:
@@ -65,7 +68,9 @@ class TarWriter:
         return entry
 
     def write(self, out: IO[bytes], first: Sequence[tuple[Entry, bytes]], when: int) -> None:
-        """The whole archive. `first` goes before what was spooled; `when` is the one time every entry carries."""
+        """The whole archive. `first` goes before what was spooled; `when` is the one time every
+        entry carries.
+        """
         written = 0
         for entry, data in first:
             out.write(_gzipped(_header(entry, when) + data + b"\0" * (-len(data) % _BLOCK)))
@@ -92,7 +97,9 @@ def _gzipped(data: bytes) -> bytes:
 
 
 class TarReader:
-    """Entries of an archive that nobody vouches for, in order; each one's data is read before the next."""
+    """Entries of an archive that nobody vouches for, in order; each one's data is read before the
+    next.
+    """
 
     def __init__(self, file: BinaryIO, where: str, max_bytes: int) -> None:
         self._stream = gzip.GzipFile(fileobj=file, mode="rb")

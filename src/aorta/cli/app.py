@@ -1,4 +1,6 @@
-"""The command line itself: verbs loaded when named, errors as one line, exit codes as documented."""
+"""The command line itself: verbs loaded when named, errors as one line, exit codes as
+documented.
+"""
 
 import atexit
 import importlib
@@ -53,7 +55,8 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Not by taking the interpreter apart, which takes 50 ms of CPU and ends nothing that this does not.
+    """Not by taking the interpreter apart, which takes 50 ms of CPU and ends nothing that this does
+    not.
 
     A launch has threads that may wait in C++, which aborts a process that tears itself down.
     """
@@ -97,7 +100,9 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 
 def _before_command(arguments: Sequence[str]) -> Sequence[str]:
-    """What stands before a literal `--`; behind it is the user's command, which is none of our options."""
+    """What stands before a literal `--`; behind it is the user's command, which is none of our
+    options.
+    """
     return arguments[: list(arguments).index("--")] if "--" in arguments else arguments
 
 

@@ -49,8 +49,9 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 def command(request: "AttributeRequest", as_json: bool) -> None:
     """Say what failed, who began it, how sure that is, and whether a restart can help.
 
-    LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle directory of
-    `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3 the evidence does not tell.
+    LOG is a log of any size (gzip is read as it is), a directory of rank_<r>.out/.err, or a cycle
+    directory of `aorta launch`. Exit codes: 0 an answer was found, 2 the command line is wrong, 3
+    the evidence does not tell.
     """
     from aorta.attribution.documents import SCHEMA, attribution_document, described
     from aorta.attribution.request import attribute

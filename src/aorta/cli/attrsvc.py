@@ -56,10 +56,11 @@ def command(
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
-    POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /v1/jobs, /healthz, /metrics, /docs; and the
-    /logs wire of NVIDIA's resiliency extension. Callers of another user or machine need a token: the one of --token-file, or
-    one that is made and kept where only you can read it. Exit codes: 0 stopped, 2 the command line is wrong, 5 the
-    database cannot be opened, the port is taken, or the extra `service` is missing.
+    POST /v1/cycles, GET /v1/cycles/{job}/{cycle}/decision?wait=S, /v1/jobs, /healthz, /metrics,
+    /docs; and the /logs wire of NVIDIA's resiliency extension. Callers of another user or machine
+    need a token: the one of --token-file, or one that is made and kept where only you can read it.
+    Exit codes: 0 stopped, 2 the command line is wrong, 5 the database cannot be opened, the port is
+    taken, or the extra `service` is missing.
     """
     from aorta.core.errors import InfrastructureError
 

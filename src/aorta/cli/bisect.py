@@ -19,8 +19,9 @@ _SCHEMA = "aorta.bisect/1"
 
 
 class _MountsOrVerbose(click.Command):
-    """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose. Neither is read in the
-    command, which begins after `--`, or with the first word that is no option.
+    """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose.
+    Neither is read in the command, which begins after `--`, or with the first word that is no
+    option.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -202,7 +203,9 @@ def _bisect(request: "BisectRequest", display: options.Display) -> None:
 
 
 def _a_line_a_trial(listener: "Listener") -> "Listener":
-    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps both."""
+    """Here every verdict is one trial, so one of the two lines says it all. A live view keeps
+    both.
+    """
     from aorta.engine.events import Event, PointSettled
     from aorta.views.lines import PlainProgress
 

@@ -78,14 +78,15 @@ def command() -> None:
 def pack(request: "BundleRequest", review: bool, as_json: bool) -> None:
     """Pack RUN_DIR (of reduce, triage, bisect, run or a stopped launch) into TICKET-UTC.tar.gz.
 
-    Secrets, private paths, addresses and names are replaced by placeholders; RUN_DIR is not changed, and nothing is
-    sent anywhere. The other side uses `aorta bundle verify FILE`, `show FILE` and `unpack FILE DIR`.
+    Secrets, private paths, addresses and names are replaced by placeholders; RUN_DIR is not
+    changed, and nothing is sent anywhere. The other side uses `aorta bundle verify FILE`, `show
+    FILE` and `unpack FILE DIR`.
 
-    A reproducer that failed by itself is unpacked into an empty directory and run there, with another home and user name;
-    SHIP.md says what came of it.
+    A reproducer that failed by itself is unpacked into an empty directory and run there, with
+    another home and user name; SHIP.md says what came of it.
 
-    Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 3 packed, and the reproducer
-    does not fail the same way; 5 cannot write.
+    Exit codes: 0 packed; 1 refused, or review answered No; 2 wrong arguments or no ticket; 3
+    packed, and the reproducer does not fail the same way; 5 cannot write.
     """
     from aorta.bundle.manifest import RefusedError
     from aorta.bundle.request import SCHEMA, bundle
@@ -117,7 +118,8 @@ def pack(request: "BundleRequest", review: bool, as_json: bool) -> None:
     "--run",
     "run_it",
     is_flag=True,
-    help="Also unpack it into an empty directory and run its reproducer there. It is somebody's program: read it first.",
+    help="Also unpack it into an empty directory and run its reproducer there. It is somebody's "
+    "program: read it first.",
 )
 @click.option("--timeout", type=float, metavar="SECONDS", help="With --run: for one trial.")
 @_MAX_SIZE
@@ -132,8 +134,9 @@ def verify(
 ) -> None:
     """Check every hash and every name in FILE, and that nothing else is in it.
 
-    Exit codes: 0 whole (with --run: and it fails like the original); 1 damaged, changed, hostile or not signed by --key;
-    2 no such file; 3 with --run: it does not fail the same way, or there is nothing to run.
+    Exit codes: 0 whole (with --run: and it fails like the original); 1 damaged, changed, hostile or
+    not signed by --key; 2 no such file; 3 with --run: it does not fail the same way, or there is
+    nothing to run.
     """
     from aorta.bundle import reading, signing
 
@@ -185,7 +188,8 @@ def show(bundle: Path, max_size: int, as_json: bool) -> None:
         print_json("aorta.bundle_show/1", {**_summary(verified), "manifest": manifest})
         return
     click.echo(
-        f"{verified.manifest.ticket}, made by aorta {verified.manifest.verb} ({manifest['created'] or 'no date'})"
+        f"{verified.manifest.ticket}, made by aorta {verified.manifest.verb} "
+        f"({manifest['created'] or 'no date'})"
     )
     for file in verified.manifest.files:
         removed = ", ".join(f"{count} {group}" for group, count in file.scrubbed.items())
@@ -203,7 +207,8 @@ def show(bundle: Path, max_size: int, as_json: bool) -> None:
 def unpack(bundle: Path, directory: Path, max_size: int, as_json: bool) -> None:
     """Verify FILE and unpack it into a new folder in DIR; a bad bundle leaves nothing behind.
 
-    Exit codes: 0 unpacked; 1 the bundle is bad; 2 no such file, or already unpacked there; 5 cannot write.
+    Exit codes: 0 unpacked; 1 the bundle is bad; 2 no such file, or already unpacked there; 5 cannot
+    write.
     """
     from aorta.bundle import reading
 
@@ -242,7 +247,8 @@ def _show_packed(report: "BundleReport") -> None:
     removed = ", ".join(f"{count} {group}" for group, count in manifest.scrubbed.items() if count)
     click.echo(str(report.path))
     say(
-        f"{len(manifest.files)} files; removed: {removed or 'nothing'}; left here: {len(manifest.left_out)} files"
+        f"{len(manifest.files)} files; removed: {removed or 'nothing'}; left here: "
+        f"{len(manifest.left_out)} files"
     )
     say(f"sha256 {report.sha256}")
     if report.checked is not None:

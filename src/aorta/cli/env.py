@@ -28,7 +28,8 @@ def command() -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Where to write the snapshot; - is stdout.  [default: env.json; none with --json and --field]",
+    help="Where to write the snapshot; - is stdout.  [default: env.json; none with --json and "
+    "--field]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the snapshot as one JSON document.")
 @click.option("--field", metavar="DOTTED", help="Print one field of it, such as gpus.0.name.")

@@ -33,7 +33,8 @@ def _help_without_torch() -> str:
         "aorta launch",
         usage=USAGE,
         description=DESCRIPTION,
-        epilog="Torchrun's options are taken as they are. They are listed here once torch is installed: "
+        epilog="Torchrun's options are taken as they are. They are listed here once torch is "
+        "installed: "
         "pip install 'aorta-triage[launch]'",
     )
     add_flags(parser)
@@ -61,7 +62,8 @@ def command(arguments: tuple[str, ...]) -> None:
             click.echo(_help_without_torch())
             return
         raise InfrastructureError(
-            f"aorta launch needs {missing.name}, which is not installed; pip install 'aorta-triage[launch]'"
+            f"aorta launch needs {missing.name}, which is not installed; pip install "
+            "'aorta-triage[launch]'"
         ) from None
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="aorta launch: %(message)s"

@@ -22,7 +22,8 @@ from aorta.cli.service_options import Access, server_token_options
     multiple=True,
     default=[Path()],
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory that logs and runs may be read from and solves started in (repeatable; default: the current one).",
+    help="Directory that logs and runs may be read from and solves started in (repeatable; "
+    "default: the current one).",
 )
 @click.option(
     "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
@@ -36,14 +37,15 @@ def command(
     service_url: str | None,
     access: Access,
 ) -> None:
-    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs (start_solve,
-    solve_status, get_report, list_runs) over MCP.
+    """Offer attribution (attribute_log, get_decision, explain_finding, list_patterns) and runs
+    (start_solve, solve_status, get_report, list_runs) over MCP.
 
-    start_solve runs a command as the user who started the server, in an allowed directory; over http it is there only with --token-file.
+    start_solve runs a command as the user who started the server, in an allowed directory; over
+    http it is there only with --token-file.
 
-    --token-file: asked of callers (http) and shown to the service; without it both find the token that a server of yours
-    made. Exit codes: 0 the client went away or it was stopped, 2 the command line is wrong, 5 the port is taken or the
-    extra `mcp` is missing.
+    --token-file: asked of callers (http) and shown to the service; without it both find the token
+    that a server of yours made. Exit codes: 0 the client went away or it was stopped, 2 the command
+    line is wrong, 5 the port is taken or the extra `mcp` is missing.
     """
     from aorta.core.errors import InfrastructureError
 

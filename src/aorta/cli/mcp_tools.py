@@ -1,7 +1,7 @@
 """Runs as tools for an assistant: start a solve, ask how it stands, read what came of it.
 
-A solve that is started here is a process of the server's own user, in a directory that the server was allowed at its start, and
-what is read back has been through the scrubber.
+A solve that is started here is a process of the server's own user, in a directory that the server
+was allowed at its start, and what is read back has been through the scrubber.
 """
 
 import os
@@ -32,13 +32,17 @@ def add_run_tools(server: "MCPServer", jail: PathJail, *, may_start: bool) -> No
     @server.tool()
     @in_a_sentence
     def solve_status(run_dir: str) -> dict[str, Any]:
-        """How a solve stands: running, done or stopped, its stages so far, and its answer when there is one."""
+        """How a solve stands: running, done or stopped, its stages so far, and its answer when
+        there is one.
+        """
         return _status(jail.admit(run_dir))
 
     @server.tool()
     @in_a_sentence
     def get_report(run_dir: str) -> dict[str, Any]:
-        """The answer of any run directory with its documents; private paths, names and secrets are replaced."""
+        """The answer of any run directory with its documents; private paths, names and secrets are
+        replaced.
+        """
         opened = reader_of(jail.admit(run_dir)).open()
         page = page_of(opened)
         return {
@@ -69,7 +73,8 @@ def add_run_tools(server: "MCPServer", jail: PathJail, *, may_start: bool) -> No
         timeout: str | None = None,
         ticket: str | None = None,
     ) -> dict[str, Any]:
-        """Start `aorta solve` of a failing command in a directory, and come back at once. Ask solve_status how it goes.
+        """Start `aorta solve` of a failing command in a directory, and come back at once. Ask
+        solve_status how it goes.
 
         budget and timeout: such as "30m". good: a revision that worked. stages: only these.
         """

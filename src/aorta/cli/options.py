@@ -1,4 +1,6 @@
-"""Options that several verbs share, spelt once. A group of them reaches the command as one typed value."""
+"""Options that several verbs share, spelt once. A group of them reaches the command as one typed
+value.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -73,8 +75,9 @@ def grouped(name: str, make: Command, *options: Decorator) -> Decorator:
 
 
 def asking(verb: str, **read: Callable[[Any], object]) -> Decorator:
-    """What is called like a field of the verb's request reaches the command as one value, `request`. `read` makes of what a
-    command line holds what such a field does. To stand next to the function: the groups of options have been made then.
+    """What is called like a field of the verb's request reaches the command as one value,
+    `request`. `read` makes of what a command line holds what such a field does. To stand next to
+    the function: the groups of options have been made then.
     """
 
     def decorate(command: Command) -> Command:
@@ -289,7 +292,9 @@ oracle_options = grouped(
     click.option("--above", type=float, help="metric: a larger number is the failure."),
     click.option("--below", type=float, help="metric: a smaller number is the failure."),
 )
-"""What counts as the failure as `oracle`; None if nothing says so. But for the kind, each is called like its key in a spec."""
+"""What counts as the failure as `oracle`; None if nothing says so. But for the kind, each is
+called like its key in a spec.
+"""
 
 
 def _whole_number(text: str) -> int:
@@ -326,7 +331,9 @@ def names_from(listed: str) -> tuple[str, ...]:
 
 
 def variables_from(assignments: tuple[str, ...], option: str = "--extra-env") -> dict[str, str]:
-    """`NAME=VALUE` options as variables. What is not of that form is not echoed: it may hold a secret."""
+    """`NAME=VALUE` options as variables. What is not of that form is not echoed: it may hold a
+    secret.
+    """
     from aorta.core.names import check_variable
 
     variables = {}

@@ -29,5 +29,7 @@ def say_plan(lines: Iterable[str]) -> None:
 
 
 def say_above(text: str) -> None:
-    """While a live view is up: it takes what is printed to `sys.stderr` and puts it above itself; click writes past it."""
+    """While a live view is up: it takes what is printed to `sys.stderr` and puts it above itself;
+    click writes past it.
+    """
     print(text, file=sys.stderr, flush=True)

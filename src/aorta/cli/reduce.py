@@ -127,6 +127,7 @@ def init(
         say(f"next: aorta reduce --spec {output} --output reduce/MY-TICKET")
         return
     say(
-        f"nothing was found that may shrink; let the command read a variable or a file by its name, such as "
+        "nothing was found that may shrink; let the command read a variable or a file by its "
+        "name, such as "
         f'"$NUM_STEPS", and name it under axes: in {output}; then: aorta reduce --spec {output}'
     )

@@ -61,7 +61,8 @@ def _show(report: "RunReport") -> None:
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
     if rate["of"]:
         click.echo(
-            f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the failure "
+            f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the "
+            "failure "
             f"(95 % interval {percent_range(rate['low'], rate['high'])})"
         )
     else:
@@ -78,7 +79,8 @@ def _show(report: "RunReport") -> None:
             click.echo(f"  trial {row['index']}: {row['outcome']}: {row['why']}")
     if steps:
         click.echo(
-            f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over {steps['count']} steps"
+            f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over "
+            f"{steps['count']} steps"
         )
     for words in report.ending.warm_words:
         click.echo(f"  {words}")

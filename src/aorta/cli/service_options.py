@@ -1,5 +1,5 @@
-"""Options of the verbs that serve HTTP (which token callers must show) and of those that may ask a language model for a second
-opinion.
+"""Options of the verbs that serve HTTP (which token callers must show) and of those that may ask a
+language model for a second opinion.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,9 @@ adviser_options = grouped(
 
 
 class Access:
-    """Who may ask: whoever has the token that was given; without one, this user, and whoever has the token that is made."""
+    """Who may ask: whoever has the token that was given; without one, this user, and whoever has
+    the token that is made.
+    """
 
     def __init__(self, token_file: Path | None, no_token: bool) -> None:
         from aorta.attribution.tokens import new_token, read_token

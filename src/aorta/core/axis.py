@@ -1,7 +1,9 @@
-"""Axes and points. An axis is one thing about a workload that may be made smaller; a point is one value for each axis.
+"""Axes and points. An axis is one thing about a workload that may be made smaller; a point is one
+value for each axis.
 
-An axis says what values it has, which one it starts from and which one it would like best. Where its values end up in
-a trial (a variable, a file, a launcher's option) is the business of the verb that declares it.
+An axis says what values it has, which one it starts from and which one it would like best. Where
+its values end up in a trial (a variable, a file, a launcher's option) is the business of the verb
+that declares it.
 """
 
 import hashlib
@@ -71,7 +73,8 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Two points with the same values ask about the same configuration; `replica` asks for fresh evidence.
+    """Two points with the same values ask about the same configuration; `replica` asks for fresh
+    evidence.
 
     Compared by key, which is computed once: a point may hold the indexes of ten thousand lines.
     """
@@ -114,7 +117,9 @@ class Point:
 
     @cached_property
     def config_key(self) -> str:
-        """Names the configuration alone: the same values have the same key in every run and process."""
+        """Names the configuration alone: the same values have the same key in every run and
+        process.
+        """
         values = [[name, value_to_json(value)] for name, value in self.values]
         text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -243,7 +248,9 @@ class SubsetAxis(_Axis):
 
 
 Axis = NumberAxis | StepsAxis | ChoiceAxis | SubsetAxis
-"""`smallest` is the one value that cannot be made smaller, `size` how much of the axis a value uses. Cheap ones first."""
+"""`smallest` is the one value that cannot be made smaller, `size` how much of the axis a value
+uses. Cheap ones first.
+"""
 
 
 def number(
@@ -258,7 +265,9 @@ def number(
     monotone: bool | None = None,
     priority: int | None = None,
 ) -> NumberAxis:
-    """A whole number moves in steps of 1 unless told otherwise; a real one to within a relative tolerance."""
+    """A whole number moves in steps of 1 unless told otherwise; a real one to within a relative
+    tolerance.
+    """
     where = f"axis {name}"
     _require(all(map(math.isfinite, (initial, floor))), where, "initial and floor must be finite")
     _require(floor <= initial, where, f"floor {floor} is above initial {initial}")
@@ -314,7 +323,9 @@ def subset(
     monotone: bool | None = None,
     priority: int | None = None,
 ) -> SubsetAxis:
-    """Which of these items are needed? The least number kept is 1: an empty input is rarely the same workload."""
+    """Which of these items are needed? The least number kept is 1: an empty input is rarely the
+    same workload.
+    """
     where = f"axis {name}"
     _require(len(items) > 0, where, "there are no items to choose from")
     _require(0 <= floor <= len(items), where, f"floor {floor} is not in 0 to {len(items)} items")
@@ -361,7 +372,7 @@ def _require(holds: bool, where: str, message: str) -> None:
         raise UsageError(message, where=where)
 
 
-# -- a value as what its axis holds; anything else is a mistake of the program ---------------------------
+# -- a value as what its axis holds; anything else is a mistake of the program
 
 
 def as_number(value: Value) -> Number:

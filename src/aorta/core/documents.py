@@ -1,8 +1,10 @@
-"""The one strict reader of the documents users write, YAML or JSON, and the writer whose text it reads back.
+"""The one strict reader of the documents users write, YAML or JSON, and the writer whose text it
+reads back.
 
-YAML is read by the rules of its version 1.2: `on` and `12:30` are text, `1e-3` is a number, dates are text. Keys are
-text and stand once. A document that is too deep, doubled or damaged is refused in one line that says where; so is one
-whose keys are not those of its model: unknown keys are refused, nothing is coerced. Files are opened elsewhere.
+YAML is read by the rules of its version 1.2: `on` and `12:30` are text, `1e-3` is a number, dates
+are text. Keys are text and stand once. A document that is too deep, doubled or damaged is refused
+in one line that says where; so is one whose keys are not those of its model: unknown keys are
+refused, nothing is coerced. Files are opened elsewhere.
 """
 
 import dataclasses
@@ -55,7 +57,9 @@ class StrictModel(BaseModel):
 
 
 def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> ModelT:
-    """`data` as `model`, or one SpecError that names the file, the path, what was found and what was expected."""
+    """`data` as `model`, or one SpecError that names the file, the path, what was found and what
+    was expected.
+    """
     if not isinstance(data, Mapping):
         raise SpecError(
             f"found {_kind(data)}, expected a mapping of keys to values", where=_where(file, at)
@@ -69,7 +73,9 @@ def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> 
 def validated_arguments(
     kind: type[ArgumentsT], given: Mapping[str, object], *, where: str
 ) -> ArgumentsT:
-    """The dataclass `kind` from keyword arguments, which may be written as a document would: a path as text, a tuple as a list."""
+    """The dataclass `kind` from keyword arguments, which may be written as a document would: a path
+    as text, a tuple as a list.
+    """
     known = {field.name for field in dataclasses.fields(kind)}
     unknown = sorted(given.keys() - known)
     if unknown:
@@ -200,7 +206,9 @@ def _at(mark: yaml.error.Mark | None) -> str:
 
 
 def _check(document: object, where: str) -> None:
-    """Refuse what no reader of a document should have to think about, naming the place inside it."""
+    """Refuse what no reader of a document should have to think about, naming the place inside
+    it.
+    """
     left: list[tuple[tuple[str | int, ...], object]] = [((), document)]
     count = 0
     while left:
@@ -249,7 +257,10 @@ _CORE_SCHEMA: tuple[tuple[str, str, str], ...] = (
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
     (
         "float",
-        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        (
+            r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|"
+            r"\.(?:nan|NaN|NAN)"
+        ),
         "-+.0123456789",
     ),
 )

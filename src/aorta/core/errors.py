@@ -1,7 +1,7 @@
 """Every error a user can cause, under one base class, and the exit codes, the same for every verb.
 
-An error says where it is, what was found, what was expected and how to mend it, on one line. Anything that is
-not an `AortaError` is a bug of ours and keeps its traceback.
+An error says where it is, what was found, what was expected and how to mend it, on one line.
+Anything that is not an `AortaError` is a bug of ours and keeps its traceback.
 """
 
 from enum import IntEnum
@@ -35,8 +35,8 @@ class AortaError(Exception):
 
 
 class UsageError(AortaError, ValueError):
-    """The command line is wrong; nothing was run. A ValueError too, so that a model's validator may raise it and the
-    message still gets its place in the file.
+    """The command line is wrong; nothing was run. A ValueError too, so that a model's validator may
+    raise it and the message still gets its place in the file.
     """
 
     kind = "usage"
@@ -62,7 +62,9 @@ class ResumeError(UsageError):
 
 
 class NoAnswerError(AortaError):
-    """The question has no answer: nothing reproduced, the two ends agree, the evidence contradicts itself."""
+    """The question has no answer: nothing reproduced, the two ends agree, the evidence contradicts
+    itself.
+    """
 
     kind = "no_answer"
     exit_code = Exit.NO_ANSWER

@@ -1,7 +1,9 @@
-"""Two levels of a noisy number, the good one and the bad one, and what a few values say about which of them they are of.
+"""Two levels of a noisy number, the good one and the bad one, and what a few values say about which
+of them they are of.
 
-Both levels are only known by their own samples, so a value is weighed by Student's distribution and not by the normal one: far
-from both, or with few samples, it says little, and more values are wanted. Knows nothing of trials or searches.
+Both levels are only known by their own samples, so a value is weighed by Student's distribution and
+not by the normal one: far from both, or with few samples, it says little, and more values are
+wanted. Knows nothing of trials or searches.
 """
 
 import math
@@ -22,8 +24,8 @@ _OUTSIDE_AT_LEAST = 4  # values, before a state is called neither
 
 @dataclass(frozen=True)
 class Levels:
-    """Samples of both sides, at least one each; and the noise seen elsewhere: squares about their own mean, their number
-    of degrees of freedom.
+    """Samples of both sides, at least one each; and the noise seen elsewhere: squares about their
+    own mean, their number of degrees of freedom.
     """
 
     good: tuple[float, ...]
@@ -92,7 +94,9 @@ class Levels:
         return self.separation - _STANDARD_ERRORS * self._error
 
     def are_apart(self, least: float) -> bool | None:
-        """Whether they are at least so many units of noise apart; None while the samples are too few to tell."""
+        """Whether they are at least so many units of noise apart; None while the samples are too
+        few to tell.
+        """
         if self.sure_separation > least:
             return True
         return False if self.separation + _STANDARD_ERRORS * self._error < least else None
@@ -124,7 +128,9 @@ class Levels:
 
 
 def _distance(values: Sequence[float], centre: float, samples: int) -> float:
-    """The squared distance of some values from a centre that is itself the mean of so many samples."""
+    """The squared distance of some values from a centre that is itself the mean of so many
+    samples.
+    """
     mean, count = statistics.fmean(values), len(values)
     own = sum((value - mean) ** 2 for value in values)
     return own + (mean - centre) ** 2 * count * samples / (count + samples)

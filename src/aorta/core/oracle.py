@@ -1,9 +1,10 @@
 """What counts as the failure. Decided here and nowhere else.
 
-An oracle says what to watch for while a trial runs (`watch`) and what its end means (`classify`). A broken
-configuration must never look like a reproduction: what could not start, was ended by aorta or by a scheduler, or ran out
-of time where time is not the bug, is an `error` and no evidence at all; its executor says so (`lost`, `timed_out`). Every
-other end is the program's own, a kill by the kernel for want of memory among them.
+An oracle says what to watch for while a trial runs (`watch`) and what its end means (`classify`). A
+broken configuration must never look like a reproduction: what could not start, was ended by aorta
+or by a scheduler, or ran out of time where time is not the bug, is an `error` and no evidence at
+all; its executor says so (`lost`, `timed_out`). Every other end is the program's own, a kill by the
+kernel for want of memory among them.
 """
 
 import math
@@ -27,7 +28,9 @@ _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]
 
 CANNOT_EXECUTE = frozenset({126, 127})
-"""What a shell ends with when it finds no such command, or may not execute it; a program may end with them too."""
+"""What a shell ends with when it finds no such command, or may not execute it; a program may end
+with them too.
+"""
 
 SIGNALLED = 128
 """Shells and container engines report a death by signal N as exit 128 + N."""
@@ -37,7 +40,9 @@ _SIGNALS = frozenset(int(number) for number in signal.Signals)
 
 @dataclass(frozen=True)
 class Classified:
-    """One outcome, why in a few words, the failure's signature where it failed, the number where one decided."""
+    """One outcome, why in a few words, the failure's signature where it failed, the number where
+    one decided.
+    """
 
     outcome: Outcome
     why: str
@@ -46,7 +51,9 @@ class Classified:
 
 
 class Deciding(Protocol):
-    """What the engine needs of an oracle. Those below are what a file can say; a verb may wrap one in further rules."""
+    """What the engine needs of an oracle. Those below are what a file can say; a verb may wrap one
+    in further rules.
+    """
 
     def watch(self) -> Watch:
         """What to look for while the trial runs."""
@@ -61,11 +68,15 @@ class _Oracle(StrictModel, ABC):
 
     @abstractmethod
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        """The outcome where this oracle knows it, or None to leave it to the rules for every oracle."""
+        """The outcome where this oracle knows it, or None to leave it to the rules for every
+        oracle.
+        """
 
 
 class ExitCodeOracle(_Oracle):
-    """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N, whoever reports it."""
+    """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N, whoever
+    reports it.
+    """
 
     kind: Literal["exit_code"] = "exit_code"
     codes: tuple[int, ...] | None = None
@@ -143,7 +154,9 @@ class HangOracle(_Oracle):
 
 
 class PythonOracle(_Oracle):
-    """A registered workload's own word: `failure_count > 0`, or a predicate of the workload by name."""
+    """A registered workload's own word: `failure_count > 0`, or a predicate of the workload by
+    name.
+    """
 
     kind: Literal["python"] = "python"
     predicate: str | None = None
@@ -179,7 +192,9 @@ class PythonOracle(_Oracle):
 
 
 class MetricOracle(_Oracle):
-    """A number from a JSON file or from a group of a pattern, against a threshold or good and bad samples."""
+    """A number from a JSON file or from a group of a pattern, against a threshold or good and bad
+    samples.
+    """
 
     kind: Literal["metric"] = "metric"
     file: str | None = None
@@ -243,7 +258,9 @@ class MetricOracle(_Oracle):
         return Classified(Outcome.REPRODUCED if bad else Outcome.CLEAN, f"the metric is {value:g}")
 
     def _problem(self, end: TrialEnd) -> str | None:
-        """Why the number of this trial cannot be told from another's, or one stream's from the other's."""
+        """Why the number of this trial cannot be told from another's, or one stream's from the
+        other's.
+        """
         if self.pattern is None:
             said = (end.result or {}).get("metrics_problem")
             return None if said is None else str(said)
@@ -291,7 +308,8 @@ Oracle = Annotated[
     Discriminator(
         _tag,
         custom_error_type="oracle_kind",
-        custom_error_message="unknown oracle kind; expected exit_code, regex, hang, python or metric",
+        custom_error_message="unknown oracle kind; expected exit_code, regex, hang, python or "
+        "metric",
     ),
     Field(),
 ]

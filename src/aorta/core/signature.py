@@ -1,7 +1,9 @@
-"""The fingerprint of a failure: the same bug has the same one, whatever the step, address, path or rank.
+"""The fingerprint of a failure: the same bug has the same one, whatever the step, address, path or
+rank.
 
-Two failures of one workload are the same failure when they leave by the same exit status through the same last
-frames with the same kind of message. Everything that differs from run to run is folded away first.
+Two failures of one workload are the same failure when they leave by the same exit status through
+the same last frames with the same kind of message. Everything that differs from run to run is
+folded away first.
 """
 
 import hashlib
@@ -34,7 +36,8 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 # Words whose digits tell one failure from another: numeric types, operations and hashes by name.
 _NAMED = re.compile(
-    r"\b(?:u?int|b?float|fp|bf|tf|complex|conv|log|exp|atan|mat|relu|sha|md|utf|base)_?\d+(?:d|p)?\b"
+    r"\b(?:u?int|b?float|fp|bf|tf|complex|conv|log|exp|atan|mat|relu|sha|md|utf|base)_?\d+(?:d|"
+    r"p)?\b"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 _TRACEBACK = "Traceback (most recent call last):"
@@ -45,7 +48,8 @@ _ERROR_LINE = re.compile(
     r"(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure)?|abort(?:ed)?|assert|panic|nan|killed)\b",
     re.IGNORECASE,
 )
-# A launcher's own words: on which node a task ended, and that it did. They differ from run to run and name no failure.
+# A launcher's own words: on which node a task ended, and that it did. They differ from run to run
+# and name no failure.
 _LAUNCHER = re.compile(r"^(?:\S*/)?(?:srun|slurmstepd\S*): ")
 _FRAMES_KEPT = 3
 _SIGNALLED = 128
@@ -69,10 +73,11 @@ class Signature:
         return re.fullmatch(".*?".join(fixed), other.text) is not None
 
     def aligned(self, other: "Signature") -> "Signature | None":
-        """What two failures of one configuration have in common; None if that is too little for one failure.
+        """What two failures of one configuration have in common; None if that is too little for one
+        failure.
 
-        They differ in accidents only if they end the same way, through the same frames, in the same kind of error, and
-        share at least half of their words.
+        They differ in accidents only if they end the same way, through the same frames, in the same
+        kind of error, and share at least half of their words.
         """
         mine, theirs = _parts(self.text), _parts(other.text)
         if mine[0] != theirs[0]:
@@ -108,7 +113,9 @@ def signature_of(end: TrialEnd) -> Signature:
 
 
 def error_line_of(text: str) -> str:
-    """The line that names the failure, as it was written: the exception of the last traceback, or the last error."""
+    """The line that names the failure, as it was written: the exception of the last traceback, or
+    the last error.
+    """
     lines = text.splitlines()
     start = next((i for i in reversed(range(len(lines))) if _TRACEBACK in lines[i]), None)
     if start is not None:

@@ -1,9 +1,11 @@
-"""Does it still reproduce? The arithmetic of answering that with as few trials as a given certainty allows.
+"""Does it still reproduce? The arithmetic of answering that with as few trials as a given certainty
+allows.
 
-Wald's sequential probability ratio test weighs two rates against each other: the rate at which the failure shows
-where it is `present`, and the rate of false alarms where it is `absent`. Every trial moves one sum; the sum crosses
-one of two lines, and the question is settled. Of all tests with the same two error rates it needs the fewest
-trials on average. This module knows counts and rates; it does not know points, searches or processes.
+Wald's sequential probability ratio test weighs two rates against each other: the rate at which the
+failure shows where it is `present`, and the rate of false alarms where it is `absent`. Every trial
+moves one sum; the sum crosses one of two lines, and the question is settled. Of all tests with the
+same two error rates it needs the fewest trials on average. This module knows counts and rates; it
+does not know points, searches or processes.
 """
 
 import math
@@ -49,11 +51,13 @@ NOTHING = HitCount()
 
 
 def log_chance(evidence: HitCount, seen: HitCount, certain: float = 0.0) -> float:
-    """The log of how likely these hits and misses are, in their order, where the rate is only known by what was `seen`.
+    """The log of how likely these hits and misses are, in their order, where the rate is only known
+    by what was `seen`.
 
-    The rate is not taken to be what was seen: five hits of five leave a rate of .7 possible, and one miss in seven likely.
-    Every rate that could have shown it has its weight (a uniform prior, so Laplace's rule of succession); `certain` is the
-    weight, before anything was seen, that it always fails.
+    The rate is not taken to be what was seen: five hits of five leave a rate of .7 possible, and
+    one miss in seven likely. Every rate that could have shown it has its weight (a uniform prior,
+    so Laplace's rule of succession); `certain` is the weight, before anything was seen, that it
+    always fails.
     """
     return _log_evidence(seen + evidence, certain) - _log_evidence(seen, certain)
 
@@ -93,7 +97,9 @@ class PresenceTest:
         return log_chance(evidence, self.seen, self.certain) - alarms - silence
 
     def decide(self, evidence: HitCount) -> bool | None:
-        """True or False once a line is crossed. Where `absent` is 0 one hit is proof, and no number of misses outweighs it."""
+        """True or False once a line is crossed. Where `absent` is 0 one hit is proof, and no number
+        of misses outweighs it.
+        """
         weight = self.weight(evidence)
         if weight >= math.log((1 - self.beta) / self.alpha):
             return True
@@ -102,7 +108,9 @@ class PresenceTest:
 
 @dataclass(frozen=True)
 class Sprt:
-    """`present` against `absent`, wrong with chance `alpha` (accepts what is absent) or `beta` (misses what is there)."""
+    """`present` against `absent`, wrong with chance `alpha` (accepts what is absent) or `beta`
+    (misses what is there).
+    """
 
     present: float
     absent: float

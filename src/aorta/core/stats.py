@@ -1,4 +1,6 @@
-"""Intervals and exact tests on counts: plain arithmetic, no scipy (it would cost 100 MB for forty lines)."""
+"""Intervals and exact tests on counts: plain arithmetic, no scipy (it would cost 100 MB for forty
+lines).
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,7 +43,9 @@ def _mass(counts: range, trials: int, rate: float) -> float:
 
 
 def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
-    """The one-sided exact lower bound: the rate at which `hits` or more would be seen with chance `alpha`."""
+    """The one-sided exact lower bound: the rate at which `hits` or more would be seen with chance
+    `alpha`.
+    """
     if hits == 0:
         return 0.0
     if hits == trials:
@@ -57,7 +61,9 @@ def clopper_pearson_high(hits: int, trials: int, alpha: float) -> float:
 
 
 def inverse_interval(hits: int, trials: int, alpha: float = 0.05) -> tuple[float, float]:
-    """The exact interval of a rate where trials went on until so many hits were seen: the last trial was one of them."""
+    """The exact interval of a rate where trials went on until so many hits were seen: the last
+    trial was one of them.
+    """
     if not hits:
         return 0.0, 1.0
     low = clopper_pearson_low(hits, trials, alpha / 2)
@@ -78,7 +84,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def percent_range(low: float, high: float, to: str = "-") -> str:
-    """`12-34 %`, with as many digits as it takes that what is possible does not read as impossible: `0-0.4 %`."""
+    """`12-34 %`, with as many digits as it takes that what is possible does not read as impossible:
+    `0-0.4 %`.
+    """
     digits = 0
     while digits < 6 and (round(100 * high, digits) == 0 or round(100 * low, digits) == 100):
         digits += 1
@@ -99,7 +107,9 @@ def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
 
 
 def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
-    """One-sided Fisher p-value: how likely so few hits of `a`, or fewer, are where both have the same rate."""
+    """One-sided Fisher p-value: how likely so few hits of `a`, or fewer, are where both have the
+    same rate.
+    """
     total, hits = trials_a + trials_b, hits_a + hits_b
     low = max(0, hits - trials_b)
     ways = (math.comb(trials_a, i) * math.comb(trials_b, hits - i) for i in range(low, hits_a + 1))
@@ -107,10 +117,12 @@ def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
 
 
 def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
-    """How likely so many hits beside the base's are if the rate is at most `ratio`, below 1, of the base's rate.
+    """How likely so many hits beside the base's are if the rate is at most `ratio`, below 1, of the
+    base's rate.
 
-    Exact and unconditional: outcomes are ordered by the score statistic, and the base's own rate is the one that makes
-    them likeliest. Fisher's conditional test says nothing about a base that always fails, which is the usual one.
+    Exact and unconditional: outcomes are ordered by the score statistic, and the base's own rate is
+    the one that makes them likeliest. Fisher's conditional test says nothing about a base that
+    always fails, which is the usual one.
     """
     seen = _ratio_score(hits, trials, base_hits, base_trials, ratio)
     if seen <= 0:
@@ -121,12 +133,15 @@ def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio:
     return max(_chance_beyond(least, trials, step / 64, ratio) for step in range(1, 65))
 
 
-# beyond, the normal approximation of the score is within 0.04 of the exact value, and within 0.015 where that is below 0.1
+# beyond, the normal approximation of the score is within 0.04 of the exact value, and within 0.015
+# where that is below 0.1
 _MOST_EXACT = 120
 
 
 def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
-    """Farrington and Manning's z of rate - ratio * base rate, with the rates that fit best under equality."""
+    """Farrington and Manning's z of rate - ratio * base rate, with the rates that fit best under
+    equality.
+    """
     if not hits:
         return 0.0
     a = (trials + base_trials) * ratio
@@ -139,7 +154,9 @@ def _ratio_score(hits: int, trials: int, base_hits: int, base_trials: int, ratio
 
 
 def _least_as_extreme(seen: float, trials: int, base_trials: int, ratio: float) -> list[int]:
-    """For each count of the base, the fewest hits whose score is at least `seen`; the score rises with the hits."""
+    """For each count of the base, the fewest hits whose score is at least `seen`; the score rises
+    with the hits.
+    """
     least, hits = [], 1  # none at all has no score
     for base_hits in range(base_trials + 1):
         while (

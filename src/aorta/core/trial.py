@@ -1,6 +1,8 @@
-"""A trial before and after: what to run, the bare facts of how it ended, its outcome, and what a set of outcomes says.
+"""A trial before and after: what to run, the bare facts of how it ended, its outcome, and what a
+set of outcomes says.
 
-`reproduced` is evidence for; `clean` and `other` are evidence against; `error` is never evidence either way.
+`reproduced` is evidence for; `clean` and `other` are evidence against; `error` is never evidence
+either way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +14,9 @@ if TYPE_CHECKING:  # a trial names places; it never looks at them
     from pathlib import Path
 
 STEP_TIMES_FILE = "step_times.txt"
-"""In the trial's directory; what `AORTA_STEP_TIMES` points at: a line for each step, its time in milliseconds."""
+"""In the trial's directory; what `AORTA_STEP_TIMES` points at: a line for each step, its time in
+milliseconds.
+"""
 
 
 class RuntimeKind(StrEnum):
@@ -57,7 +61,9 @@ class WatchedPattern:
 
 @dataclass(frozen=True)
 class Watch:
-    """What must be noticed while a trial runs, because it ends the trial or cannot be seen afterwards."""
+    """What must be noticed while a trial runs, because it ends the trial or cannot be seen
+    afterwards.
+    """
 
     patterns: tuple[WatchedPattern, ...] = ()
     silent_for: float | None = None  # seconds without output that make it a hang
@@ -94,7 +100,9 @@ class Start(StrEnum):
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One run of something somewhere. `env` holds the resolved layers, never the host's whole environment."""
+    """One run of something somewhere. `env` holds the resolved layers, never the host's whole
+    environment.
+    """
 
     argv: tuple[str, ...]
     trial_dir: "Path"  # logs, scratch and result of this trial alone
@@ -152,7 +160,8 @@ class TrialEnd:
     image_digest: str | None = None
     result: Mapping[str, Any] | None = None  # what a workload left in result.json
     out_of_memory: bool = False  # the kernel's OOM killer ended one of its processes
-    # Seconds of imports that a warm start spared it; 0: it started cold. Every other time is that of a cold start.
+    # Seconds of imports that a warm start spared it; 0: it started cold. Every other time is that
+    # of a cold start.
     spared: float = 0.0
 
     @property

@@ -1,9 +1,10 @@
 """`aorta diverge`: at which operation do the numbers part?
 
-Two sides of one program (two environments, two revisions, two precisions) run with the same seeds while a recorder in
-their own process writes down a digest of every operation's result. The streams are aligned, and the first operation
-whose result differs by more than rounding and its inputs explain is the answer. Two runs of the *same* side come
-first: what already differs there is nondeterminism, not divergence.
+Two sides of one program (two environments, two revisions, two precisions) run with the same seeds
+while a recorder in their own process writes down a digest of every operation's result. The streams
+are aligned, and the first operation whose result differs by more than rounding and its inputs
+explain is the answer. Two runs of the *same* side come first: what already differs there is
+nondeterminism, not divergence.
 """
 
 import sys
@@ -13,9 +14,11 @@ from aorta._verbs import make_callable
 
 
 def record(name: str, array: Any) -> None:
-    """A value of your own, named by you, as one more operation of the stream. Does nothing where nothing is recorded.
+    """A value of your own, named by you, as one more operation of the stream. Does nothing where
+    nothing is recorded.
 
-    For programs without torch, or for what torch does not see: `record("loss", loss)` with a number, a list, an array.
+    For programs without torch, or for what torch does not see: `record("loss", loss)` with a
+    number, a list, an array.
     """
     recorder = sys.modules.get("aorta_recorder")
     if recorder is not None:

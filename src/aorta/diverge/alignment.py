@@ -1,6 +1,7 @@
 """Which operation of one stream is which of another: a diff over modules and order, not a zip.
 
-A side with other kernels, or with more operations, still compares: what has no partner is left without one.
+A side with other kernels, or with more operations, still compares: what has no partner is left
+without one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,9 @@ class Alignment:
 
 
 def align(first: Stream, second: Stream) -> Alignment:
-    """Step by step: the same step of both sides is the same work, however many operations it took."""
+    """Step by step: the same step of both sides is the same work, however many operations it
+    took.
+    """
     pairs: list[tuple[Operation, Operation]] = []
     mine, theirs = _by_step(first), _by_step(second)
     for step in sorted({*mine, *theirs}):
@@ -68,7 +71,9 @@ def _middle(
 
 
 def _common(mine: Sequence[object], theirs: Sequence[object]) -> list[tuple[int, int]] | None:
-    """A longest common subsequence, by Myers' greedy search: fast where little differs. None where too much does."""
+    """A longest common subsequence, by Myers' greedy search: fast where little differs. None where
+    too much does.
+    """
     reach = {1: 0}  # on each diagonal, how far into `mine` so many edits lead
     trail: list[dict[int, int]] = []
     for edits in range(min(len(mine) + len(theirs), _MOST_EDITS) + 1):
@@ -110,7 +115,9 @@ def _walked_back(trail: Sequence[Mapping[int, int]], x: int, y: int) -> list[tup
 def _by_module(
     mine: Sequence[Operation], theirs: Sequence[Operation]
 ) -> list[tuple[Operation, Operation]]:
-    """Too many to compare all with all: the n-th such operation of a module with the n-th of the other side."""
+    """Too many to compare all with all: the n-th such operation of a module with the n-th of the
+    other side.
+    """
     waiting: dict[object, list[Operation]] = {}
     for operation in theirs:
         waiting.setdefault(operation.key, []).append(operation)

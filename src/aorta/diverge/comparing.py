@@ -1,7 +1,8 @@
 """Where the numbers part: pure rules over recorded streams.
 
-The first operation whose result differs on the two sides by more than rounding explains, while what it read did not: that
-is the cause. What two runs of one side do differently is learned first and never counted against the other side.
+The first operation whose result differs on the two sides by more than rounding explains, while what
+it read did not: that is the cause. What two runs of one side do differently is learned first and
+never counted against the other side.
 """
 
 import math
@@ -53,7 +54,9 @@ class Parting:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides, rank by rank. `first` is the earliest guilty operation; `grew` are later ones that made it worse."""
+    """Two sides, rank by rank. `first` is the earliest guilty operation; `grew` are later ones that
+    made it worse.
+    """
 
     first: Parting | None
     grew: tuple[Parting, ...]
@@ -67,7 +70,9 @@ class Comparison:
 
 
 def compare(bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]]) -> Comparison:
-    """Every run of either side is the streams of its ranks. More runs of a side teach what it does by chance."""
+    """Every run of either side is the streams of its ranks. More runs of a side teach what it does
+    by chance.
+    """
     ranks = {len(run) for run in (*bads, *goods)}
     found = [
         _compare_rank([run[rank] for run in bads], [run[rank] for run in goods])
@@ -122,7 +127,9 @@ def _learned(runs: Sequence[Stream]) -> dict[int, float]:
 
 
 def _others(bads: Sequence[Stream], goods: Sequence[Stream]) -> dict[int, float]:
-    """The least difference between any run of one side and any of the other: what chance may explain is not more."""
+    """The least difference between any run of one side and any of the other: what chance may
+    explain is not more.
+    """
     least: dict[int, float] = {}
     for bad in bads:
         to_first = {b.index: a.index for a, b in align(bads[0], bad).pairs}
@@ -143,7 +150,9 @@ def outputs_apart(mine: Operation, theirs: Operation) -> float:
 
 @dataclass
 class _Walk:
-    """Through the aligned operations of one rank, in order, with what is known of everything they read."""
+    """Through the aligned operations of one rank, in order, with what is known of everything they
+    read.
+    """
 
     bad: Stream
     good: Stream
@@ -194,7 +203,9 @@ class _Walk:
         return Parting(bad, good, judged, self.bad.rank, known)
 
     def _read(self, bad: Operation, good: Operation) -> "_Read":
-        """What both read, tensor by tensor, and what came out where other operations made it on the two sides."""
+        """What both read, tensor by tensor, and what came out where other operations made it on the
+        two sides.
+        """
         read = _Read([])
         if len(bad.inputs) != len(good.inputs):
             return _Read(None)
@@ -231,7 +242,9 @@ class _Walk:
         return self._of_good.get(writers[-1]) if writers else None
 
     def _met(self, a: Operation, b: Operation) -> list[Parting]:
-        """Two results of different operations that are read in the same place: judged once, by what led to them."""
+        """Two results of different operations that are read in the same place: judged once, by what
+        led to them.
+        """
         if (a.index, b.index) in self._pairs_met:
             return []
         self._pairs_met.add((a.index, b.index))
@@ -242,7 +255,9 @@ class _Walk:
         return [replace(parting, alone=a if a.index not in self._partner else b)]
 
     def _ancestors(self, operation: Operation) -> tuple[list[tuple[Digest, Digest, float]], int]:
-        """What the stretch of operations without partners read from before it, and how long that stretch is."""
+        """What the stretch of operations without partners read from before it, and how long that
+        stretch is.
+        """
         found: list[tuple[Digest, Digest, float]] = []
         seen: set[int] = set()
         left, chain = [operation.index], 0
@@ -261,7 +276,9 @@ class _Walk:
 
 @dataclass
 class _Read:
-    """What an aligned pair of operations read. `known` is None where something has no counterpart."""
+    """What an aligned pair of operations read. `known` is None where something has no
+    counterpart.
+    """
 
     known: list[tuple[Digest, Digest, float]] | None
     met: list[Parting] = field(default_factory=list)
@@ -284,7 +301,9 @@ def _nth(stream: Stream, operation: Operation) -> int:
 
 
 def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
-    """Where runs of one and the same side part by more than rounding explains; None if they do not."""
+    """Where runs of one and the same side part by more than rounding explains; None if they do
+    not.
+    """
     found = [
         comparison.first
         for a, b in combinations(runs, 2)
@@ -317,7 +336,9 @@ class NonFinite:
 
 
 def first_nonfinite(streams: Sequence[Stream]) -> NonFinite | None:
-    """The earliest over all ranks. A mask is made of infinities on purpose: a constant is not where they come from."""
+    """The earliest over all ranks. A mask is made of infinities on purpose: a constant is not where
+    they come from.
+    """
     found = [first for stream in streams if (first := _first_nonfinite(stream)) is not None]
     return min(found, key=lambda n: (n.operation.step, n.operation.index), default=None)
 

@@ -1,4 +1,6 @@
-"""The answer of a comparison: ten lines, one document, and a script with the one operation in it."""
+"""The answer of a comparison: ten lines, one document, and a script with the one operation in
+it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,19 +129,36 @@ class DivergeReport:
             yield from _parting_lines(self.first)
         if self.nonfinite is not None:
             found = self.nonfinite.operation
-            yield f"  first NaN or infinity: {found.op}{_at(found.module, found.file, found.line)}, step {found.step}, rank {self.nonfinite.rank}"
+            yield (
+                "  first NaN or infinity: "
+                f"{found.op}{_at(found.module, found.file, found.line)}, step {found.step}, "
+                f"rank {self.nonfinite.rank}"
+            )
             for parent in self.nonfinite.parents[:4]:
                 digest = parent.outputs[0]
-                yield f"    read {parent.op}: {list(digest.shape)} {digest.dtype}, from {digest.low:.4g} to {digest.high:.4g}"
+                yield (
+                    f"    read {parent.op}: {list(digest.shape)} {digest.dtype}, from "
+                    f"{digest.low:.4g} to {digest.high:.4g}"
+                )
         if self.self_parting is not None:
             own = self.self_parting.operation
-            yield f"  two runs of the same side part at {own.op}{_at(own.module, own.file, own.line)}, step {own.step}: not deterministic"
+            yield (
+                "  two runs of the same side part at "
+                f"{own.op}{_at(own.module, own.file, own.line)}, step {own.step}: not "
+                "deterministic"
+            )
         compared = self.comparison
         if compared is not None:
             for grown in compared.grew[:3]:
                 at = grown.operation
-                yield f"  grows {grown.judged.growth:.0f} times at {at.op}{_at(at.module, at.file, at.line)}, step {at.step}"
-            yield f"  compared {compared.compared} operations, {len(compared.unmatched)} without a partner, in {self.trials} runs"
+                yield (
+                    f"  grows {grown.judged.growth:.0f} times at "
+                    f"{at.op}{_at(at.module, at.file, at.line)}, step {at.step}"
+                )
+            yield (
+                f"  compared {compared.compared} operations, {len(compared.unmatched)} without "
+                f"a partner, in {self.trials} runs"
+            )
         for note in self.notes:
             yield f"  note: {note}"
         yield f"  results {self.run_dir}"
@@ -148,8 +167,10 @@ class DivergeReport:
 _HEADLINES = {
     "found": "The numbers part here:",
     "same": "No operation differs by more than rounding explains ({ops} recorded).",
-    "nondeterministic": "The program does not repeat its own numbers, so the two sides cannot be told apart.",
-    "not_aligned": "The two sides do not do the same operations: nothing to compare ({ops} recorded).",
+    "nondeterministic": "The program does not repeat its own numbers, so the two sides cannot be "
+    "told apart.",
+    "not_aligned": "The two sides do not do the same operations: nothing to compare ({ops} "
+    "recorded).",
     "partial": "Cut short before the comparison was whole.",
 }
 
@@ -157,13 +178,21 @@ _HEADLINES = {
 def _parting_lines(first: Parting) -> Iterator[str]:
     at, judged = first.operation, first.judged
     phase = {"f": "forward", "b": "backward", "o": "optimizer"}[at.phase]
-    yield f"  {at.op} ({phase}){_at(at.module, at.file, at.line)}, step {at.step}, rank {first.rank}"
+    yield (
+        f"  {at.op} ({phase}){_at(at.module, at.file, at.line)}, step {at.step}, rank {first.rank}"
+    )
     if first.alone is not None:
         yield f"  only the {'bad' if first.alone is first.bad else 'good'} side does this"
-    yield f"  differs by {judged.difference:.3g}; rounding and its inputs explain {judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
+    yield (
+        f"  differs by {judged.difference:.3g}; rounding and its inputs explain "
+        f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
+    )
     for name, operation in (("bad", first.bad), ("good", first.good)):
         for digest in operation.outputs[:1]:
-            yield f"  {name + ':':<6}{list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, from {digest.low:.6g} to {digest.high:.6g}"
+            yield (
+                f"  {name + ':':<6}{list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, "
+                f"from {digest.low:.6g} to {digest.high:.6g}"
+            )
 
 
 def _rank_lines(found: RankParting) -> Iterator[str]:
@@ -171,7 +200,10 @@ def _rank_lines(found: RankParting) -> Iterator[str]:
     who = (
         f"rank {found.odd[0]}" if len(found.odd) == 1 else f"ranks {', '.join(map(str, found.odd))}"
     )
-    yield f"  the {what} of {name or '?'} in step {found.step} is not the same on every rank: {who} differ{'s' if len(found.odd) == 1 else ''} by {found.difference:.3g}"
+    yield (
+        f"  the {what} of {name or '?'} in step {found.step} is not the same on every rank: "
+        f"{who} differ{'s' if len(found.odd) == 1 else ''} by {found.difference:.3g}"
+    )
     for rank, digest in sorted(found.digests.items())[:4]:
         yield f"  rank {rank}: rms {digest.rms:.8g}, from {digest.low:.6g} to {digest.high:.6g}"
 

@@ -1,4 +1,6 @@
-"""Ranks against each other: which one's gradients or parameters differ first, and who took part in a collective alone."""
+"""Ranks against each other: which one's gradients or parameters differ first, and who took part in
+a collective alone.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

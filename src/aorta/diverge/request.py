@@ -1,4 +1,6 @@
-"""The door of the room: everything that may be asked of a comparison, and the one function that answers it."""
+"""The door of the room: everything that may be asked of a comparison, and the one function that
+answers it.
+"""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +22,9 @@ from aorta.registry.mitigations import get_mitigation
 
 @dataclass(frozen=True, kw_only=True)
 class DivergeRequest:
-    """A run directory or a command, and what makes its good side; without one the bad side alone is looked at."""
+    """A run directory or a command, and what makes its good side; without one the bad side alone is
+    looked at.
+    """
 
     run_dir: Path | None = None
     command: tuple[str, ...] | str = ()  # words, or a text for a shell
@@ -46,7 +50,9 @@ class DivergeRequest:
 def diverge(
     request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple
 ) -> DivergeReport:
-    """At which operation do the numbers part? `listeners` makes fresh ones for each of its searches."""
+    """At which operation do the numbers part? `listeners` makes fresh ones for each of its
+    searches.
+    """
     plan = _plan(request, _known_sides(request), _good_side(request))
     with KeptOpen(request.executor) as kept:
         return run_diverge(plan, kept.open, listeners, resume=request.resume)

@@ -1,8 +1,10 @@
-"""How far two results of one operation may part by rounding alone, given how far its inputs had parted already.
+"""How far two results of one operation may part by rounding alone, given how far its inputs had
+parted already.
 
-A difference is relative: the largest parting of an element, over the larger of that element and the tensor's root mean
-square. What rounding explains follows from the precision, from the length of the sums in the operation, and from
-cancellation: a small result of large inputs has large relative errors, and passes on larger ones than it got.
+A difference is relative: the largest parting of an element, over the larger of that element and the
+tensor's root mean square. What rounding explains follows from the precision, from the length of the
+sums in the operation, and from cancellation: a small result of large inputs has large relative
+errors, and passes on larger ones than it got.
 """
 
 import math
@@ -121,13 +123,16 @@ def judge(
     inputs: Sequence[tuple[Digest, Digest, float]],
     learned: float = 0.0,
 ) -> Judged:
-    """`inputs`: what was read on both sides, and how far apart it was. `learned`: how far two runs of one side part here."""
+    """`inputs`: what was read on both sides, and how far apart it was. `learned`: how far two runs
+    of one side part here.
+    """
     apart = max(
         (difference(a, b) for a, b in zip(bad.outputs, good.outputs, strict=False)), default=0.0
     )
     inherited = max((d for _, _, d in inputs), default=0.0)
     if _is_discrete(bad):
-        # A jump turns any inherited difference into a large one; with the same inputs it must not jump at all.
+        # A jump turns any inherited difference into a large one; with the same inputs it must not
+        # jump at all.
         return Judged(apart, math.inf if inherited > 0 else _SLACK * learned, inherited)
     rounding = _epsilon(bad, good) * math.sqrt(_sum_length(bad))
     steepness = _steepness(bad, [a for a, _, _ in inputs])

@@ -1,4 +1,6 @@
-"""`aorta diverge`: run both sides twice, compare, repeat what is not told apart, then look at the one operation."""
+"""`aorta diverge`: run both sides twice, compare, repeat what is not told apart, then look at the
+one operation.
+"""
 
 import json
 import os
@@ -57,7 +59,9 @@ class DivergePlan:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """Any run that ended has recorded what it did, however it ended; how it failed is not the question here."""
+    """Any run that ended has recorded what it did, however it ended; how it failed is not the
+    question here.
+    """
 
     def watch(self) -> Watch:
         return Watch()
@@ -117,7 +121,9 @@ def run_diverge(
     *,
     resume: Resume | None = None,
 ) -> DivergeReport:
-    """The whole comparison, to its report. A run that was cut short goes on from what it recorded."""
+    """The whole comparison, to its report. A run that was cut short goes on from what it
+    recorded.
+    """
     if resume is not None:
         session = Session.resuming(plan.output, "diverge", resume)
     else:

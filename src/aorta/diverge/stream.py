@@ -54,7 +54,9 @@ class Digest:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of one rank. `inputs` are, for each tensor it read, the numbers of the records that wrote it."""
+    """One operation of one rank. `inputs` are, for each tensor it read, the numbers of the records
+    that wrote it.
+    """
 
     index: int
     step: int
@@ -70,7 +72,9 @@ class Operation:
 
     @property
     def key(self) -> tuple[int, str, str, str, tuple[tuple[int, ...], ...]]:
-        """What makes it the same operation in another run. The source line is not part: revisions move lines."""
+        """What makes it the same operation in another run. The source line is not part: revisions
+        move lines.
+        """
         return (self.step, self.phase, self.module, self.op, tuple(d.shape for d in self.outputs))
 
 

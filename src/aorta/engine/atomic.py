@@ -1,6 +1,7 @@
 """The one way to write a file that others may read at any moment: whole or not at all.
 
-Standard library only, and little of it: it also runs inside the user's own process and in containers.
+Standard library only, and little of it: it also runs inside the user's own process and in
+containers.
 """
 
 import fcntl
@@ -14,10 +15,12 @@ _MOST_WRITERS = 1000  # of one file at a time
 
 
 def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> None:
-    """Readers see the old file or the new one, also after a kill, a full disk or a power cut. Raises OSError.
+    """Readers see the old file or the new one, also after a kill, a full disk or a power cut.
+    Raises OSError.
 
-    Text that is no UTF-8, of a word or a file name, is written as an escape: in JSON it reads back as the same word.
-    `durable`: the new one is there to stay when this returns; otherwise a power cut may bring the old one back.
+    Text that is no UTF-8, of a word or a file name, is written as an escape: in JSON it reads back
+    as the same word. `durable`: the new one is there to stay when this returns; otherwise a power
+    cut may bring the old one back.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     draft, handle = _claim_draft(path)
@@ -36,7 +39,9 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Of a file that is only appended to; a last line that was cut short is taken away. Nothing where there is no file."""
+    """Of a file that is only appended to; a last line that was cut short is taken away. Nothing
+    where there is no file.
+    """
     content = path.read_bytes() if path.is_file() else b""
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
@@ -45,7 +50,9 @@ def whole_lines(path: Path) -> list[bytes]:
 
 
 def _claim_draft(path: Path) -> tuple[Path, int]:
-    """The first of a few names beside `path` that no living writer has; what a killed one left there is written over."""
+    """The first of a few names beside `path` that no living writer has; what a killed one left
+    there is written over.
+    """
     for number in count():
         draft = path.with_name(f".{path.name[:_LONGEST_BEGINNING]}.{number}.draft")
         try:
@@ -69,14 +76,18 @@ def _claim_draft(path: Path) -> tuple[Path, int]:
 
 
 def _is_still(draft: Path, handle: int) -> bool:
-    """Whether the name still means what was opened: another writer may have moved it into place meanwhile."""
+    """Whether the name still means what was opened: another writer may have moved it into place
+    meanwhile.
+    """
     with suppress(FileNotFoundError):
         return os.path.samestat(draft.stat(), os.fstat(handle))
     return False
 
 
 def _sync_directory(folder: Path) -> None:
-    """A rename is on the disk when its directory is. Some shared file systems cannot say; they do it themselves."""
+    """A rename is on the disk when its directory is. Some shared file systems cannot say; they do
+    it themselves.
+    """
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

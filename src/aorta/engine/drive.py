@@ -1,8 +1,9 @@
 """The engine's one loop: ask, run, classify, write down, judge, tell.
 
-With W slots it first runs the trials that are certain to be used, then points the search asks for beside them, then
-further trials of open points on slots that would idle. It cancels what no longer matters, and uses one finished
-trial at a time. Every decision is written to the journal in its order, and a resume only does again what stands there.
+With W slots it first runs the trials that are certain to be used, then points the search asks for
+beside them, then further trials of open points on slots that would idle. It cancels what no longer
+matters, and uses one finished trial at a time. Every decision is written to the journal in its
+order, and a resume only does again what stands there.
 """
 
 import statistics
@@ -69,7 +70,9 @@ class _Trial:
 
 
 class Engine:
-    """Drives one question to its answer. Everything it knows is in the journal; everything it does is an event."""
+    """Drives one question to its answer. Everything it knows is in the journal; everything it does
+    is an event.
+    """
 
     def __init__(
         self,
@@ -100,7 +103,9 @@ class Engine:
         self._ended: deque[TrialEnd] = deque()
 
     def run(self) -> Answer:
-        """Until the search is done, a budget is spent, or the run is stopped. The executor is closed afterwards."""
+        """Until the search is done, a budget is spent, or the run is stopped. The executor is
+        closed afterwards.
+        """
         resumed = 0
         self._emit(events.RunStarted(self._run_dir))
         for note in self._journal.notes:
@@ -165,9 +170,11 @@ class Engine:
         return not self._search.done
 
     def _catch_up(self) -> None:
-        """A process that is killed between two lines leaves a decision that follows from the line before.
+        """A process that is killed between two lines leaves a decision that follows from the line
+        before.
 
-        And of a point that was open where a journal was damaged, trials from behind the damage may be at hand.
+        And of a point that was open where a journal was damaged, trials from behind the damage may
+        be at hand.
         """
         for point in list(self._open):
             if point in self._open:  # settling one may have dropped another
@@ -361,7 +368,9 @@ class Engine:
             self._begin_cold(why)
 
     def _begin_cold(self, why: str) -> None:
-        """What warm trials said is forgotten; what cold ones said counts wherever it is asked for again."""
+        """What warm trials said is forgotten; what cold ones said counts wherever it is asked for
+        again.
+        """
         self._warmth.drop(why)
         self._emit(events.Note(f"{why}: warm trials are dropped, and the search goes on cold"))
         for state in self._open.values():

@@ -1,5 +1,5 @@
-"""What happens during a run: as entries of its journal, and as a stream of typed events. Every view of a run is a listener
-of this stream.
+"""What happens during a run: as entries of its journal, and as a stream of typed events. Every view
+of a run is a listener of this stream.
 """
 
 from collections import Counter
@@ -107,7 +107,9 @@ Entry = Opened | TrialRecord | Settled | Dropped | Cooled
 
 
 def failed_differently(records: Sequence[TrialRecord]) -> list[str]:
-    """How many trials failed, but not with the failure that is sought, and what those said; nothing if none did."""
+    """How many trials failed, but not with the failure that is sought, and what those said; nothing
+    if none did.
+    """
     return different_failures(
         Counter(r.signature.text for r in records if r.outcome is Outcome.OTHER and r.signature)
     )
@@ -144,7 +146,9 @@ class Ending:
     warm_dropped: str = ""  # why what warm trials said does not count
 
     def warm_to_json(self) -> dict[str, object]:
-        """For every verb's result: how many trials started warm, and why those of before do not count, if so."""
+        """For every verb's result: how many trials started warm, and why those of before do not
+        count, if so.
+        """
         return {"trials": self.warm_trials, "dropped": self.warm_dropped or None}
 
     @property
@@ -152,7 +156,10 @@ class Ending:
         """The same for people; nothing where every trial started cold as a matter of course."""
         if self.warm_dropped:
             return [f"warm trials were not believed, and none counts: {self.warm_dropped}"]
-        kept = f"{counted(self.warm_trials, 'trial')} started warm, without their imports (--cold: none does)"
+        kept = (
+            f"{counted(self.warm_trials, 'trial')} started warm, without their imports "
+            "(--cold: none does)"
+        )
         return [kept] if self.warm_trials else []
 
     def followed_by(self, later: "Ending") -> "Ending":

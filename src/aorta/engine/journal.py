@@ -1,11 +1,13 @@
-"""The journal: an append-only file of JSON lines that holds every trial and every decision, in order.
+"""The journal: an append-only file of JSON lines that holds every trial and every decision, in
+order.
 
-A line says that a point was opened, that a trial of it ended, that the point was settled and its verdict told to the
-search, or that it was dropped. A resume reads these lines and does again what they say: it needs to know neither how
-many trials ran side by side nor on which machine. A trial is on disk before its outcome is used. Killed at any byte,
-the file loses at most the line being written: a torn end is dropped with a note. Damage before the end is another
-matter: it is said, the file is kept, and nothing goes on unless the user says so.
-Its first line carries a fingerprint of everything that decides what a trial means, so that a resume never mixes two questions.
+A line says that a point was opened, that a trial of it ended, that the point was settled and its
+verdict told to the search, or that it was dropped. A resume reads these lines and does again what
+they say: it needs to know neither how many trials ran side by side nor on which machine. A trial is
+on disk before its outcome is used. Killed at any byte, the file loses at most the line being
+written: a torn end is dropped with a note. Damage before the end is another matter: it is said, the
+file is kept, and nothing goes on unless the user says so. Its first line carries a fingerprint of
+everything that decides what a trial means, so that a resume never mixes two questions.
 """
 
 import hashlib
@@ -33,7 +35,9 @@ _SPARE = "spare"  # a trial that stood behind damage: evidence, though no decisi
 
 
 def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
-    """A digest a part, so that a refusal can name what changed. The tool's own version is one of them."""
+    """A digest a part, so that a refusal can name what changed. The tool's own version is one of
+    them.
+    """
     return {
         name: hashlib.sha256(
             json.dumps(part, sort_keys=True, default=str, separators=(",", ":")).encode()
@@ -43,7 +47,9 @@ def fingerprint(parts: Mapping[str, object]) -> dict[str, str]:
 
 
 class Journal:
-    """Open with `create` or `resume`. A run may ask several questions one after the other; each has entries of its own."""
+    """Open with `create` or `resume`. A run may ask several questions one after the other; each has
+    entries of its own.
+    """
 
     def __init__(self, path: Path, read: "_Reading") -> None:
         self.path = path
@@ -90,7 +96,8 @@ class Journal:
         return [_record_in(line, point) for line in lines]
 
     def append(self, entry: Entry, question: str) -> None:
-        """Written when this returns, and never half a line; a trial is on the disk, which a power cut leaves too.
+        """Written when this returns, and never half a line; a trial is on the disk, which a power
+        cut leaves too.
 
         A decision that a power cut takes is taken again from the trials before it.
         """
@@ -162,7 +169,9 @@ class _Reading:
     _open: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Raises what a line that does not fit raises: ValueError, KeyError, TypeError or AttributeError."""
+        """Raises what a line that does not fit raises: ValueError, KeyError, TypeError or
+        AttributeError.
+        """
         if self.lines == 0:
             self.header = {"fingerprint": {}, "schema": None, **line}
         elif line["n"] != self.lines:
@@ -221,7 +230,9 @@ def _parsed(content: bytes) -> Iterator[dict[str, Any] | None]:
 
 
 def _read(content: bytes) -> _Reading:
-    """Up to the first line that does not fit. If whole lines follow it, that is damage; if none does, a torn end."""
+    """Up to the first line that does not fit. If whole lines follow it, that is damage; if none
+    does, a torn end.
+    """
     read, good, found = _Reading(), 0, list(_parsed(content))
     raw = content.split(b"\n")
     for number, line in enumerate(found):
@@ -257,15 +268,20 @@ def _trials_in(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _damage_words(damage: _Damage) -> str:
     return (
-        f"line {damage.line} of {damage.lines} is damaged ({damage.why}): what was decided from there on is lost, "
-        f"though {counted(len(damage.spares), 'trial')} behind it can still be read; nothing was changed. "
-        "--salvage goes on from before the damage, uses those trials where the search asks for them again, "
+        f"line {damage.line} of {damage.lines} is damaged ({damage.why}): what was decided from "
+        "there on is lost, "
+        f"though {counted(len(damage.spares), 'trial')} behind it can still be read; nothing was "
+        "changed. "
+        "--salvage goes on from before the damage, uses those trials where the search asks for "
+        "them again, "
         "and keeps the damaged file"
     )
 
 
 def _salvaged(path: Path, content: bytes, damage: _Damage) -> _Reading:
-    """The lines before the damage and the trials behind it, in place of the damaged file, which is kept."""
+    """The lines before the damage and the trials behind it, in place of the damaged file, which is
+    kept.
+    """
     with _disk_errors(path):
         number = 1
         while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
@@ -335,7 +351,8 @@ def _headless_words(read: _Reading) -> str:
     if read.damage is None:
         return "the journal holds no header, so nothing was run yet"
     return (
-        "the first line of the journal, which says what was asked, is damaged, so it cannot be gone on with; "
+        "the first line of the journal, which says what was asked, is damaged, so it cannot be "
+        "gone on with; "
         f"{len(read.damage.spares)} trials behind it can still be read; nothing was changed"
     )
 

@@ -1,11 +1,13 @@
 """Judges: when do the outcomes seen so far settle a point?
 
-A judge sees counts and nothing else. It says what they amount to, or how many more trials the answer needs at least
-and could use at most; the engine runs no trial after a judge is sure. Errors are no evidence: the engine retries them.
+A judge sees counts and nothing else. It says what they amount to, or how many more trials the
+answer needs at least and could use at most; the engine runs no trial after a judge is sure. Errors
+are no evidence: the engine retries them.
 
-Where no k-of-n is given, the sequential judge measures how often the original fails, then chooses the number of
-trials itself. Every candidate is a test between "fails like what was accepted so far" and "does not fail". What happens
-next is a function of what was learned, in its order: replayed, it judges the same.
+Where no k-of-n is given, the sequential judge measures how often the original fails, then chooses
+the number of trials itself. Every candidate is a test between "fails like what was accepted so far"
+and "does not fail". What happens next is a function of what was learned, in its order: replayed, it
+judges the same.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +23,9 @@ class Judge(Protocol):
         """The verdict once the evidence settles it; None while it is open."""
 
     def needs(self, tally: Tally) -> int:
-        """The fewest further trials that could settle it: these are certain not to be wasted. 0 when settled."""
+        """The fewest further trials that could settle it: these are certain not to be wasted. 0
+        when settled.
+        """
 
     def at_most(self, tally: Tally) -> int:
         """The most further trials it could use. 0 when settled."""
@@ -37,7 +41,9 @@ class Judges(Protocol):
 
 @dataclass(frozen=True)
 class KOfN:
-    """Reproduces if `k` of `n` trials do; stops at the k-th hit, and as soon as k is out of reach."""
+    """Reproduces if `k` of `n` trials do; stops at the k-th hit, and as soon as k is out of
+    reach.
+    """
 
     k: int
     n: int
@@ -92,7 +98,9 @@ class SameJudge:
 
 @dataclass(frozen=True)
 class SequentialRules:
-    """The error rates. A wrong acceptance loses the bug, a wrong rejection only costs size: hence alpha << beta."""
+    """The error rates. A wrong acceptance loses the bug, a wrong rejection only costs size: hence
+    alpha << beta.
+    """
 
     alpha: float = 0.002  # 0.2 wrong acceptances expected in a hundred candidates
     beta: float = 0.1
@@ -106,7 +114,8 @@ class SequentialRules:
 _LEAST_FALSE_RATE = 0.005  # no oracle is trusted further than this when the answer is confirmed
 _MOST_RATE = 0.99  # of the drift tests: no failure is taken to be certain
 _LEAST_RATE = 0.03  # rarer failures would need more trials than the cap allows
-_CERTAIN = 0.2  # of failures, before anything was seen, are taken to show every time: 35 trials where 0 costs 43
+# of failures, before anything was seen, are taken to show every time: 35 trials where 0 costs 43
+_CERTAIN = 0.2
 _LEARN_ALPHA = 0.2  # the learned rate is the 80 % lower bound
 _DRIFT = 0.8  # a candidate must be able to fail this often, relative to the original
 _DRIFT_ALPHA = 0.05
@@ -118,7 +127,9 @@ _DRIFT_TEST_ALPHA = 0.02
 
 @dataclass(frozen=True)
 class SequentialJudge:
-    """Accepts when every test accepts; rejects when one rejects, at the cap, or when the rate has drifted down."""
+    """Accepts when every test accepts; rejects when one rejects, at the cap, or when the rate has
+    drifted down.
+    """
 
     tests: tuple[Sprt | PresenceTest, ...]
     cap: int
@@ -160,7 +171,9 @@ class SequentialJudge:
 
 @dataclass(frozen=True)
 class CalibrationJudge:
-    """Runs the original until its rate is known well enough, or until it is plain that it does not fail."""
+    """Runs the original until its rate is known well enough, or until it is plain that it does not
+    fail.
+    """
 
     calibration: Calibration
 
@@ -226,15 +239,19 @@ class SequentialJudges:
 
     @property
     def _seen(self) -> HitCount:
-        """Every trial of what was accepted, and the misses that such points had without being accepted."""
+        """Every trial of what was accepted, and the misses that such points had without being
+        accepted.
+        """
         pooled = sum((self._ledger[key] for key in sorted(self._accepted)), NOTHING)
         return pooled + HitCount(0, round(self._unseen_misses))
 
     def _misses_of_the_wrongly_rejected(self) -> float:
-        """Per acceptance, the misses that went into candidates like it and were rejected by bad luck.
+        """Per acceptance, the misses that went into candidates like it and were rejected by bad
+        luck.
 
-        Accepted candidates alone look better than they are, which would make the test hastier, which would make them look
-        better still. While nothing accepted has ever missed, there is nothing to correct.
+        Accepted candidates alone look better than they are, which would make the test hastier,
+        which would make them look better still. While nothing accepted has ever missed, there is
+        nothing to correct.
         """
         seen = self._seen
         if not seen.misses:
@@ -248,7 +265,9 @@ class SequentialJudges:
         return SequentialJudge(tests, self.rules.cap, prior, self._least_rate())
 
     def _candidate_tests(self, beta: float) -> tuple[Sprt | PresenceTest, ...]:
-        """Stricter after every setback; from the first one on, rarer failures no longer pass for the same one."""
+        """Stricter after every setback; from the first one on, rarer failures no longer pass for
+        the same one.
+        """
         alpha = self.rules.alpha / 10**self._setbacks
         tests = (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
         return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests

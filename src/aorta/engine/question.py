@@ -17,13 +17,16 @@ from aorta.search import Search
 _DIFFERENT = 3  # failures of the original that are not like its first, before its user is asked
 
 Keep = Callable[[TrialRecord, TrialEnd], Mapping[str, str] | None]
-"""Writes what a verb wants of a trial; called before the journal, so what the journal counts is always there.
+"""Writes what a verb wants of a trial; called before the journal, so what the journal counts is
+always there.
 
 What it returns is written into the record of the trial, and comes back with it in a resumed run.
 """
 
 Learn = Callable[[TrialRecord], None]
-"""Told every trial that is used, in order and before the next one starts; in a resumed run those of the journal too."""
+"""Told every trial that is used, in order and before the next one starts; in a resumed run those
+of the journal too.
+"""
 
 
 class Experiment(Protocol):
@@ -34,12 +37,16 @@ class Experiment(Protocol):
         """What counts as the failure."""
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        """The trial number `index` of `point`. Files it needs are written into `trial_dir`, which is its own."""
+        """The trial number `index` of `point`. Files it needs are written into `trial_dir`, which
+        is its own.
+        """
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend. A point is given up once its errors outnumber its evidence by more than `retries`."""
+    """What a run may spend. A point is given up once its errors outnumber its evidence by more than
+    `retries`.
+    """
 
     max_trials: int | None = None
     max_seconds: float | None = None
@@ -60,7 +67,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the search, how its points are judged and tried, and what makes it the same question."""
+    """What is asked: the search, how its points are judged and tried, and what makes it the same
+    question.
+    """
 
     search: Search
     judges: Judges
@@ -83,7 +92,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """How the run ended, and every trial that counts, in order: those that came from the journal first."""
+    """How the run ended, and every trial that counts, in order: those that came from the journal
+    first.
+    """
 
     ending: Ending
     records: Sequence[TrialRecord]
@@ -100,7 +111,9 @@ class SoughtFailure:
         self._seen_at: str | None = None  # the configuration
 
     def classified(self, point: Point, end: TrialEnd) -> Classified:
-        """A failure that looks different is another one; but what varies where it was first seen is an accident."""
+        """A failure that looks different is another one; but what varies where it was first seen is
+        an accident.
+        """
         oracle = self._question.experiment.oracle
         found = classify(oracle, end, self.signature if self._question.guard_signature else None)
         if found.outcome is not Outcome.OTHER or point.config_key != self._seen_at:
@@ -135,5 +148,6 @@ class SoughtFailure:
         shown = "; ".join(f"{text[:120]!r}" for text in dict.fromkeys(seen[:2]))
         return (
             f"every one of its {len(seen)} failures looks different, such as {shown}: "
-            "say which failure is meant, with an oracle such as regex and a pattern that all of them match"
+            "say which failure is meant, with an oracle such as regex and a pattern that all of "
+            "them match"
         )

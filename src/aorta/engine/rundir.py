@@ -1,4 +1,6 @@
-"""Run directories: claimed atomically, written atomically, locked by one process, private state apart."""
+"""Run directories: claimed atomically, written atomically, locked by one process, private state
+apart.
+"""
 
 import fcntl
 import json
@@ -56,7 +58,9 @@ class RunDir:
         return self.private / "lock"
 
     def describe(self, **facts: Any) -> None:
-        """Add to what the run says of itself (verb, ticket, state ...); `bundle` and `runs` read it."""
+        """Add to what the run says of itself (verb, ticket, state ...); `bundle` and `runs` read
+        it.
+        """
         about = {**self.about(), **facts}
         write_atomically(self.private / "run.json", json.dumps(about, indent=2) + "\n")
 
@@ -67,9 +71,11 @@ class RunDir:
 def claim_run_dir(
     parent: Path, verb: str, *, name: str | None = None, private_beside: bool = False, **facts: Any
 ) -> RunDir:
-    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a directory.
+    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a
+    directory.
 
-    With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run directory may be sent as it is.
+    With `private_beside` its private state lies in `<parent>/.aorta/<name>`, so that the run
+    directory may be sent as it is.
     """
     stamp = name or datetime.now(UTC).strftime(STAMP_FORM)
     try:
@@ -80,7 +86,8 @@ def claim_run_dir(
                 path.mkdir()
                 run = RunDir(path)
                 _make_private(run, beside=private_beside)
-                # Before it says that it is a run: one without an owner would pass for dead until it is locked.
+                # Before it says that it is a run: one without an owner would pass for dead until it
+                # is locked.
                 run.lock.write_text(Owner.of_this_process().label)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 run.describe(verb=verb, created=created, aorta_version=__version__, **facts)
@@ -115,12 +122,15 @@ def is_output(folder: Path) -> bool:
 
 
 def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:
-    """The run directory to go on with: the one given, or the newest unfinished one of this output."""
+    """The run directory to go on with: the one given, or the newest unfinished one of this
+    output.
+    """
     if given is not None:
         run = RunDir(given)
         if run.private_beside and not run.private.is_dir():
             raise ResumeError(
-                f"its private state is not at {run.private_beside}; move that along with the directory",
+                f"its private state is not at {run.private_beside}; move that along with the "
+                "directory",
                 where=str(given),
             )
         if not _is_begun(run):
@@ -138,7 +148,9 @@ def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir
 
 
 def _is_begun(run: RunDir) -> bool:
-    """A run that was killed before its first trial has no journal yet, and begins when it is gone on with."""
+    """A run that was killed before its first trial has no journal yet, and begins when it is gone
+    on with.
+    """
     return run.journal.is_file() or "verb" in run.about()
 
 
@@ -184,10 +196,11 @@ def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:
 
 
 class RunLock:
-    """Held from `take` to `release` by this process alone; the kernel forgets it with the process, however that ends.
+    """Held from `take` to `release` by this process alone; the kernel forgets it with the process,
+    however that ends.
 
-    The file says whose it is, for whoever is refused and for whoever looks on, from the claim of the run directory on; without an
-    owner it is empty.
+    The file says whose it is, for whoever is refused and for whoever looks on, from the claim of
+    the run directory on; without an owner it is empty.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,6 +1,7 @@
 """One run from an output directory to its ending: claim or resume, lock, journal, engine.
 
-Every verb goes through here, so that resuming, locking and refusing a changed command work the same everywhere.
+Every verb goes through here, so that resuming, locking and refusing a changed command work the same
+everywhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,9 @@ class Resume:
 
 
 class Session:
-    """A locked run directory. Use as a context manager: the lock goes when it is left, however it is left."""
+    """A locked run directory. Use as a context manager: the lock goes when it is left, however it
+    is left.
+    """
 
     def __init__(self, run: RunDir, *, resumed: bool, salvage: bool = False) -> None:
         self.run = run
@@ -67,7 +70,9 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Only a run whose results are written is over: killed or failing before that, it can be taken up again."""
+        """Only a run whose results are written is over: killed or failing before that, it can be
+        taken up again.
+        """
         try:
             if kind is None and self._ending is not None:
                 ended = self._ending
@@ -79,7 +84,9 @@ class Session:
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
-        """Drive the question to its end. How the run stands is written down when the session is left."""
+        """Drive the question to its end. How the run stands is written down when the session is
+        left.
+        """
         if question.name in self._asked:
             raise ValueError(
                 f"this run asked {question.name!r} already; give a question a name of its own"

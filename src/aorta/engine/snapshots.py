@@ -1,7 +1,9 @@
-"""env.json of what a trial sees: the host's with the trial's variables, or one taken inside the container.
+"""env.json of what a trial sees: the host's with the trial's variables, or one taken inside the
+container.
 
-A snapshot inside an environment is a trial like any other: it goes through the executor, in the runtime. Where it
-cannot be taken there is an honest placeholder with the reason, never the host's snapshot under another name.
+A snapshot inside an environment is a trial like any other: it goes through the executor, in the
+runtime. Where it cannot be taken there is an honest placeholder with the reason, never the host's
+snapshot under another name.
 """
 
 import os

@@ -1,8 +1,10 @@
-"""Which trials of a question may start warm, and whether warm ones can be believed. Pure: it knows records, not processes.
+"""Which trials of a question may start warm, and whether warm ones can be believed. Pure: it knows
+records, not processes.
 
-A warm trial is a fork of a process that has imported the program's libraries. Trials that the answer rests on start cold.
-Before a search goes by warm trials they are compared with cold ones of the original; from then on, wherever a configuration
-has both. A difference beyond chance ends it: what warm trials said is dropped.
+A warm trial is a fork of a process that has imported the program's libraries. Trials that the
+answer rests on start cold. Before a search goes by warm trials they are compared with cold ones of
+the original; from then on, wherever a configuration has both. A difference beyond chance ends it:
+what warm trials said is dropped.
 """
 
 from collections.abc import Iterable
@@ -24,8 +26,9 @@ _COLD_ALWAYS = frozenset({Purpose.CALIBRATE, Purpose.CONFIRM})
 
 @dataclass(frozen=True)
 class WarmRules:
-    """`proof`: the original, once its rate is known, is tried warm first. Otherwise the first trials of each
-    configuration are cold, and hosts are changed often, since the rate itself is the answer."""
+    """`proof`: the original, once its rate is known, is tried warm first. Otherwise the first
+    trials of each configuration are cold, and hosts are changed often, since the rate itself is the
+    answer."""
 
     proof: bool = False
     first_cold: int = 2
@@ -35,8 +38,9 @@ class WarmRules:
 class ProofJudge:
     """Whether the original fails warm as it does cold.
 
-    All processes of one host have the hash seed and the address layout in common. So where cold trials of the original
-    fail now and then, warm ones of a single host must do so too; if they all end alike, a start decides the failure.
+    All processes of one host have the hash seed and the address layout in common. So where cold
+    trials of the original fail now and then, warm ones of a single host must do so too; if they all
+    end alike, a start decides the failure.
     """
 
     cold: Tally
@@ -114,7 +118,9 @@ class Warmth:
             self.dropped = verdict.why
 
     def difference(self) -> str:
-        """Where warm and cold trials of one configuration part beyond chance, in words; nothing if nowhere."""
+        """Where warm and cold trials of one configuration part beyond chance, in words; nothing if
+        nowhere.
+        """
         if self.dropped:
             return ""
         for key, warm in self._warm.items():

@@ -1,7 +1,8 @@
 """Executors: where trials run.
 
-An executor has a number of slots, starts a trial in a free one, says when trials end, and cancels one on request.
-It reports facts (`TrialEnd`) and never decides what they mean. Whatever happens to it, no process outlives it.
+An executor has a number of slots, starts a trial in a free one, says when trials end, and cancels
+one on request. It reports facts (`TrialEnd`) and never decides what they mean. Whatever happens to
+it, no process outlives it.
 """
 
 TYPE_CHECKING = False  # a supervisor is of this room and needs neither `typing` nor what a trial is

@@ -1,9 +1,11 @@
-"""The channel between the owner of trials and a worker on another machine: framed JSON over TCP, both ends proven.
+"""The channel between the owner of trials and a worker on another machine: framed JSON over TCP,
+both ends proven.
 
-Each end shows that it knows the run's secret before the other believes a word: a worker takes no order from an unknown
-peer, and no unknown peer gets one. What follows goes in clear, as it does with srun. Directories travel over it as bytes:
-only the working directory and the trial's own. Run directories inside the working directory stay where they are: they hold
-every earlier trial, and this one's part of them travels on its own. Standard library only.
+Each end shows that it knows the run's secret before the other believes a word: a worker takes no
+order from an unknown peer, and no unknown peer gets one. What follows goes in clear, as it does
+with srun. Directories travel over it as bytes: only the working directory and the trial's own. Run
+directories inside the working directory stay where they are: they hold every earlier trial, and
+this one's part of them travels on its own. Standard library only.
 """
 
 import hashlib
@@ -51,7 +53,9 @@ def proves(content: Mapping[str, Any], expected: bytes) -> bool:
 
 
 def keep_alive(line: socket.socket) -> None:
-    """A machine that loses its power says no goodbye; without this the other end would wait for ever."""
+    """A machine that loses its power says no goodbye; without this the other end would wait for
+    ever.
+    """
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, value in _KEEPALIVE.items():
@@ -59,7 +63,7 @@ def keep_alive(line: socket.socket) -> None:
             line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-# -- the worker's end --------------------------------------------------------------------------------------------------
+# -- the worker's end
 
 
 def dial(
@@ -113,7 +117,7 @@ def _first_line(line: socket.socket) -> dict[str, Any]:
     return content
 
 
-# -- directories as bytes ----------------------------------------------------------------------------------------------
+# -- directories as bytes
 
 
 def pack_working_directory(directory: Path) -> bytes:
@@ -133,7 +137,8 @@ def pack_trial_directory(directory: Path) -> bytes:
 
 
 def unpack(pack: bytes, directory: Path) -> None:
-    import tarfile  # like all that only a trial that is sent needs: most are not, and each has a process of its own
+    # like all that only a trial that is sent needs: most are not, and each has a process of its own
+    import tarfile
 
     directory.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(pack), mode="r:") as archive:
@@ -160,7 +165,8 @@ def _pack(directory: Path, paths: Iterable[Path]) -> bytes:
                 archive.add(path, path.relative_to(directory), recursive=False)
             if buffer.tell() > MOST_BYTES:
                 raise InfrastructureError(
-                    f"{directory} holds more than {MOST_BYTES // 2**20} MiB, too much to send to each "
+                    f"{directory} holds more than {MOST_BYTES // 2**20} MiB, too much to send to "
+                    "each "
                     "trial; put it on a file system that the workers share"
                 )
     return buffer.getvalue()

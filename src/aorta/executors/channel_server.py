@@ -1,4 +1,6 @@
-"""The owner's end of channels: who is let in, what waits to be sent, and where what blocks is done instead."""
+"""The owner's end of channels: who is let in, what waits to be sent, and where what blocks is done
+instead.
+"""
 
 import asyncio
 import queue
@@ -21,8 +23,8 @@ _T = TypeVar("_T")
 
 @dataclass(eq=False)
 class Connection:
-    """The owner's end of one channel. What is sent waits in a queue of its own, so a worker that does not read holds up
-    nobody else."""
+    """The owner's end of one channel. What is sent waits in a queue of its own, so a worker that
+    does not read holds up nobody else."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -48,7 +50,9 @@ class Connection:
         return content
 
     async def introduced(self, secret: str) -> bool:
-        """Whether the other end proves within its time that it knows the secret; then it gets our own proof."""
+        """Whether the other end proves within its time that it knows the secret; then it gets our
+        own proof.
+        """
         channel.keep_alive(self.writer.get_extra_info("socket"))
         nonce = secrets.token_hex(16)
         self._frames.longest = channel.LONGEST_INTRODUCTION
@@ -86,12 +90,15 @@ def listening(ports: Sequence[int]) -> socket.socket:
         listener.listen(1024)
         return listener
     raise InfrastructureError(
-        f"no port of {ports[0]}-{ports[-1]}, the SrunPortRange of this cluster, is free on this machine"
+        f"no port of {ports[0]}-{ports[-1]}, the SrunPortRange of this cluster, is free on this "
+        "machine"
     )
 
 
 class BlockingThread:
-    """A thread for what may block: one piece of work after another. Nobody waits for it at the end of the program."""
+    """A thread for what may block: one piece of work after another. Nobody waits for it at the end
+    of the program.
+    """
 
     def __init__(self, name: str) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

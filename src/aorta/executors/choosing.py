@@ -41,7 +41,9 @@ class ExecutorChoice:
 
 
 class KeptOpen:
-    """The executor between two stages: to open one of a cluster takes seconds, here the start of a supervisor a slot."""
+    """The executor between two stages: to open one of a cluster takes seconds, here the start of a
+    supervisor a slot.
+    """
 
     def __init__(self, chosen: ExecutorChoice) -> None:
         self._chosen = chosen
@@ -125,7 +127,9 @@ class _OfAStage:
 
 
 def runs_here(executor: Executor) -> bool:
-    """Whether its trials are processes of this machine, and the files that they open can be seen."""
+    """Whether its trials are processes of this machine, and the files that they open can be
+    seen.
+    """
     from aorta.executors.local import LocalExecutor
 
     opened = executor.inner if isinstance(executor, _OfAStage) else executor
@@ -149,7 +153,9 @@ def open_executor(name: str, options: ExecutorOptions) -> Executor:
 
 
 def _added(name: str) -> Callable[[ExecutorOptions], Executor]:
-    """What an installed distribution calls so. Asked last: a look through all of them takes 10 ms for a hundred."""
+    """What an installed distribution calls so. Asked last: a look through all of them takes 10 ms
+    for a hundred.
+    """
     points = {point.name: point for point in registered(GROUP)}
     if name not in points:
         known = sorted({*_BUILT_IN, *points})
@@ -198,6 +204,7 @@ _BUILT_IN: dict[str, Callable[[ExecutorOptions], Executor]] = {
 def _refuse_what_one_machine_cannot_give(resources: Resources) -> None:
     if resources.tasks > 1:
         raise UsageError(
-            f"--nodes {resources.nodes} and --tasks-per-node {resources.tasks_per_node} need a scheduler; "
+            f"--nodes {resources.nodes} and --tasks-per-node {resources.tasks_per_node} need a "
+            "scheduler; "
             "add --executor slurm, or let the command start its own ranks"
         )

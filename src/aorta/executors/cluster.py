@@ -1,4 +1,6 @@
-"""Trials on other machines, whatever scheduler places them there: an executor whose trials live on a coordinator's thread."""
+"""Trials on other machines, whatever scheduler places them there: an executor whose trials live on
+a coordinator's thread.
+"""
 
 import queue
 import time
@@ -23,7 +25,9 @@ class ClusterExecutor:
         grace: float = GRACE_SECONDS,
         warm: bool = False,
     ) -> None:
-        """`warm`: the scheduler's workers outlive a trial, and may keep what its program imports."""
+        """`warm`: the scheduler's workers outlive a trial, and may keep what its program
+        imports.
+        """
         self._jobs = jobs
         self._resources = resources or Resources()
         self._running: set[str] = set()

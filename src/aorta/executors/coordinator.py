@@ -1,11 +1,14 @@
-"""Where trials on other machines are held together: who waits for a place, who has dialled home, who is lost.
+"""Where trials on other machines are held together: who waits for a place, who has dialled home,
+who is lost.
 
-A trial waits as a ticket. The scheduler starts a worker for it somewhere; the worker dials home, shows its ticket and gets
-the trial, and from then on early stop, cancel, logs and the end go over that channel. The scheduler is asked only what no
-channel can tell: why a ticket never showed up, and why a channel broke.
+A trial waits as a ticket. The scheduler starts a worker for it somewhere; the worker dials home,
+shows its ticket and gets the trial, and from then on early stop, cancel, logs and the end go over
+that channel. The scheduler is asked only what no channel can tell: why a ticket never showed up,
+and why a channel broke.
 
-All channels live on one asyncio loop in a thread of their own, so that a trial goes on while nobody waits for it. Nothing
-on that loop blocks: the scheduler's commands and the files are left to a thread each.
+All channels live on one asyncio loop in a thread of their own, so that a trial goes on while nobody
+waits for it. Nothing on that loop blocks: the scheduler's commands and the files are left to a
+thread each.
 """
 
 import asyncio
@@ -92,7 +95,9 @@ class Coordinator(threading.Thread):
     # -- what other threads may call ---------------------------------------------------------------
 
     def start_trial(self, trial: TrialSpec) -> None:
-        """Its directory gets a marker by which a worker can tell whether it sees the same directory."""
+        """Its directory gets a marker by which a worker can tell whether it sees the same
+        directory.
+        """
         marker = trial.trial_dir / f".aorta-{secrets.token_hex(8)}"
         marker.touch()
         self._call(lambda: self._queue(_Held(trial, marker)))
@@ -224,7 +229,9 @@ class Coordinator(threading.Thread):
             self._broken(connection)
 
     def _recognised(self, connection: Connection) -> _Held | None:
-        """Give the bearer of a ticket its trial; one that nobody waits for any more is sent away."""
+        """Give the bearer of a ticket its trial; one that nobody waits for any more is sent
+        away.
+        """
         held = self._held.get(connection.ticket)
         if held is None or held.cancelled or held.connection is not None:
             return None

@@ -1,12 +1,13 @@
-"""What tells how a trial ended besides its status: its output streams, its metric's file, the kernel's count of kills for
-memory. Standard library only, because it runs inside the supervisor.
+"""What tells how a trial ended besides its status: its output streams, its metric's file, the
+kernel's count of kills for memory. Standard library only, because it runs inside the supervisor.
 
-A stream is kept on disk, bounded everywhere, and searched while it is written. A match may span up to `OVERLAP` bytes. A
-match that touches the end of what was read so far is held back until more arrives, the stream ends or falls quiet:
-`loss=1$` must not fire on the first half of `loss=12`.
+A stream is kept on disk, bounded everywhere, and searched while it is written. A match may span up
+to `OVERLAP` bytes. A match that touches the end of what was read so far is held back until more
+arrives, the stream ends or falls quiet: `loss=1$` must not fire on the first half of `loss=12`.
 
-A metric file belongs to one trial. Each trial has a place of its own for it (`AORTA_METRIC_FILE`); one in a working
-directory that trials share is believed only if this trial wrote it and no other could have.
+A metric file belongs to one trial. Each trial has a place of its own for it (`AORTA_METRIC_FILE`);
+one in a working directory that trials share is believed only if this trial wrote it and no other
+could have.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class SlowPatternError(Exception):
 
 
 class CompiledPattern:
-    """No dataclass, as nothing else that a supervisor loads: to load those takes a fifth of its start."""
+    """No dataclass, as nothing else that a supervisor loads: to load those takes a fifth of its
+    start.
+    """
 
     def __init__(self, text: str, *, stop: bool, keep_last: bool) -> None:
         self.text = text
@@ -65,7 +68,9 @@ class CompiledPattern:
 
 
 class Log:
-    """A file that holds the first `limit` bytes and, behind a marker, the last `TAIL` bytes of a longer stream."""
+    """A file that holds the first `limit` bytes and, behind a marker, the last `TAIL` bytes of a
+    longer stream.
+    """
 
     def __init__(self, path: Path, limit: int, mirror: Mirror | None = None) -> None:
         self._file = path.open("wb", buffering=0)
@@ -110,7 +115,8 @@ class Log:
 
 
 class Arrivals:
-    """When which bytes of which stream came, so that two raw files can be read as the one they were.
+    """When which bytes of which stream came, so that two raw files can be read as the one they
+    were.
 
     A bounded index: once it is full, every second entry goes and entries are taken half as often.
     """
@@ -340,7 +346,9 @@ def _settled_stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory: of our control group, or of this machine."""
+    """How many processes the kernel has killed for want of memory: of our control group, or of this
+    machine.
+    """
     for counter in (*_counters_of_our_group(), Path("/proc/vmstat")):
         with suppress(OSError, ValueError):
             for line in counter.read_text(encoding="ascii").splitlines():
@@ -365,5 +373,7 @@ def _counters_of_our_group() -> list[Path]:
 
 
 def _group(root: Path, inside: str) -> Path:
-    """In a container the path is that of the host, and what is mounted is the container's own group."""
+    """In a container the path is that of the host, and what is mounted is the container's own
+    group.
+    """
     return root / inside if os.path.isdir(root / inside) else root  # noqa: PTH112 - a path above root is no error

@@ -1,7 +1,8 @@
-"""Messages between our own processes: a JSON object a line, and behind it as many bytes as its `size` says.
+"""Messages between our own processes: a JSON object a line, and behind it as many bytes as its
+`size` says.
 
-The one place that knows this form. Text that is no UTF-8 (a file name, a word of a command) survives it. Standard library
-only.
+The one place that knows this form. Text that is no UTF-8 (a file name, a word of a command)
+survives it. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Trials as processes on this machine, one supervisor a slot.
 
-The executor speaks JSON lines with its supervisors and turns their facts into `TrialEnd`. Supervisors start when a slot is
-first needed and serve many trials, so a trial costs one message and one fork.
+The executor speaks JSON lines with its supervisors and turns their facts into `TrialEnd`.
+Supervisors start when a slot is first needed and serve many trials, so a trial costs one message
+and one fork.
 """
 
 import os
@@ -101,7 +102,8 @@ class LocalExecutor:
             slot.trial, slot.launch = trial, launch
             self._supervisor_died(slot)
         else:
-            # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends with its socket.
+            # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends
+            # with its socket.
             slot.trial, slot.launch = trial, launch
 
     def keeps_warm(self, trial: TrialSpec) -> bool:
@@ -128,7 +130,9 @@ class LocalExecutor:
                     slot.send({"op": "cancel"})
 
     def close(self) -> None:
-        """TERM, grace, KILL for what runs. Interrupted once more, the supervisors are left to kill at once."""
+        """TERM, grace, KILL for what runs. Interrupted once more, the supervisors are left to kill
+        at once.
+        """
         try:
             for slot in self._slots:
                 if slot.trial is not None:
@@ -189,7 +193,9 @@ class LocalExecutor:
         self._ended.append(self._metrics.ended(end))
 
     def _supervisor_died(self, slot: _Slot) -> None:
-        """Only `kill -9` of a supervisor brings this about; its direct child died with it, the rest we find by name."""
+        """Only `kill -9` of a supervisor brings this about; its direct child died with it, the rest
+        we find by name.
+        """
         trial, launch = slot.trial, slot.launch
         self._close_slot(slot)
         if trial is None or launch is None:
@@ -230,7 +236,9 @@ def _is_killed_or_not_told(entry: Path, wanted: bytes) -> bool:
 
 
 def _may_be_a_trials(entry: Path) -> bool:
-    """Not what is left of one, nor older than we are, nor a part of the kernel, which has no program."""
+    """Not what is left of one, nor older than we are, nor a part of the kernel, which has no
+    program.
+    """
     began = started(int(entry.name))
     return (
         began != "" and int(began) >= int(started(os.getpid())) and bool((entry / "exe").readlink())

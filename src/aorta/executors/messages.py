@@ -1,4 +1,5 @@
-"""What a supervisor is told of a trial, and what its facts amount to: the same wherever the trial runs.
+"""What a supervisor is told of a trial, and what its facts amount to: the same wherever the trial
+runs.
 
 Standard library only, because it also runs beside a supervisor on another machine.
 """
@@ -104,7 +105,9 @@ def _stream_end(trial: TrialSpec, facts: Mapping[str, Any], name: str) -> Stream
 
 
 def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """result.json of a workload, and the file of a metric oracle. An unreadable one counts as none."""
+    """result.json of a workload, and the file of a metric oracle. An unreadable one counts as
+    none.
+    """
     result = json_object(trial.trial_dir / RESULT_FILE)
     metric = facts.get("metric")
     return {**(result or {}), **metric} if metric else result
@@ -190,7 +193,8 @@ class SharedMetrics:
         if mixed:
             result = {
                 **{key: value for key, value in result.items() if key != "metrics_file"},
-                "metrics_problem": f"trials side by side write their metric to {place}; let the command write it "
+                "metrics_problem": f"trials side by side write their metric to {place}; let the "
+                "command write it "
                 "to $AORTA_METRIC_FILE, or use --jobs 1",
             }
         return replace(end, result=result)

@@ -1,8 +1,8 @@
 """A process tree under this process, ended for certain.
 
-The supervisor is a sub-reaper: whatever its trial starts, in whatever session, becomes its child when orphaned. So the
-tree is empty exactly when the kernel says there is no child left to wait for, apart from those that are spared: helpers
-of this process that belong to no trial.
+The supervisor is a sub-reaper: whatever its trial starts, in whatever session, becomes its child
+when orphaned. So the tree is empty exactly when the kernel says there is no child left to wait for,
+apart from those that are spared: helpers of this process that belong to no trial.
 """
 
 import ctypes
@@ -24,7 +24,9 @@ _spared: set[int] = set()
 
 
 def own_program(module: str) -> list[str]:
-    """The command that runs `main()` of a module of ours and sees nothing of what is installed: standard library only."""
+    """The command that runs `main()` of a module of ours and sees nothing of what is installed:
+    standard library only.
+    """
     program = f"import sys; sys.path.insert(0, {_SOURCE!r}); from {module} import main; main()"
     return [sys.executable, "-S", "-E", "-s", "-c", program]
 
@@ -34,7 +36,9 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Be sent this signal when the process that started this one is gone; end here if it is gone already."""
+    """Be sent this signal when the process that started this one is gone; end here if it is gone
+    already.
+    """
     _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel was told, and no signal will come
         os._exit(1)
@@ -48,9 +52,11 @@ def start(
     stderr: int,
     keep: int | None = None,
 ) -> int:
-    """Fork and execute in a session of its own; dies with this process. Raises the OSError of the child.
+    """Fork and execute in a session of its own; dies with this process. Raises the OSError of the
+    child.
 
-    `env` may be what the child itself finds out, such as its own pid; `keep` is a descriptor that stays open in it.
+    `env` may be what the child itself finds out, such as its own pid; `keep` is a descriptor that
+    stays open in it.
     """
     supervisor = os.getpid()
     told, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
@@ -118,7 +124,9 @@ def spare(pid: int) -> None:
 
 
 def end_spared(pid: int) -> None:
-    """End a spared child and everything below it, at once; none of them has anything to put in order."""
+    """End a spared child and everything below it, at once; none of them has anything to put in
+    order.
+    """
     if pid not in _spared:
         return
     for one in (*descendants(pid), pid):
@@ -134,7 +142,9 @@ def _unspared() -> list[int]:
 
 
 def descendants(root: int, leaving_out: Collection[int] = ()) -> list[int]:
-    """Every living process below `root`, children before grandchildren; nothing below those left out."""
+    """Every living process below `root`, children before grandchildren; nothing below those left
+    out.
+    """
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs three times as much over thousands of processes
         if entry.isdigit():
@@ -156,7 +166,9 @@ def _never() -> bool:
 
 
 def end_all(grace: float, hurried: Callable[[], bool] = _never) -> int:
-    """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many were signalled."""
+    """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left. Returns how many
+    were signalled.
+    """
     reap()
     signalled: set[int] = set()
     if not alive():

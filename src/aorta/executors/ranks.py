@@ -1,7 +1,9 @@
-"""A trial of several ranks: one command on every node and task of its job, each rank with logs of its own.
+"""A trial of several ranks: one command on every node and task of its job, each rank with logs of
+its own.
 
-The ranks go through srun, whose output is that of all of them, so that whoever watches the trial watches every rank.
-Beside that each rank leaves `rank_<r>.out` and `rank_<r>.err` in the trial's directory. Standard library only.
+The ranks go through srun, whose output is that of all of them, so that whoever watches the trial
+watches every rank. Beside that each rank leaves `rank_<r>.out` and `rank_<r>.err` in the trial's
+directory. Standard library only.
 """
 
 import os
@@ -20,7 +22,8 @@ from aorta.runtimes.launch import Launch
 _GRACE = 3.0
 _CHUNK = 256 * 1024
 
-# In a container there may be no Python. The command's exit code goes through a file because a pipe has that of `tee`.
+# In a container there may be no Python. The command's exit code goes through a file because a pipe
+# has that of `tee`.
 _RANK_IN_CONTAINER = """
 rank="$AORTA_TRIAL_DIR/rank_${SLURM_PROCID:-0}"
 { { "$@"; echo $? > "$rank.exit"; } 2>&1 >&3 3>&- | tee "$rank.err" >&2; } 3>&1 | tee "$rank.out"
@@ -29,7 +32,9 @@ code=$(cat "$rank.exit"); rm -f "$rank.exit"; exit "$code"
 
 
 def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
-    """The launch on all tasks of the trial through `srun OPTIONS`; as it is where it needs no srun."""
+    """The launch on all tasks of the trial through `srun OPTIONS`; as it is where it needs no
+    srun.
+    """
     if srun is None:
         return launch
     if trial.environment.kind is RuntimeKind.PYXIS:  # its launch is an srun already
@@ -47,7 +52,9 @@ def across_ranks(launch: Launch, trial: TrialSpec, srun: Sequence[str] | None) -
 
 
 def main() -> None:
-    """One rank: run the command, copy its output to the rank's own logs, leave no process behind."""
+    """One rank: run the command, copy its output to the rank's own logs, leave no process
+    behind.
+    """
     directory = Path(os.environ["AORTA_TRIAL_DIR"])
     name = f"rank_{os.environ.get('SLURM_PROCID', '0')}"
     process_tree.adopt_orphans()

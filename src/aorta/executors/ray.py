@@ -1,8 +1,10 @@
-"""Ray: each trial is a task, on an existing cluster or on one that Ray starts here and ends with us.
+"""Ray: each trial is a task, on an existing cluster or on one that Ray starts here and ends with
+us.
 
-A trial inherits the environment of Ray's worker, its GPUs among it. A worker that sees the trial's directory and the
-working directory at their paths runs there; one that does not gets copies, and the logs and results come back while and
-after it runs. Which of the two it is, each worker finds out by looking.
+A trial inherits the environment of Ray's worker, its GPUs among it. A worker that sees the trial's
+directory and the working directory at their paths runs there; one that does not gets copies, and
+the logs and results come back while and after it runs. Which of the two it is, each worker finds
+out by looking.
 """
 
 import os
@@ -25,7 +27,8 @@ from aorta.executors.worker import NODE_VARIABLE, PARENT_VARIABLE, TICKET_VARIAB
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
 _FAREWELL_SECONDS = 7.0
-# On a cluster that Ray starts for us: without this it starts a process for each core before there is a trial.
+# On a cluster that Ray starts for us: without this it starts a process for each core before there
+# is a trial.
 _OF_ITS_OWN = {"RAY_prestart_worker_first_driver": "0"}
 _WITHOUT_REPORTS = {"RAY_USAGE_STATS_ENABLED": "0"}  # nothing leaves the machine
 
@@ -103,7 +106,9 @@ class RayTasks:
             self._avoided.append(node)
 
     def close(self) -> None:
-        """The driver cancels its tasks, and ends the cluster if it was its own, when the socket closes."""
+        """The driver cancels its tasks, and ends the cluster if it was its own, when the socket
+        closes.
+        """
         self._control.close()
         try:
             self._driver.wait(_FAREWELL_SECONDS)
@@ -117,7 +122,9 @@ class RayTasks:
         return kept if fitting(kept, self._resources) else list(self._nodes.values())
 
     def _excluded(self, resources: Resources) -> list[str]:
-        """The nodes to stay away from, unless nothing would be left; Ray gives nothing to dead ones anyway."""
+        """The nodes to stay away from, unless nothing would be left; Ray gives nothing to dead ones
+        anyway.
+        """
         alive = [node for node in self._avoided if node in self._nodes]
         kept = [size for node, size in self._nodes.items() if node not in alive]
         return alive if fitting(kept, resources) else []
@@ -127,13 +134,15 @@ class RayTasks:
         while not (self._home and self._nodes):
             if time.monotonic() > deadline:
                 raise InfrastructureError(
-                    f"Ray at {self._where} did not answer within {_READY_SECONDS:.0f} s{self._last_words()}"
+                    f"Ray at {self._where} did not answer within {_READY_SECONDS:.0f} "
+                    f"s{self._last_words()}"
                 )
             self._hear(1.0)
         if not fitting(list(self._nodes.values()), self._resources):
             wanted = self._resources
             raise InfrastructureError(
-                f"a trial asks for {wanted.cpus} CPUs and {wanted.gpus} GPUs, and no node of Ray at "
+                f"a trial asks for {wanted.cpus} CPUs and {wanted.gpus} GPUs, and no node of Ray "
+                "at "
                 f"{self._where} has them: ask for less, or add a node"
             )
 
@@ -179,6 +188,7 @@ def _check(resources: Resources) -> None:
         )
     if resources.tasks > 1:
         raise UsageError(
-            "a task of Ray runs on one node; --nodes and --tasks-per-node are for --executor slurm: "
+            "a task of Ray runs on one node; --nodes and --tasks-per-node are for --executor "
+            "slurm: "
             "let the command start its own ranks, and give it their CPUs and GPUs"
         )

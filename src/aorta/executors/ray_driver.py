@@ -1,7 +1,8 @@
 """The process in which Ray lives: it submits tasks, and says over a socket what became of them.
 
-Ray prints where it likes, installs signal handlers and starts threads; a process of its own keeps all of that out of
-Aorta's. It is run as a script, so that Ray sends `hold_place` to the workers by value: they need no Aorta.
+Ray prints where it likes, installs signal handlers and starts threads; a process of its own keeps
+all of that out of Aorta's. It is run as a script, so that Ray sends `hold_place` to the workers by
+value: they need no Aorta.
 """
 
 import hashlib
@@ -38,7 +39,8 @@ def hold_place(
 ) -> str:
     """In a process of Ray's: have a worker run one trial, from an archive of Aorta's own source.
 
-    The worker lives as long as Ray's process, which is given task after task; the next one goes to it too.
+    The worker lives as long as Ray's process, which is given task after task; the next one goes to
+    it too.
     """
     private = Path(tempfile.gettempdir()) / f"aorta-{os.getuid()}"
     private.mkdir(mode=0o700, exist_ok=True)
@@ -101,7 +103,8 @@ class Driver:
         archive = _own_source()
         self._digest = hashlib.sha256(archive).hexdigest()[:32]
         self._archive = ray.put(archive)
-        # Also where a task has GPUs, which Ray's process itself never uses, it is given the next one.
+        # Also where a task has GPUs, which Ray's process itself never uses, it is given the next
+        # one.
         self._hold = _untyped.remote(max_calls=0)(hold_place)
 
     def serve(self) -> None:

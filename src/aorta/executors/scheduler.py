@@ -1,6 +1,8 @@
-"""What a scheduler does for the cluster executor: it starts supervisors somewhere, and says what became of them.
+"""What a scheduler does for the cluster executor: it starts supervisors somewhere, and says what
+became of them.
 
-It sees tickets, not trials' ends: how a trial runs and ends is between its supervisor and the executor, over their own channel.
+It sees tickets, not trials' ends: how a trial runs and ends is between its supervisor and the
+executor, over their own channel.
 """
 
 import socket
@@ -38,23 +40,29 @@ class Gone:
 class Scheduler(Protocol):
     @property
     def ships(self) -> bool:
-        """Whether a worker that does not see a trial's directories gets them sent, or the trial is lost."""
+        """Whether a worker that does not see a trial's directories gets them sent, or the trial is
+        lost.
+        """
 
     def slots(self) -> int:
         """How many trials the cluster could run side by side now, 1 at least."""
 
     def submit(self, batch: Batch, variables: Mapping[str, str]) -> None:
-        """Have an worker started for each trial with these variables and its ticket; InfrastructureError if not."""
+        """Have an worker started for each trial with these variables and its ticket;
+        InfrastructureError if not.
+        """
 
     def srun(self, trial: TrialSpec) -> Sequence[str] | None:
-        """Options of the srun that the worker must start the trial with; None where it runs it itself."""
+        """Options of the srun that the worker must start the trial with; None where it runs it
+        itself.
+        """
 
     def withdraw(self, tickets: Collection[str]) -> None:
         """Nobody waits for these any more, whatever they are doing."""
 
     def look(self, tickets: Collection[str], doubtful: Collection[str]) -> Mapping[str, Gone]:
-        """Why these cannot be waited for any longer. Called often; asks the scheduler as seldom as is bearable,
-        but soon for `doubtful` ones, whose channel broke."""
+        """Why these cannot be waited for any longer. Called often; asks the scheduler as seldom as
+        is bearable, but soon for `doubtful` ones, whose channel broke."""
 
     def avoid(self, node: str) -> None:
         """A trial was lost there; the next ones go elsewhere as long as there is an elsewhere."""
@@ -82,7 +90,9 @@ def address_towards(host: str) -> str | None:
 
 
 def fitting(nodes: Sequence[tuple[int, int]], wanted: Resources) -> int:
-    """How many trials fit on nodes of (CPUs, GPUs) at once, one trial's nodes being different ones."""
+    """How many trials fit on nodes of (CPUs, GPUs) at once, one trial's nodes being different
+    ones.
+    """
     cpus = wanted.cpus * wanted.tasks_per_node
     on_each = [
         min(have // cpus, gpus // wanted.gpus if wanted.gpus else have // cpus)

@@ -1,8 +1,10 @@
-"""Slurm: inside an allocation each trial is a step of it, outside one each trial is a task of a job array.
+"""Slurm: inside an allocation each trial is a step of it, outside one each trial is a task of a job
+array.
 
-The working directory, the trial's directory and this installation must lie on a file system that the nodes share, as is
-usual with Slurm; a node that cannot see them loses the trial and says so. Slurm's own commands are used as they are:
-submitit sends pickled functions and polls files for their results, and a trial needs a supervisor that can be told to stop.
+The working directory, the trial's directory and this installation must lie on a file system that
+the nodes share, as is usual with Slurm; a node that cannot see them loses the trial and says so.
+Slurm's own commands are used as they are: submitit sends pickled functions and polls files for
+their results, and a trial needs a supervisor that can be told to stop.
 """
 
 import math
@@ -69,7 +71,9 @@ class _Slurm:
 
 @dataclass
 class _Array:
-    """Trials of one batch that are asked for together. `wanted`: the tickets that somebody still waits for."""
+    """Trials of one batch that are asked for together. `wanted`: the tickets that somebody still
+    waits for.
+    """
 
     batch: Batch
     indexes: range
@@ -126,7 +130,9 @@ class SlurmJobs(_Slurm):
         self._send()
 
     def _send(self) -> None:
-        """Submit what is not yet; a controller that is silent gets it as soon as it speaks again."""
+        """Submit what is not yet; a controller that is silent gets it as soon as it speaks
+        again.
+        """
         while self._unsent and self._outage.may_be_broken:
             array, began = self._unsent[0], time.monotonic()
             try:
@@ -174,7 +180,8 @@ class SlurmJobs(_Slurm):
         if not self._unwanted or not self._outage.may_be_broken:
             return
         tasks, self._unwanted = self._unwanted, []
-        # One that is over already cannot be cancelled, and one that still starts is sent away at our door.
+        # One that is over already cannot be cancelled, and one that still starts is sent away at
+        # our door.
         with suppress(InfrastructureError):
             slurm.ask("scancel", "--quiet", *tasks)
 
@@ -251,8 +258,10 @@ class SlurmJobs(_Slurm):
         if not fitting([(node.cpus, node.gpus) for node in nodes], wanted):
             where = f"partition {wanted.partition}" if wanted.partition else "the default partition"
             raise InfrastructureError(
-                f"a trial asks for {wanted.nodes} nodes with {wanted.cpus * wanted.tasks_per_node} CPUs and "
-                f"{wanted.gpus} GPUs each; {where} has {len(nodes)} nodes and none that fit: ask for less, or "
+                f"a trial asks for {wanted.nodes} nodes with "
+                f"{wanted.cpus * wanted.tasks_per_node} CPUs and "
+                f"{wanted.gpus} GPUs each; {where} has {len(nodes)} nodes and none that fit: ask "
+                "for less, or "
                 "name another with --partition (sinfo lists them)"
             )
 
@@ -267,9 +276,12 @@ class SlurmSteps(_Slurm):
         self._places = [(each, gpus) for each in cpus]
         if not fitting(self._places, resources):
             raise InfrastructureError(
-                f"a trial asks for {resources.nodes} nodes with {resources.cpus * resources.tasks_per_node} "
-                f"CPUs and {resources.gpus} GPUs each; the allocation {slurm.current_allocation()} has "
-                f"{len(cpus)} nodes with {max(cpus)} CPUs and {gpus} GPUs: ask for less, or for a larger one"
+                f"a trial asks for {resources.nodes} nodes with "
+                f"{resources.cpus * resources.tasks_per_node} "
+                f"CPUs and {resources.gpus} GPUs each; the allocation "
+                f"{slurm.current_allocation()} has "
+                f"{len(cpus)} nodes with {max(cpus)} CPUs and {gpus} GPUs: ask for less, or for a "
+                "larger one"
             )
 
     def slots(self) -> int:
@@ -282,7 +294,8 @@ class SlurmSteps(_Slurm):
             place = trial.trial_dir / ".aorta"
             place.mkdir(exist_ok=True)
             self._logs[ticket] = place / "srun.out"
-            # A trial with an srun of its own is kept from here: a step around a step would hold what it needs.
+            # A trial with an srun of its own is kept from here: a step around a step would hold
+            # what it needs.
             outer = (
                 []
                 if _needs_srun(trial)

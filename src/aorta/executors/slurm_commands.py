@@ -1,4 +1,6 @@
-"""Slurm's own commands: what we ask them, and how we read their answers. Knows nothing of trials."""
+"""Slurm's own commands: what we ask them, and how we read their answers. Knows nothing of
+trials.
+"""
 
 import math
 import os
@@ -16,7 +18,8 @@ _SECONDS = 60.0
 _SHORTEST_PAUSE = 2.0
 _LONGEST_SILENCE = 300.0
 _SILENCE = re.compile(
-    r"Unable to contact slurm controller|timed out|Zero Bytes were transmitted|Connection (?:refused|reset)",
+    r"Unable to contact slurm controller|timed out|Zero Bytes were transmitted|"
+    r"Connection (?:refused|reset)",
     re.IGNORECASE,
 )
 _USABLE = frozenset({"idle", "mixed", "allocated", "completing"})
@@ -40,8 +43,8 @@ class ControllerSilentError(InfrastructureError):
 
 
 class Outage:
-    """How long nobody has answered, and when to ask again: a question that meets silence takes its time, and at least
-    as much passes until the next."""
+    """How long nobody has answered, and when to ask again: a question that meets silence takes its
+    time, and at least as much passes until the next."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -97,7 +100,8 @@ def ask(*argv: str, text: str | None = None, env: Mapping[str, str] | None = Non
     """The answer of one command; what it complains of becomes one line."""
     if shutil.which(argv[0]) is None:
         raise InfrastructureError(
-            f"{argv[0]} is not on PATH, and trials on Slurm need it; install it with: apt-get install slurm-client"
+            f"{argv[0]} is not on PATH, and trials on Slurm need it; install it with: apt-get "
+            "install slurm-client"
         )
     try:
         done = subprocess.run(
@@ -137,7 +141,9 @@ def nodes_of(partition: str | None) -> list[NodeState]:
 
 
 def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobState]:
-    """The state of each of these tasks of array jobs, each as `JOB_INDEX`: one question for all of them."""
+    """The state of each of these tasks of array jobs, each as `JOB_INDEX`: one question for all of
+    them.
+    """
     found = dict(_in_queue(_jobs_of(tasks)))
     forgotten = tasks - found.keys()
     # The controller forgets ended tasks after MinJobAge, and all of them with its state.
@@ -148,7 +154,9 @@ def states_of(tasks: AbstractSet[str], *, accounting: bool) -> dict[str, JobStat
 
 
 def job_with_comment(name: str, comment: str) -> str | None:
-    """The job of this name and comment, for somebody who never heard what became of its submission."""
+    """The job of this name and comment, for somebody who never heard what became of its
+    submission.
+    """
     answer = ask("squeue", "--noheader", "--states=all", f"--name={name}", "--format=%F|%k")
     rows = (line.split("|") for line in answer.splitlines())
     return next((job for job, said in rows if said == comment), None)
@@ -174,14 +182,17 @@ def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
 
 
 def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
-    """How forgotten tasks ended. One that only the database still takes for running ends nobody's waiting."""
+    """How forgotten tasks ended. One that only the database still takes for running ends nobody's
+    waiting.
+    """
     try:
         answer = ask(
             "sacct", "--noheader", "--parsable2", "--allocations",
             "--format=JobID,State,NodeList", f"--jobs={','.join(jobs)}",
         )  # fmt: skip
     except InfrastructureError:
-        return  # a database that is down is no reason to wait: the controller knows nothing of them either
+        # a database that is down is no reason to wait: the controller knows nothing of them either
+        return
     for line in answer.splitlines():
         named, state, nodes = line.split("|")
         told = JobState(state, nodes)

@@ -1,8 +1,9 @@
 """The supervisor: a small process that holds one slot and runs its trials one after another.
 
-It exists so that nothing outlives a trial: it adopts every orphan of the trial, ends the whole tree when the trial is
-over, and does the same when the pipe to its owner closes, so even `kill -9` of the owner leaves no process and no
-container behind. It knows orders and facts (JSON lines on a socket) and nothing of oracles. Standard library only.
+It exists so that nothing outlives a trial: it adopts every orphan of the trial, ends the whole tree
+when the trial is over, and does the same when the pipe to its owner closes, so even `kill -9` of
+the owner leaves no process and no container behind. It knows orders and facts (JSON lines on a
+socket) and nothing of oracles. Standard library only.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class Supervisor:
                 return message
 
     def poll_message(self, timeout: float | None) -> dict[str, Any] | None:
-        """A whole message if one is there within `timeout`; raises OwnerGoneError at the end of the socket."""
+        """A whole message if one is there within `timeout`; raises OwnerGoneError at the end of the
+        socket.
+        """
         while (message := self._frames.next()) is None:
             if timeout is not None and not select.select([self.control], [], [], timeout)[0]:
                 return None
@@ -108,7 +111,9 @@ class Supervisor:
 
     @property
     def has_message(self) -> bool:
-        """True if a message came together with an earlier one: the socket will not announce it again."""
+        """True if a message came together with an earlier one: the socket will not announce it
+        again.
+        """
         return self._frames.has_line
 
     @property
@@ -219,8 +224,8 @@ class SupervisedTrial:
     def _start_warm(self, stdout: int, stderr: int) -> int | None:
         """From a warm host, where the owner allows it and there can be one.
 
-        Its clock stands where it would stand if it had done the imports itself, so that a time-out, a hang or a gate
-        means the same for it as for a cold trial.
+        Its clock stands where it would stand if it had done the imports itself, so that a time-out,
+        a hang or a gate means the same for it as for a cold trial.
         """
         if not self.order.get("warm"):
             return None
@@ -278,7 +283,9 @@ class SupervisedTrial:
         return bool(data)
 
     def _cancelled(self) -> bool:
-        """Asked every time, not only when the socket is ready: a cancel may have come in one read with the order."""
+        """Asked every time, not only when the socket is ready: a cancel may have come in one read
+        with the order.
+        """
         message = self.supervisor.poll_message(0)
         return message is not None and message["op"] == "cancel"
 
@@ -311,7 +318,9 @@ class SupervisedTrial:
         self._drain()
 
     def _drain(self) -> None:
-        """What the tree wrote before it ended; bounded, for a process that could not be killed writes on."""
+        """What the tree wrote before it ended; bounded, for a process that could not be killed
+        writes on.
+        """
         at = self._now()
         until = at + 1.0
         for end, stream in self.streams.items():

@@ -1,8 +1,10 @@
-"""Which trials may start warm, from what their command is and what an earlier one imported: the owner's side.
+"""Which trials may start warm, from what their command is and what an earlier one imported: the
+owner's side.
 
-A command qualifies that becomes a Python interpreter without doing anything else first: `python script.py`, `python -m
-module`, a script whose first line names Python, each also behind `env NAME=VALUE` and as the one command of `bash -c`. What
-its imports are is seen in a trial of its own that starts cold; `warm_hosts` does the rest beside the supervisor.
+A command qualifies that becomes a Python interpreter without doing anything else first: `python
+script.py`, `python -m module`, a script whose first line names Python, each also behind `env
+NAME=VALUE` and as the one command of `bash -c`. What its imports are is seen in a trial of its own
+that starts cold; `warm_hosts` does the rest beside the supervisor.
 """
 
 import os
@@ -99,7 +101,9 @@ def _without_assignments(words: Sequence[str], assigned: dict[str, str]) -> list
 
 
 def _script_at(words: Sequence[str], cwd: Path) -> tuple[int | None, tuple[str, ...]]:
-    """Where in a command of Python's the script, the module or the code stands, and what it puts on the path."""
+    """Where in a command of Python's the script, the module or the code stands, and what it puts on
+    the path.
+    """
     at = 1
     while at < len(words):
         word = words[at]
@@ -216,7 +220,9 @@ class WarmStarts:
         return {"key": list(key), "rows": rows, "seconds": end.duration}
 
     def learn(self, found: Mapping[str, Any]) -> None:
-        """What a trial of another process imported. A host uses of it what it finds at the same place."""
+        """What a trial of another process imported. A host uses of it what it finds at the same
+        place.
+        """
         key = tuple(found["key"])
         if key not in self._seen:
             file = self._file()

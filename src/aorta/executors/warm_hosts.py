@@ -1,7 +1,8 @@
-"""The warm hosts of one supervisor: started when a trial may use one, asked for a trial at a time, ended with it.
+"""The warm hosts of one supervisor: started when a trial may use one, asked for a trial at a time,
+ended with it.
 
-A host is a child of the supervisor that is not part of any trial. Whatever goes wrong with one, the answer is a cold start.
-Standard library only.
+A host is a child of the supervisor that is not part of any trial. Whatever goes wrong with one, the
+answer is a cold start. Standard library only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _ANSWER_SECONDS = 20.0  # for a fork
 
 
 def worth_seconds(trial_seconds: float) -> float:
-    """Imports that take less are left to each trial: less than 0.3 s, or less than a twentieth of it."""
+    """Imports that take less are left to each trial: less than 0.3 s, or less than a twentieth of
+    it.
+    """
     return max(0.3, 0.05 * trial_seconds)
 
 
@@ -144,7 +147,9 @@ class WarmHosts:
             self.given_up[host.command] = "its warm host died"
 
     def _open(self, command: tuple[str, ...], order: Mapping[str, Any]) -> _Host | None:
-        """A host with everything imported that can be; the modules that cannot be are found on the way."""
+        """A host with everything imported that can be; the modules that cannot be are found on the
+        way.
+        """
         excluded = self._excluded.setdefault(command, [])
         self._make_room()
         if not has_room_for_host():
@@ -216,7 +221,9 @@ class WarmHosts:
         return _Host(pid, ours, command, (pipes[0][0], pipes[1][0]))
 
     def _make_room(self, fresh: _Host | None = None) -> None:
-        """For one that is about to be started, or that has just imported everything. The least used goes first."""
+        """For one that is about to be started, or that has just imported everything. The least used
+        goes first.
+        """
         most = _MOST_HOSTS if fresh else _MOST_HOSTS - 1
         while others := [host for host in self.hosts if host is not fresh]:
             held = sum(_memory_of(host.pid) for host in self.hosts)
@@ -226,7 +233,9 @@ class WarmHosts:
 
 
 def read_rows(file: Path) -> list[list[str]]:
-    """What the hook saw of a program's imports: name, file and variables, or seconds where there is no name."""
+    """What the hook saw of a program's imports: name, file and variables, or seconds where there is
+    no name.
+    """
     try:
         lines = os.fsdecode(file.read_bytes()).splitlines()
     except OSError:

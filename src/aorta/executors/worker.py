@@ -1,11 +1,12 @@
-"""A supervisor on another machine: it dials home, runs the one trial it is given there, and ends with it.
+"""A supervisor on another machine: it dials home, runs the one trial it is given there, and ends
+with it.
 
-Where the scheduler's own process there outlives the trial, the worker does too: it takes one trial after another, each
-over a channel of its own, and keeps its warm hosts between them.
+Where the scheduler's own process there outlives the trial, the worker does too: it takes one trial
+after another, each over a channel of its own, and keeps its warm hosts between them.
 
-It is started by a scheduler, knows the addresses and the secret of its owner from two variables, and nothing of the
-scheduler. When the channel home breaks, or the scheduler wants it gone, it ends the whole tree of the trial first.
-Standard library only.
+It is started by a scheduler, knows the addresses and the secret of its owner from two variables,
+and nothing of the scheduler. When the channel home breaks, or the scheduler wants it gone, it ends
+the whole tree of the trial first. Standard library only.
 """
 
 import json
@@ -124,7 +125,9 @@ class Worker(Supervisor):
         return trial_end(trial, launch, facts, _host())
 
     def _await_dismissal(self) -> None:
-        """A scheduler that ends a job signals all of its processes: the trial's may be gone before we hear of it."""
+        """A scheduler that ends a job signals all of its processes: the trial's may be gone before
+        we hear of it.
+        """
         deadline = time.monotonic() + _DISMISSAL_SECONDS
         while not self.dismissed and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -150,7 +153,9 @@ class Worker(Supervisor):
 
 
 def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:
-    """The trial with its two directories elsewhere, wherever its command and variables name them."""
+    """The trial with its two directories elsewhere, wherever its command and variables name
+    them.
+    """
     # The trial's directory first: it often lies inside the working directory.
     places = ((str(trial.trial_dir), str(trial_dir)), (str(trial.cwd), str(cwd)))
 
@@ -185,7 +190,8 @@ def _lost(trial: TrialSpec, why: str) -> TrialEnd:
 def _invisible(trial: TrialSpec) -> TrialEnd:
     return _lost(
         trial,
-        f"{trial.trial_dir} or {trial.cwd} cannot be seen on {_host()}; both must lie on a file system that "
+        f"{trial.trial_dir} or {trial.cwd} cannot be seen on {_host()}; both must lie on a file "
+        "system that "
         "every node shares",
     )
 
@@ -209,7 +215,8 @@ def main() -> None:
 
 
 def main_of_many() -> None:
-    """Entered where the parent outlives a trial: a line with the variables of each, and a line when it is over.
+    """Entered where the parent outlives a trial: a line with the variables of each, and a line when
+    it is over.
 
     What it says is why there was no trial, or nothing. It ends with its parent.
     """

@@ -1,8 +1,9 @@
 """The elastic agent: torch's local agent with its own main loop.
 
-The loop differs from torch's in four ways: cycle number and restart budget come from the store; a failure anywhere is
-noticed everywhere because the store tells; evidence is collected and attribution triggered before anything is restarted;
-and the job ends only by what the store says. How processes are started, watched and stopped is torch's business.
+The loop differs from torch's in four ways: cycle number and restart budget come from the store; a
+failure anywhere is noticed everywhere because the store tells; evidence is collected and
+attribution triggered before anything is restarted; and the job ends only by what the store says.
+How processes are started, watched and stopped is torch's business.
 """
 
 import logging
@@ -100,7 +101,9 @@ class DecidingAgent(LocalElasticAgent):
                 self._restart_workers(group)
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        """Before torch looks: if a rank has died, tell the others and attribution, and stop its siblings."""
+        """Before torch looks: if a rank has died, tell the others and attribution, and stop its
+        siblings.
+        """
         dead = [end for end in self._ends() if end.failed]
         if dead:
             self._note_failure(", ".join(end.words for end in dead), dead)
@@ -111,7 +114,9 @@ class DecidingAgent(LocalElasticAgent):
         return result
 
     def _fails_elsewhere(self) -> bool:
-        """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure, a lost node."""
+        """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure,
+        a lost node.
+        """
         cycle = self._current()
         store = self._handler.job_store
         hang = cycle.hang_watch.found(self._live_pids()) if cycle.hang_watch else None
@@ -144,7 +149,9 @@ class DecidingAgent(LocalElasticAgent):
         return asks and self._handler.job_store.look_whether_over(number)
 
     def _is_left_for_another(self) -> bool:
-        """Whether this cycle ends because nodes wait to join: seen here, or announced by who saw it."""
+        """Whether this cycle ends because nodes wait to join: seen here, or announced by who saw
+        it.
+        """
         cycle = self._current()
         if self._handler.job_store.is_over(cycle.start.cycle):
             return True
@@ -187,7 +194,9 @@ class DecidingAgent(LocalElasticAgent):
         self._restart_workers(group)
 
     def _let_others_collect(self, cycle: AgentCycle) -> None:
-        """A rank that is ended takes its peers out of their collective: not before they have been asked, too."""
+        """A rank that is ended takes its peers out of their collective: not before they have been
+        asked, too.
+        """
         store, number = self._handler.job_store, cycle.start.cycle
         store.say_dumped(number)
         deadline = time.monotonic() + COLLECT_WITHIN
@@ -195,7 +204,9 @@ class DecidingAgent(LocalElasticAgent):
             time.sleep(self._worker_group.spec.monitor_interval)
 
     def _note_failure(self, what: str, dead: list[WorkerEnd] | None = None) -> None:
-        """The first moment this agent knows: everything that can run beside the rest starts here."""
+        """The first moment this agent knows: everything that can run beside the rest starts
+        here.
+        """
         cycle = self._current()
         if cycle.failure:
             return
@@ -269,13 +280,16 @@ class DecidingAgent(LocalElasticAgent):
         return self._cycle
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
-        """Torch's, until a leader lives long enough to hand out the ranks; then this cycle begins."""
+        """Torch's, until a leader lives long enough to hand out the ranks; then this cycle
+        begins.
+        """
         while True:
             try:
                 super()._rendezvous(worker_group)
                 break
             except DistError:
-                self._handler.job_store.ending()  # raises where not the leader but the store was lost
+                # raises where not the leader but the store was lost
+                self._handler.job_store.ending()
                 log.warning("the leader was lost before it assigned ranks; joining again")
         assert self._handler.start is not None
         self._begin(self._handler.start, worker_group)
@@ -332,7 +346,9 @@ class DecidingAgent(LocalElasticAgent):
             self._families.kill(self._pcontext.pids().values(), job)
 
     def kill_leftovers(self) -> None:
-        """Nothing that the ranks started stays. Once per cycle: later their process ids may be somebody else's."""
+        """Nothing that the ranks started stays. Once per cycle: later their process ids may be
+        somebody else's.
+        """
         if self._pcontext is not None and self._pcontext is not self._swept:
             self._kill_process_groups()
             self._swept = self._pcontext
@@ -366,7 +382,9 @@ class DecidingAgent(LocalElasticAgent):
         cycle.is_recorded = True
 
     def record_interruption(self, ending: JobEnding) -> None:
-        """A cycle that was cut short by a signal, or by a lost store, has an end too: as its leader saw it."""
+        """A cycle that was cut short by a signal, or by a lost store, has an end too: as its leader
+        saw it.
+        """
         cycle = self._cycle
         if cycle is not None and cycle.is_leader and not cycle.is_recorded:
             write_cycle_info(

@@ -1,7 +1,10 @@
-"""The case: everything the next person needs when a job has stopped for good, and the command to type next.
+"""The case: everything the next person needs when a job has stopped for good, and the command to
+type next.
 
-`<log-dir>/case/` holds the finding, the machine, the failing ranks' logs and an `aorta.yaml` whose oracle is this very
-failure; `workload/` holds the files that the job opened, and `elsewhere.yaml` runs them on another machine. It is written by the agent that decided, after every other agent has been told to leave.
+`<log-dir>/case/` holds the finding, the machine, the failing ranks' logs and an `aorta.yaml` whose
+oracle is this very failure; `workload/` holds the files that the job opened, and `elsewhere.yaml`
+runs them on another machine. It is written by the agent that decided, after every other agent has
+been told to leave.
 """
 
 import json
@@ -37,7 +40,9 @@ _LARGEST_LOG = 10 << 20  # of each file, the end
 def write_case(
     log_dir: Path, words: LastWords, options: Options, opened: Collection[str] = ()
 ) -> Path:
-    """The directory appears complete or not at all; the case of an earlier run is kept beside it."""
+    """The directory appears complete or not at all; the case of an earlier run is kept beside
+    it.
+    """
     case = log_dir / "case"
     fresh = log_dir / f".case.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -63,7 +68,9 @@ def write_case(
 
 
 def _copy_workload(options: Options, opened: Collection[str], log_dir: Path, target: Path) -> bool:
-    """The files of the working directory that the job opened or that its script names; False where they are too much."""
+    """The files of the working directory that the job opened or that its script names; False where
+    they are too much.
+    """
     here = Path.cwd()
     files = needed_files(here, options.command, None, [log_dir])
     if files is None:
@@ -86,7 +93,9 @@ def _write_finding(folder: Path, words: LastWords) -> None:
 
 
 def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
-    """Logs of the ranks that failed, or of all where none did by itself; tails where the log is elsewhere."""
+    """Logs of the ranks that failed, or of all where none did by itself; tails where the log is
+    elsewhere.
+    """
     failed = {failure.rank for failure in piece.failures}
     wanted = [Path(path) for path in piece.log_paths if not failed or _rank(path) in failed]
     here = [path for path in wanted if path.exists()]
@@ -101,7 +110,7 @@ def _rank(path: str) -> int:
     return int(Path(path).stem.removeprefix("rank_"))
 
 
-# -- the draft of aorta.yaml: run the same script on this machine, and look for the same failure --------------------------
+# -- the draft of aorta.yaml: run the same script on this machine, and look for the same failure
 
 
 _HEADER = """\
@@ -129,7 +138,8 @@ _READS_VARIABLE = re.compile(
     r"""(?:environ(?:\.get)?\s*[\[(]|getenv\s*\()\s*["'](?P<name>\w+)["'](?:\s*,\s*["']?(?P<default>\d+))?"""
 )
 _LAUNCHER_SETS = re.compile(
-    r"(?:LOCAL_|GROUP_|ROLE_)?(?:RANK|WORLD_SIZE)|ROLE_NAME|MASTER_\w+|TORCH\w*|AORTA_\w+|OMP_NUM_THREADS|CUDA_\w+"
+    r"(?:LOCAL_|GROUP_|ROLE_)?(?:RANK|WORLD_SIZE)|ROLE_NAME|MASTER_\w+|TORCH\w*|AORTA_\w+|"
+    r"OMP_NUM_THREADS|CUDA_\w+"
 )
 _FIXED_ARGUMENT = re.compile(r"seed|port|rank|device|gpu|id\b", re.IGNORECASE)
 _VARYING = re.compile(r"(?P<address>0x[0-9a-fA-F]+)|\d+(?:\.\d+)?")
@@ -143,7 +153,9 @@ def draft_spec(words: LastWords, options: Options, file: Path, elsewhere: str) -
 
 
 def portable_spec(words: LastWords, options: Options, workload: str) -> str:
-    """The same failure in the folder `workload` beside the file, with the Python of whoever runs it."""
+    """The same failure in the folder `workload` beside the file, with the Python of whoever runs
+    it.
+    """
     spec = _spec(words, options)
     here = f"{Path.cwd()}/"
     command = spec["workload"]["command"].replace(shlex.quote(sys.executable), "python3")
@@ -183,7 +195,9 @@ def _written(spec: Mapping[str, Any], words: LastWords, file: Path, elsewhere: s
 
 
 def _command(script: Sequence[str], ranks: int, launched: bool) -> str:
-    """Text for a shell. Plain torchrun where a launcher is needed: a reproducer must not restart what it reproduces."""
+    """Text for a shell. Plain torchrun where a launcher is needed: a reproducer must not restart
+    what it reproduces.
+    """
     if not launched:
         return " ".join(script)
     python = interpreter()
@@ -203,7 +217,9 @@ def interpreter() -> str:
 
 
 def _with_variables(command: Sequence[str]) -> tuple[list[str], dict[str, int]]:
-    """The command as shell words, with `--name NUMBER` as `--name "$ARG_NAME"`, and these numbers."""
+    """The command as shell words, with `--name NUMBER` as `--name "$ARG_NAME"`, and these
+    numbers.
+    """
     numbers: dict[str, int] = {}
     shell: list[str] = []
     option = None
@@ -277,7 +293,9 @@ def _signal(evidence: Sequence[CycleEvidence]) -> int | None:
 
 
 def _numbers_the_script_reads(options: Options) -> dict[str, int]:
-    """Environment variables that the script names and that hold, or default to, a whole number above 1."""
+    """Environment variables that the script names and that hold, or default to, a whole number
+    above 1.
+    """
     found: dict[str, int] = {}
     for match in _READS_VARIABLE.finditer(_source_of(options)):
         name = match["name"]

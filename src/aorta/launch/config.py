@@ -1,7 +1,8 @@
 """The fault-tolerance settings: one YAML block, one flag per key, one list of sources.
 
-Flags override YAML; a flag that was not given overrides nothing. Old spellings, and those of NVIDIA's ft_launcher, fold
-into the new ones (`ft_launcher.py`) and are unknown everywhere else. Nothing here needs torch.
+Flags override YAML; a flag that was not given overrides nothing. Old spellings, and those of
+NVIDIA's ft_launcher, fold into the new ones (`ft_launcher.py`) and are unknown everywhere else.
+Nothing here needs torch.
 """
 
 import logging
@@ -26,7 +27,8 @@ Aggregation = Literal["any", "all"]
 USAGE = "aorta launch [torchrun's options] [--ft-...] script.py [arguments]"
 DESCRIPTION = (
     "Runs a training script as torchrun does, and asks attribution whether to restart it when it "
-    "fails. Exit codes: 0 done, 1 the job failed, 2 wrong command line, 5 the rendezvous store was lost, "
+    "fails. Exit codes: 0 done, 1 the job failed, 2 wrong command line, 5 the rendezvous store "
+    "was lost, "
     "93 attribution decided STOP, 130/143 interrupted."
 )
 
@@ -109,12 +111,14 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     },
     "--ft-attribution-aggregation": {
         "choices": ["any", "all"],
-        "help": "any: one STOP stops the job. all: every source that has an opinion must say STOP, and at "
+        "help": "any: one STOP stops the job. all: every source that has an opinion must say "
+        "STOP, and at "
         "least one must. A source that is unreachable, late or says UNKNOWN has no opinion.",
     },
     "--ft-hang-timeout": {
         **_SECONDS,
-        "help": "No output and no heartbeat for this long is a hang: stacks and Flight Recorder are "
+        "help": "No output and no heartbeat for this long is a hang: stacks and Flight Recorder "
+        "are "
         "collected, then the cycle ends (off).",
     },
     "--ft-max-no-progress-cycles": {

@@ -1,4 +1,6 @@
-"""What one agent knows about the cycle it is in. The agent acts; this remembers, and knows when it is time to look."""
+"""What one agent knows about the cycle it is in. The agent acts; this remembers, and knows when it
+is time to look.
+"""
 
 import math
 import threading
@@ -55,7 +57,9 @@ class AgentCycle:
         return time.monotonic() - self.lost_since >= _LOST_FOR
 
     def is_time_to_look(self, keep_alive: float) -> bool:
-        """Who leads and its deputy look often who is there; a thousand nodes that do so would busy the store."""
+        """Who leads and its deputy look often who is there; a thousand nodes that do so would busy
+        the store.
+        """
         if time.monotonic() < self.next_look:
             return False
         pause = min(_LEADER_LOOKS, keep_alive) if self.group_rank <= _DEPUTY else keep_alive
@@ -65,14 +69,18 @@ class AgentCycle:
         return True
 
     def is_time_to_ask(self, keep_alive: float) -> bool:
-        """Whether the store is asked if this cycle is over; it tells by itself, but its word may have been lost."""
+        """Whether the store is asked if this cycle is over; it tells by itself, but its word may
+        have been lost.
+        """
         if time.monotonic() < self.next_question:
             return False
         self.next_question = time.monotonic() + keep_alive
         return True
 
     def ends(self, codes: Mapping[int, int | None]) -> list[WorkerEnd]:
-        """How ranks have ended, of their return codes; those that failed after a failure was known were stopped."""
+        """How ranks have ended, of their return codes; those that failed after a failure was known
+        were stopped.
+        """
         ends = []
         for rank, status in codes.items():
             if status is not None:

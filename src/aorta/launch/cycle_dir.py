@@ -1,8 +1,10 @@
-"""The log directory of a job: `<log-dir>/cycle_<n>/` with its files, `cycle_info.json`, and whose directory it is.
+"""The log directory of a job: `<log-dir>/cycle_<n>/` with its files, `cycle_info.json`, and whose
+directory it is.
 
-Files are named by global rank, so agents of one job may share one directory. Nothing is ever removed or overwritten:
-where the directory holds cycles of an earlier run that is over, the leader goes on counting; where another submission
-is still at work, this one takes a folder of its own beside it.
+Files are named by global rank, so agents of one job may share one directory. Nothing is ever
+removed or overwritten: where the directory holds cycles of an earlier run that is over, the leader
+goes on counting; where another submission is still at work, this one takes a folder of its own
+beside it.
 """
 
 import json
@@ -36,7 +38,9 @@ _complaints: set[str] = set()
 
 
 def complain_once(what: str, error: OSError | AortaError) -> None:
-    """A log or record that cannot be kept is no reason to end a job, and of one kind of trouble one line is enough."""
+    """A log or record that cannot be kept is no reason to end a job, and of one kind of trouble one
+    line is enough.
+    """
     why = (error.strerror if isinstance(error, OSError) else str(error)) or str(error)
     kind = str(error.errno) if isinstance(error, OSError) else why.split(":")[0]
     if kind not in _complaints:
@@ -91,15 +95,17 @@ def _cycles(log_dir: Path) -> list[int]:
 
 
 class LogDir:
-    """Where one submission writes: the directory it was given, or a folder of its own where others write there."""
+    """Where one submission writes: the directory it was given, or a folder of its own where others
+    write there.
+    """
 
     def __init__(self, base: Path) -> None:
         self._base = base
         self.path = base
 
     def claim(self, job_id: str, first_cycle: int | None = None) -> None:
-        """Every agent asks for itself: agents that share a directory find the claim of their own job, and those on
-        disks of their own need not know what is on the others."""
+        """Every agent asks for itself: agents that share a directory find the claim of their own
+        job, and those on disks of their own need not know what is on the others."""
         lock = RunDir(self._base).private / _CLAIM
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -113,12 +119,15 @@ class LogDir:
                 )
             own.mkdir(exist_ok=True)
             self.path = own
-        except OSError as full:  # a full disk must not end the job; what cannot be written is said where it is tried
+        # a full disk must not end the job; what cannot be written is said where it is tried
+        except OSError as full:
             complain_once(str(self._base), full)
 
 
 def _take(lock: Path, job_id: str) -> bool:
-    """Whether the claim is this job's: already, from now on, or taken over from a submission that is over."""
+    """Whether the claim is this job's: already, from now on, or taken over from a submission that
+    is over.
+    """
     mine = f"{job_id} {Owner.of_this_process().label}"
     fresh = lock.with_name(f".{_CLAIM}.{os.getpid()}")
     fresh.write_text(mine)
@@ -139,7 +148,9 @@ def _take(lock: Path, job_id: str) -> bool:
 
 
 def _holds_newer(log_dir: Path, job_id: str, first_cycle: int | None) -> bool:
-    """Whether cycles of another job lie here that this one would write over: agents with disks of their own."""
+    """Whether cycles of another job lie here that this one would write over: agents with disks of
+    their own.
+    """
     if first_cycle is None:
         return False
     return any(
@@ -177,10 +188,12 @@ def _point_at(link: Path, target: str) -> None:
 
 
 def sign_as_leader(log_dir: Path, job_id: str) -> None:
-    """This process leads the cycle that begins now; those who look from outside can see whether it lives.
+    """This process leads the cycle that begins now; those who look from outside can see whether it
+    lives.
 
-    Cycle files alone cannot tell a job between two cycles from one that is over, nor a running cycle from one whose
-    leader was killed. Where agents share the directory, the next leader signs over.
+    Cycle files alone cannot tell a job between two cycles from one that is over, nor a running
+    cycle from one whose leader was killed. Where agents share the directory, the next leader signs
+    over.
     """
     run = RunDir(log_dir)
     try:
@@ -193,7 +206,9 @@ def sign_as_leader(log_dir: Path, job_id: str) -> None:
 
 
 def sign_off(log_dir: Path, state: str) -> None:
-    """Say how it ended, if this process was the last to lead; give the claim back if this process made it."""
+    """Say how it ended, if this process was the last to lead; give the claim back if this process
+    made it.
+    """
     run = RunDir(log_dir)
     owner = Owner.of_this_process().label
     try:
@@ -212,7 +227,9 @@ def sign_off(log_dir: Path, state: str) -> None:
 
 @dataclass(frozen=True)
 class Ruling:
-    """The verdict on a failed cycle, how long the leader waited for it, and whether it ends the job."""
+    """The verdict on a failed cycle, how long the leader waited for it, and whether it ends the
+    job.
+    """
 
     verdict: SourceVerdict
     elapsed_ms: int
@@ -296,9 +313,11 @@ def gather_evidence(
     note: str = "",
     last_words: Mapping[int, str],
 ) -> CycleEvidence:
-    """What one agent can say about a cycle. Failed ranks come first in the logs: whoever reads little reads them.
+    """What one agent can say about a cycle. Failed ranks come first in the logs: whoever reads
+    little reads them.
 
-    `last_words` are of ranks whose files are not complete: what was heard counts, not what could be written.
+    `last_words` are of ranks whose files are not complete: what was heard counts, not what could be
+    written.
     """
     failed = [end.rank for end in ends if end.failed]
     whole = [rank for rank in ranks if rank not in last_words]

@@ -1,7 +1,7 @@
 """The leader's decision: what attribution says, then the progress limit, then the restart budget.
 
-Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse than a wrong RESTART:
-no opinion restarts.
+Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse
+than a wrong RESTART: no opinion restarts.
 """
 
 import logging
@@ -48,7 +48,9 @@ class _Judged:
 
     @property
     def memory(self) -> tuple[Mapping[str, Any], ...]:
-        """What later cycles are compared with: no evidence lines, for it travels with every start."""
+        """What later cycles are compared with: no evidence lines, for it travels with every
+        start.
+        """
         finding = self.verdict.finding
         if finding is None:
             return ()
@@ -108,7 +110,9 @@ class LeaderDecides:
         return judged.ending
 
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
-        """Of this submission alone: a service that heard of another one by the same name must not mix them up."""
+        """Of this submission alone: a service that heard of another one by the same name must not
+        mix them up.
+        """
         job_id = f"{self._job_id}-{store.mint(uuid.uuid4().hex[:8])}"
         self._log_dir.claim(job_id)
         first = next_cycle(self._log_dir.path)
@@ -162,7 +166,9 @@ class LeaderDecides:
 def progress(
     start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
 ) -> JobStanding:
-    """Where the job stands after a failed cycle, with what a launcher knows besides its logs: heartbeats, and for how long it lived."""
+    """Where the job stands after a failed cycle, with what a launcher knows besides its logs:
+    heartbeats, and for how long it lived.
+    """
     told = [piece.step for piece in evidence if piece.step is not None]
     steps = [*told, *([verdict.last_step] if verdict.last_step is not None else [])]
     before = JobStanding(start.best_step, start.idle_cycles)

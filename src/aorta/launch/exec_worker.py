@@ -1,7 +1,9 @@
-"""Run as a script in front of every worker: ties the worker's life to the agent's, then becomes the worker.
+"""Run as a script in front of every worker: ties the worker's life to the agent's, then becomes the
+worker.
 
-`exec_worker.py AGENT_PID COMMAND...`. When an agent is killed outright, its workers would go on holding their GPUs; the kernel
-kills them instead. The setting survives `exec`, so the worker itself runs unchanged and keeps its process id.
+`exec_worker.py AGENT_PID COMMAND...`. When an agent is killed outright, its workers would go on
+holding their GPUs; the kernel kills them instead. The setting survives `exec`, so the worker itself
+runs unchanged and keeps its process id.
 """
 
 import ctypes

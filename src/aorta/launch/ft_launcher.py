@@ -1,4 +1,5 @@
-"""What users of NVIDIA's ft_launcher type: its flags and the keys of its YAML, as ours or named with what stands for them.
+"""What users of NVIDIA's ft_launcher type: its flags and the keys of its YAML, as ours or named
+with what stands for them.
 
 Nothing else in this room knows these names, and nothing here needs torch.
 """
@@ -24,7 +25,8 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     },
     "--ft-attribution-stop-action": {
         "choices": ["log", "no-restart"],
-        "help": "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as it does here by default.",
+        "help": "log: --ft-attribution-dry-run. no-restart: STOP ends the job, as it does here by "
+        "default.",
     },
     "--ft-no-restart-exit-code": {"metavar": "CODE", "help": "93; no other code is used here."},
 }

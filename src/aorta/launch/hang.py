@@ -1,7 +1,8 @@
-"""Hangs: noticing that nothing moves any more, and collecting what every rank is doing before it is killed.
+"""Hangs: noticing that nothing moves any more, and collecting what every rank is doing before it is
+killed.
 
-Signs of life are output and heartbeats. Without heartbeats only a job that is silent everywhere hangs: ranks that never
-print are normal. A rank that beats is judged by its heartbeat alone.
+Signs of life are output and heartbeats. Without heartbeats only a job that is silent everywhere
+hangs: ranks that never print are normal. A rank that beats is judged by its heartbeat alone.
 """
 
 import os
@@ -80,7 +81,9 @@ class Hang:
 
 
 class HangWatch:
-    """Says when the job hangs. Silence must be everywhere; a missed heartbeat is enough on its own."""
+    """Says when the job hangs. Silence must be everywhere; a missed heartbeat is enough on its
+    own.
+    """
 
     def __init__(
         self, limit: float, store: JobStore, start: CycleStart, group_rank: int, signs: SignsOfLife

@@ -1,8 +1,9 @@
-"""The one line a training script may call: `from aorta.launch.heartbeat import beat`, then `beat(step)`.
+"""The one line a training script may call: `from aorta.launch.heartbeat import beat`, then
+`beat(step)`.
 
-Once a rank beats, its heartbeat alone decides whether it hangs, and its step tells whether a cycle made progress. Outside
-`aorta launch` it does nothing. A script that must not import aorta may write the number into the file that
-`AORTA_HEARTBEAT_FILE` names.
+Once a rank beats, its heartbeat alone decides whether it hangs, and its step tells whether a cycle
+made progress. Outside `aorta launch` it does nothing. A script that must not import aorta may write
+the number into the file that `AORTA_HEARTBEAT_FILE` names.
 """
 
 import os

@@ -70,8 +70,9 @@ def launch(arguments: Sequence[str], view: View) -> int:
 
 
 def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
-    """As torchrun's `main`, for who calls it from Python: what the workers returned, `ValueError` for wrong options,
-    torch's own `ChildFailedError` for a job that failed or was stopped. Signal handlers are left as they were."""
+    """As torchrun's `main`, for who calls it from Python: what the workers returned, `ValueError`
+    for wrong options, torch's own `ChildFailedError` for a job that failed or was stopped. Signal
+    handlers are left as they were."""
     try:
         options = parse(arguments)
     except UsageError as wrong:
@@ -149,7 +150,9 @@ class _Launch:
         events.record(event, self._options.torch.event_log_handler)
 
     def _take_leave(self) -> None:
-        """Tell what is left to tell. How the job ended is known by now, so a lost store changes nothing."""
+        """Tell what is left to tell. How the job ended is known by now, so a lost store changes
+        nothing.
+        """
         self._agent.finish_telling()
         with suppress(StoreLostError, RendezvousConnectionError):
             self._rendezvous.job_store.leave()
@@ -158,13 +161,16 @@ class _Launch:
                 self._rendezvous.linger()
 
     def _interrupted(self, ending: JobEnding, why: str) -> None:
-        """Write down how the cycle ended and tell the others, without waiting for a store that is silent."""
+        """Write down how the cycle ended and tell the others, without waiting for a store that is
+        silent.
+        """
         self._agent.record_interruption(ending)
         _within(_GOODBYE_WITHIN, lambda: self._agent.say_goodbye(why))
 
     def _store_lost(self, lost: Exception) -> StoreLostError:
         what = (
-            f"the rendezvous store at {self._parameters.endpoint} was lost: the agent that hosts it is gone or silent; "
+            f"the rendezvous store at {self._parameters.endpoint} was lost: the agent that hosts "
+            "it is gone or silent; "
             "the workers here were stopped"
         )
         self._agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
@@ -172,7 +178,9 @@ class _Launch:
         return StoreLostError(what)
 
     def _end_for_everybody(self, wrong: Exception) -> None:
-        """This agent itself broke: the others must not wait for it. A wrong option or a lost node is theirs to find."""
+        """This agent itself broke: the others must not wait for it. A wrong option or a lost node
+        is theirs to find.
+        """
         if not isinstance(wrong, AortaError):
             reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
             ending = JobEnding(Exit.FAILED, reason)
@@ -181,7 +189,9 @@ class _Launch:
 
 
 def _watching_files() -> AbstractContextManager[set[str]]:
-    """Which files of the working directory the job opens, for the case; a directory that is gone is no reason to fail."""
+    """Which files of the working directory the job opens, for the case; a directory that is gone is
+    no reason to fail.
+    """
     try:
         return watch_opened(Path.cwd(), _FOLDERS_WATCHED)
     except OSError:
@@ -189,7 +199,9 @@ def _watching_files() -> AbstractContextManager[set[str]]:
 
 
 def _within(seconds: float, what: Callable[[], object]) -> None:
-    """In a thread that is left behind: whoever leaves does not wait for a store that does not answer."""
+    """In a thread that is left behind: whoever leaves does not wait for a store that does not
+    answer.
+    """
 
     def quietly() -> None:
         with suppress(StoreLostError, RendezvousConnectionError):
@@ -201,7 +213,9 @@ def _within(seconds: float, what: Callable[[], object]) -> None:
 
 
 def _report(finished: Finished) -> int:
-    """Say how the job ended, as torchrun would; the first error of a rank is handed to whoever started this."""
+    """Say how the job ended, as torchrun would; the first error of a rank is handed to whoever
+    started this.
+    """
     ending, failures = finished.ending, finished.result.failures
     if ending.exit_code != Exit.OK and failures:
         failed = ChildFailedError(finished.name, failures)
@@ -304,7 +318,9 @@ def _log_dir(options: Options) -> Path:
 
 
 def _somewhere() -> Path:
-    """A directory for logs that nobody asked for. A disk that is full is no reason not to run the job."""
+    """A directory for logs that nobody asked for. A disk that is full is no reason not to run the
+    job.
+    """
     for place in (None, *_OTHER_PLACES):
         with suppress(OSError):
             chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_", dir=place))
@@ -315,7 +331,9 @@ def _somewhere() -> Path:
 
 
 def _job_id(options: Options) -> str:
-    """The user's own id where there is one: it is what a shared service and the scheduler know the job by."""
+    """The user's own id where there is one: it is what a shared service and the scheduler know the
+    job by.
+    """
     given = options.torch.run_id
     if given in {"", "none"}:
         given = os.environ.get("SLURM_JOB_ID", given or "none")
@@ -323,7 +341,9 @@ def _job_id(options: Options) -> str:
 
 
 def _heard(names: str) -> str:
-    """Without those ignored at the start: what a shell put in the background, or `nohup`, stays deaf to them."""
+    """Without those ignored at the start: what a shell put in the background, or `nohup`, stays
+    deaf to them.
+    """
     asked = [name.strip() for name in names.split(",")]
     return ",".join(
         name

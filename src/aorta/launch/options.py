@@ -1,7 +1,7 @@
 """The command line: torchrun's own parser with the fault-tolerance flags beside it.
 
-Torchrun's parser is used as it is, so that every option, default and `PET_*` variable is the one of the installed
-torch. What the options mean together is checked here, before anything runs.
+Torchrun's parser is used as it is, so that every option, default and `PET_*` variable is the one of
+the installed torch. What the options mean together is checked here, before anything runs.
 """
 
 import os
@@ -29,7 +29,9 @@ _STATIC_PORT = 29500
 
 @dataclass(frozen=True)
 class Shown:
-    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template` and the filters, as torchrun spells them."""
+    """`-r`, `-t`, `--local-ranks-filter`, `--log-line-prefix-template` and the filters, as torchrun
+    spells them.
+    """
 
     redirects: str = "0"
     tee: str = "0"
@@ -95,12 +97,14 @@ def parser() -> ArgumentParser:
     combined.add_argument(
         "--watch",
         action="store_true",
-        help="Serve this job's page live to this machine; says where. Of several nodes, one is enough.",
+        help="Serve this job's page live to this machine; says where. Of several nodes, one is "
+        "enough.",
     )
     combined.add_argument(
         "--cold",
         action="store_true",
-        help="Let restarted workers import everything again, also where this agent could keep it imported.",
+        help="Let restarted workers import everything again, also where this agent could keep it "
+        "imported.",
     )
     add_flags(combined)
     return combined
@@ -156,7 +160,9 @@ def _nodes(given: Namespace) -> tuple[int, int]:
 
 
 def _torch_config(given: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
-    """Torchrun's own reading of its options; it speaks of mistakes in half a dozen exception types."""
+    """Torchrun's own reading of its options; it speaks of mistakes in half a dozen exception
+    types.
+    """
     if given.logs_specs is None:  # torch's own would make a directory of its own
         given = Namespace(**{**vars(given), "log_dir": os.devnull})
     try:
@@ -178,7 +184,9 @@ def _master(config: LaunchConfig) -> tuple[str, int]:
 
 
 def _check_timeouts(settings: FaultTolerance, config: LaunchConfig) -> None:
-    """A leader that decides longer than the others wait would lose them, and with them the overlap."""
+    """A leader that decides longer than the others wait would lose them, and with them the
+    overlap.
+    """
     decision = settings.attribution.decision_timeout_seconds
     told = config.rdzv_configs.get("join_timeout", DEFAULT_JOIN_TIMEOUT)
     try:
@@ -187,7 +195,8 @@ def _check_timeouts(settings: FaultTolerance, config: LaunchConfig) -> None:
         raise UsageError(f"--rdzv-conf join_timeout={told}: expected seconds") from None
     if decision >= join:
         raise UsageError(
-            f"the decision timeout ({decision:g} s) must be smaller than the rendezvous join timeout ({join:g} s); "
+            f"the decision timeout ({decision:g} s) must be smaller than the rendezvous join "
+            f"timeout ({join:g} s); "
             "lower --ft-attribution-decision-timeout or raise --rdzv-conf join_timeout"
         )
 
@@ -218,7 +227,9 @@ def _user_command(given: Namespace) -> tuple[str, ...]:
 
 
 def rendezvous_parameters(options: Options) -> RendezvousParameters:
-    """What torch's c10d backend needs. A static rendezvous is a c10d one whose host and ranks are given."""
+    """What torch's c10d backend needs. A static rendezvous is a c10d one whose host and ranks are
+    given.
+    """
     config = options.torch
     settings = dict(config.rdzv_configs)
     endpoint = config.rdzv_endpoint

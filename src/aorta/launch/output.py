@@ -1,8 +1,10 @@
-"""What workers write: through a pipe into `rank_<r>.{out,err}`, and to the console as torchrun would show it.
+"""What workers write: through a pipe into `rank_<r>.{out,err}`, and to the console as torchrun
+would show it.
 
-One thread per cycle reads all pipes of this agent. A disk that is full, or a directory that is bounded, costs log lines
-and never the job: workers write to a pipe, which has no disk to fill. The last words of every stream are kept in memory
-as well, so that attribution has them whatever became of the file.
+One thread per cycle reads all pipes of this agent. A disk that is full, or a directory that is
+bounded, costs log lines and never the job: workers write to a pipe, which has no disk to fill. The
+last words of every stream are kept in memory as well, so that attribution has them whatever became
+of the file.
 """
 
 import fcntl
@@ -197,7 +199,8 @@ def _keep_the_end(path: Path, size: int) -> None:
     if path.parent.parent not in _bounded:
         _bounded.add(path.parent.parent)
         log.warning(
-            "the logs in %s are bounded: of each stream the last %d MiB are kept; use --log-dir to keep all",
+            "the logs in %s are bounded: of each stream the last %d MiB are kept; use --log-dir "
+            "to keep all",
             path.parent.parent,
             size >> 19,
         )
@@ -210,7 +213,9 @@ _PIPES = {1: "AORTA_STDOUT", 2: "AORTA_STDERR"}
 
 
 class RedirectedFunction:
-    """A worker that is a function: torch would redirect it to files alone, so it goes to its pipes by itself."""
+    """A worker that is a function: torch would redirect it to files alone, so it goes to its pipes
+    by itself.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -1,7 +1,7 @@
 """What agents say to each other through the store: plain frozen records that travel as JSON.
 
-Nothing here knows torch, files or clocks. How a rank ended is one record, `WorkerEnd`; its `row` is what attribution, the
-service and cycle_info.json are given.
+Nothing here knows torch, files or clocks. How a rank ended is one record, `WorkerEnd`; its `row` is
+what attribution, the service and cycle_info.json are given.
 """
 
 import json
@@ -27,7 +27,8 @@ HANG = "hang"  # how a note about a hang begins
 
 @dataclass(frozen=True)
 class CycleStart:
-    """The outcome of a round that starts workers: which cycle this is, and what the job has spent so far.
+    """The outcome of a round that starts workers: which cycle this is, and what the job has spent
+    so far.
 
     `job_id` names this submission alone: it ends in an incarnation that the first round agreed on.
     """
@@ -63,7 +64,9 @@ class JobEnding:
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How one rank ended. `stopped` ones were ended by their agent, because another rank had failed; `time` is then when it did so."""
+    """How one rank ended. `stopped` ones were ended by their agent, because another rank had
+    failed; `time` is then when it did so.
+    """
 
     rank: int
     exit_code: int | None = None
@@ -137,7 +140,9 @@ class CycleEvidence:
         return tuple(end for end in self.ends if end.failed)
 
     def failure_rows(self, hung: frozenset[int] | None = None) -> list[dict[str, Any]]:
-        """Ranks that failed, and those stopped because of them; in a hang how a rank was ended says nothing, only who hung."""
+        """Ranks that failed, and those stopped because of them; in a hang how a rank was ended says
+        nothing, only who hung.
+        """
         if self.hung:
             blamed = hung if hung is not None else self._blamed
             here = [rank for rank in self.ranks if rank in blamed]
@@ -151,7 +156,9 @@ class CycleEvidence:
 
 @dataclass(frozen=True)
 class FailedCycle:
-    """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with everybody's."""
+    """One failed cycle: to an agent that triggers, with its own evidence; to the leader, with
+    everybody's.
+    """
 
     start: CycleStart
     evidence: Sequence[CycleEvidence]
@@ -159,7 +166,9 @@ class FailedCycle:
 
 @dataclass(frozen=True)
 class SourceVerdict:
-    """One source's answer, or the panel's. `decision` and `finding` are attribution's own documents."""
+    """One source's answer, or the panel's. `decision` and `finding` are attribution's own
+    documents.
+    """
 
     action: Action
     reason: str

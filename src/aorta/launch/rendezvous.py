@@ -1,8 +1,9 @@
 """The deciding rendezvous: torch's own c10d rendezvous, with one step more at the end of a round.
 
-When a round is complete its rank 0 is the leader, agreed on by the round itself. The leader settles the round's outcome
-in the store; everybody else reads it there. A leader that dies before it settled is no loss: the others join the next
-round, whose leader finds the same facts. A round that ends the job raises `JobEndedError` on every agent alike.
+When a round is complete its rank 0 is the leader, agreed on by the round itself. The leader settles
+the round's outcome in the store; everybody else reads it there. A leader that dies before it
+settled is no loss: the others join the next round, whose leader finds the same facts. A round that
+ends the job raises `JobEndedError` on every agent alike.
 """
 
 import logging
@@ -55,12 +56,15 @@ class Decider(Protocol):
         """What the round leads to. Called on the leader alone; bounded in time."""
 
     def final(self, store: JobStore, start: CycleStart) -> JobEnding:
-        """Why the job ends with this cycle, which has no restart left. Called on the cycle's leader alone."""
+        """Why the job ends with this cycle, which has no restart left. Called on the cycle's leader
+        alone.
+        """
 
 
 class LivingProcess:
-    """A port that listens as long as this process lives. Others hold a connection to it while this agent leads: when the
-    process is killed its kernel closes them at once, where heartbeats would be missed only after their time."""
+    """A port that listens as long as this process lives. Others hold a connection to it while this
+    agent leads: when the process is killed its kernel closes them at once, where heartbeats would
+    be missed only after their time."""
 
     def __init__(self) -> None:
         family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
@@ -80,8 +84,8 @@ class LivingProcess:
 
 
 class LeaderConnection:
-    """A connection to the leader's `LivingProcess`. One that merely broke is made again; only an address where nobody
-    listens any more counts as a dead leader."""
+    """A connection to the leader's `LivingProcess`. One that merely broke is made again; only an
+    address where nobody listens any more counts as a dead leader."""
 
     def __init__(self, address: str, port: int) -> None:
         self._address = (address, port)
@@ -156,7 +160,9 @@ class DecidingRendezvous(ElasticHandler):
             log.warning("the leader of the round was lost before it decided; joining again")
 
     def end_after(self, start: CycleStart, *, is_leader: bool) -> JobEnding:
-        """The ending of a job whose last cycle failed: nothing is left to meet for, so no round is joined."""
+        """The ending of a job whose last cycle failed: nothing is left to meet for, so no round is
+        joined.
+        """
         if is_leader:
             return self._end(self._decider.final(self.job_store, start))
         deadline = time.monotonic() + self._decision_timeout + _LEADER_GRACE
@@ -178,13 +184,17 @@ class DecidingRendezvous(ElasticHandler):
         return self._end(ending)
 
     def lost_nodes(self) -> int:
-        """How many nodes of the running cycle have stopped to beat. Nodes that wait for a new round are not lost."""
+        """How many nodes of the running cycle have stopped to beat. Nodes that wait for a new round
+        are not lost.
+        """
         if self.start is None:
             return 0
         return max(0, len(self.start.nodes) - self.present())
 
     def leader_is_gone(self) -> bool:
-        """Whether the process of this round's leader is known to have ended. Asks nobody but the kernel."""
+        """Whether the process of this round's leader is known to have ended. Asks nobody but the
+        kernel.
+        """
         if self._leader is None or not self._leader.is_refused():
             return False
         self._drop_leader()
@@ -197,7 +207,8 @@ class DecidingRendezvous(ElasticHandler):
     def linger(self) -> None:
         """For the host of the store: stay until every agent has read how the job ended.
 
-        Also those of the last cycle whose heartbeats are missing: a host that was frozen itself has missed them.
+        Also those of the last cycle whose heartbeats are missing: a host that was frozen itself has
+        missed them.
         """
         deadline = time.monotonic() + _LINGER
         last = len(self.start.nodes) if self.start is not None else 0
@@ -205,7 +216,9 @@ class DecidingRendezvous(ElasticHandler):
             time.sleep(0.05)
 
     def _join(self) -> RendezvousInfo | None:
-        """The next complete round, or None where its leader was lost before it told where workers meet."""
+        """The next complete round, or None where its leader was lost before it told where workers
+        meet.
+        """
         self._drop_leader()
         try:
             info = self.join_round()
@@ -217,7 +230,8 @@ class DecidingRendezvous(ElasticHandler):
         except RendezvousTimeoutError:
             raise InfrastructureError(
                 f"fewer than {self.settings.min_nodes} nodes met within the join timeout "
-                f"({self.settings.timeout.join.total_seconds():g} s); start more agents, or lower --nnodes"
+                f"({self.settings.timeout.join.total_seconds():g} s); start more agents, or lower "
+                "--nnodes"
             ) from None
         except RendezvousConnectionError as lost:
             raise StoreLostError("the rendezvous store was lost while joining") from lost
@@ -261,7 +275,9 @@ class DecidingRendezvous(ElasticHandler):
         return None
 
     def _connect_to_leader(self) -> None:
-        """Not where ranks are fixed: there the leader hosts the store, whose loss tells the same."""
+        """Not where ranks are fixed: there the leader hosts the store, whose loss tells the
+        same.
+        """
         if self._leader is not None or self._fixed_rank is not None:
             return
         told = self.job_store.leader_of(self.round)
@@ -275,7 +291,9 @@ class DecidingRendezvous(ElasticHandler):
         return stands
 
     def _empty_worker_store(self) -> None:
-        """That store must be as good as new for every cycle: all workers are down when a round is complete."""
+        """That store must be as good as new for every cycle: all workers are down when a round is
+        complete.
+        """
         for key in self.deadline_store.list_keys():
             if not key.lstrip("/").startswith(_OUR_KEYS):
                 self.deadline_store.delete_key(key)

@@ -1,19 +1,17 @@
 """What the agents of a job agreed on, in the rendezvous store.
 
-Every fact is written once: by compare-and-set where several agents might write it, or under a key that only one agent
-owns. Keys, below one prefix per job:
+Every fact is written once: by compare-and-set where several agents might write it, or under a key
+that only one agent owns. Keys, below one prefix per job:
 
-    incarnation             of this submission; the first writer wins
-    round/<r>               the outcome of rendezvous round r: a start or the ending
-    round/<r>/leader        where the process of that round's leader listens while it lives
-    ending                  why the job ended; the first writer wins
-    left                    how many agents have read the ending
-    cycle/<n>/failed        the first agent that saw cycle n fail, and what it saw
-    cycle/<n>/over          that cycle n is over, for whatever reason: every agent waits for this key
-    cycle/<n>/evidence/<g>  what the agent of group rank g knows about the failure, or how its ranks ended
-    cycle/<n>/told          the group ranks whose evidence is there
-    cycle/<n>/done          how many agents finished cycle n with success
-    cycle/<n>/dumped        how many agents have the dumps of their hanging ranks
+    incarnation             of this submission; the first writer wins round/<r>               the
+    outcome of rendezvous round r: a start or the ending round/<r>/leader        where the process
+    of that round's leader listens while it lives ending                  why the job ended; the
+    first writer wins left                    how many agents have read the ending cycle/<n>/failed
+    the first agent that saw cycle n fail, and what it saw cycle/<n>/over          that cycle n is
+    over, for whatever reason: every agent waits for this key cycle/<n>/evidence/<g>  what the agent
+    of group rank g knows about the failure, or how its ranks ended cycle/<n>/told          the
+    group ranks whose evidence is there cycle/<n>/done          how many agents finished cycle n
+    with success cycle/<n>/dumped        how many agents have the dumps of their hanging ranks
     cycle/<n>/quiet/<g>     for how long the ranks of g have been silent
 """
 
@@ -44,7 +42,9 @@ _LEFT = "left"
 
 
 class JobStore:
-    """The agreements of one job. It has connections of its own: a wait must not hold up keep-alive heartbeats."""
+    """The agreements of one job. It has connections of its own: a wait must not hold up keep-alive
+    heartbeats.
+    """
 
     def __init__(
         self, connect_to_store: Callable[[], Store], run_id: str, patience: StorePatience
@@ -87,7 +87,9 @@ class JobStore:
         return self._watch.has_arrived(timeout)
 
     def last_start(self, before_round: int) -> CycleStart | None:
-        """The newest cycle that was started. Rounds whose leader died before deciding are passed over."""
+        """The newest cycle that was started. Rounds whose leader died before deciding are passed
+        over.
+        """
         for number in range(before_round - 1, -1, -1):
             outcome = self.outcome(number)
             if isinstance(outcome, CycleStart):
@@ -123,7 +125,9 @@ class JobStore:
         return found.decode() if found is not None else None
 
     def announce_over(self, cycle: int) -> None:
-        """Wake every agent: this cycle has failed, succeeded everywhere, or is left for another one."""
+        """Wake every agent: this cycle has failed, succeeded everywhere, or is left for another
+        one.
+        """
         self._set(f"cycle/{cycle}/over", "1")
 
     def is_over(self, cycle: int, timeout: float = 0.0) -> bool:
@@ -146,7 +150,9 @@ class JobStore:
         return len(self._told(start.cycle)) == len(start.nodes)
 
     def evidence(self, start: CycleStart) -> tuple[CycleEvidence, ...]:
-        """What is there. Agents give theirs before they join the next round, so nothing needs waiting for."""
+        """What is there. Agents give theirs before they join the next round, so nothing needs
+        waiting for.
+        """
         keys = [_evidence_key(start.cycle, group) for group in self._told(start.cycle)]
         if not keys:
             return ()
@@ -183,7 +189,9 @@ class JobStore:
         self._set(f"cycle/{cycle}/quiet/{group_rank}", f"{seconds:.1f}")
 
     def quiet(self, cycle: int, group_rank: int) -> float:
-        """For how long a group has been silent, as its own agent measured it; 0 before it said so."""
+        """For how long a group has been silent, as its own agent measured it; 0 before it said
+        so.
+        """
         found = self._get(f"cycle/{cycle}/quiet/{group_rank}")
         return float(found) if found is not None else 0.0
 

@@ -1,4 +1,5 @@
-"""Calls to torch's store that always end: each has a deadline, and no thread that hears signals waits in C++.
+"""Calls to torch's store that always end: each has a deadline, and no thread that hears signals
+waits in C++.
 
 What the agents of a job agree on is in `store.py`; this module knows nothing of jobs.
 """
@@ -29,7 +30,9 @@ _MOST_DOUBLINGS = 7  # of it: .64 s at most
 
 
 class StoreLostError(InfrastructureError):
-    """The process that hosts the rendezvous store is gone or silent, and every agreement with it."""
+    """The process that hosts the rendezvous store is gone or silent, and every agreement with
+    it.
+    """
 
     kind = "store_lost"
 
@@ -43,7 +46,9 @@ class _Multi(Protocol):
 
 
 class StorePatience:
-    """How long the store may be silent: then it is said, and later given up. Shared by all connections to it."""
+    """How long the store may be silent: then it is said, and later given up. Shared by all
+    connections to it.
+    """
 
     def __init__(self, endpoint: str, say_after: float, give_up_after: float) -> None:
         self._endpoint = endpoint
@@ -55,7 +60,8 @@ class StorePatience:
         if not self._said:
             self._said = True
             log.warning(
-                "the rendezvous store at %s has not answered for %g s; its host may be frozen or cut off. "
+                "the rendezvous store at %s has not answered for %g s; its host may be frozen or "
+                "cut off. "
                 "The workers here go on; they are stopped if it stays silent for %g s",
                 self._endpoint,
                 self.say_after,
@@ -69,9 +75,11 @@ class StorePatience:
 
 
 class StoreCalls:
-    """Makes the calls of one connection in a thread of its own, so that who waits hears signals and can give up.
+    """Makes the calls of one connection in a thread of its own, so that who waits hears signals and
+    can give up.
 
-    A call to a store blocks in C++: a frozen host would hold it, and with it every signal, for a quarter of an hour.
+    A call to a store blocks in C++: a frozen host would hold it, and with it every signal, for a
+    quarter of an hour.
     """
 
     def __init__(self, patience: StorePatience) -> None:
@@ -150,7 +158,9 @@ class DeadlineStore:
         return self.calls.make(lambda: self.torch_store.check(keys))
 
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        """Who comes too late waits a while and looks again: else the next attempt of everybody comes too late as well."""
+        """Who comes too late waits a while and looks again: else the next attempt of everybody
+        comes too late as well.
+        """
         stands = self.calls.make(lambda: self.torch_store.compare_set(key, expected, desired))
         if stands in (desired.encode(), expected.encode()):
             self._too_late = 0
@@ -167,7 +177,9 @@ class DeadlineStore:
 
 
 class KeyWatch:
-    """One blocking wait for a key, on a connection of its own: no request is made until the key is there."""
+    """One blocking wait for a key, on a connection of its own: no request is made until the key is
+    there.
+    """
 
     def __init__(self, connect: Callable[[], Store]) -> None:
         self._connect = connect
@@ -176,7 +188,9 @@ class KeyWatch:
         self._answer: Future[None] = Future()
 
     def expect(self, key: str) -> None:
-        """Wait for `key` from now on. A wait that is never answered is left behind with its connection."""
+        """Wait for `key` from now on. A wait that is never answered is left behind with its
+        connection.
+        """
         if key != self._key:
             self._key, self._answer = key, Future()
             threading.Thread(
@@ -187,7 +201,9 @@ class KeyWatch:
             ).start()
 
     def has_arrived(self, timeout: float = 0.0) -> bool:
-        """Whether the key is there, waiting for it up to `timeout` seconds. Signals are heard meanwhile."""
+        """Whether the key is there, waiting for it up to `timeout` seconds. Signals are heard
+        meanwhile.
+        """
         if timeout > 0:
             _is_done_within(self._answer, timeout)
         if not self._answer.done():

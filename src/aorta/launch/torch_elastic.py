@@ -1,7 +1,9 @@
-"""The one place that touches what torch elastic does not promise: its private classes. `versions.py` says which versions have them.
+"""The one place that touches what torch elastic does not promise: its private classes.
+`versions.py` says which versions have them.
 
-`ElasticHandler` is torch's own c10d rendezvous handler with a store that can be given up, prompt looks at the shared
-state, and a way to say that a node is known to be dead. Other modules use these names and know no underscore of torch's.
+`ElasticHandler` is torch's own c10d rendezvous handler with a store that can be given up, prompt
+looks at the shared state, and a way to say that a node is known to be dead. Other modules use these
+names and know no underscore of torch's.
 """
 
 import inspect
@@ -85,7 +87,9 @@ def raise_on_signals(names: str) -> None:
 
 
 def hosts_the_store(parameters: RendezvousParameters) -> bool:
-    """Whether others may need this process to read how the job ended. Torch guesses the host in the same way."""
+    """Whether others may need this process to read how the job ended. Torch guesses the host in the
+    same way.
+    """
     told = parameters.get_as_bool("is_host")
     if told is not None:
         return told
@@ -95,7 +99,9 @@ def hosts_the_store(parameters: RendezvousParameters) -> bool:
 
 @contextmanager
 def workers_started_by(start: Callable[..., Any]) -> Iterator[None]:
-    """Within, `start(argv, env, stdout, stderr)` does what torch's handler of a worker would do with `Popen`."""
+    """Within, `start(argv, env, stdout, stderr)` does what torch's handler of a worker would do
+    with `Popen`.
+    """
 
     class Handler(SubprocessHandler):
         def _popen(self, args: tuple[Any, ...], env: dict[str, str]) -> Any:
@@ -133,7 +139,9 @@ class _StateHolder(_BackendRendezvousStateHolder):
 
 
 class _PromptExecutor(_DistributedRendezvousOpExecutor):
-    """Torch's, but where that sleeps a second between two looks at the shared state, this one sleeps `pause`."""
+    """Torch's, but where that sleeps a second between two looks at the shared state, this one
+    sleeps `pause`.
+    """
 
     def __init__(
         self,
@@ -165,7 +173,9 @@ class _PromptExecutor(_DistributedRendezvousOpExecutor):
 
 
 class _RoundStore(DeadlineStore):
-    """What the agents of one round tell each other. A key that only a lost node would write is given up."""
+    """What the agents of one round tell each other. A key that only a lost node would write is
+    given up.
+    """
 
     def __init__(self, store: DeadlineStore, prefix: str, is_hopeless: Callable[[], bool]) -> None:
         super().__init__(PrefixStore(prefix, store.torch_store), store.calls)
@@ -256,14 +266,17 @@ class ElasticHandler(DynamicRendezvousHandler):
             self._state_holder.dead |= leaders - {self._this_node}
 
     def withdraw(self) -> None:
-        """Step out of the running round, so that the others can complete the next one without waiting."""
+        """Step out of the running round, so that the others can complete the next one without
+        waiting.
+        """
         self._stop_heartbeats()
         self._op_executor.run(_RendezvousExitOp(), time.monotonic() + _WITHDRAW_WITHIN)
 
     def join_round(self) -> RendezvousInfo:
         """Torch's `next_rendezvous`, with a fresh store for the workers of every round.
 
-        Torch keeps the workers' store across rounds, and restarted workers then read addresses of dead ones.
+        Torch keeps the workers' store across rounds, and restarted workers then read addresses of
+        dead ones.
         """
         self._bootstrap_store_info = None
         self._shared_tcp_store_server = None
@@ -281,7 +294,9 @@ class ElasticHandler(DynamicRendezvousHandler):
         return cast("Store", _RoundStore(self.deadline_store, prefix, self.round_has_lost_a_node))
 
     def round_has_lost_a_node(self) -> bool:
-        """Whether a node of the round that was just joined is gone; looks at the shared state once a second."""
+        """Whether a node of the round that was just joined is gone; looks at the shared state once
+        a second.
+        """
         if time.monotonic() < self._next_look:
             return False
         self._next_look = time.monotonic() + _LOOK_AT_STATE
@@ -292,7 +307,9 @@ class ElasticHandler(DynamicRendezvousHandler):
         return (rank if self._fixed_rank is None else self._fixed_rank), world_size
 
     def _create_tcp_store_server(self, master_addr: str, master_port: int) -> TCPStore:
-        """Workers of a static rendezvous meet where the user said: at the store that is already there."""
+        """Workers of a static rendezvous meet where the user said: at the store that is already
+        there.
+        """
         if self._fixed_rank is not None and isinstance(self._store, TCPStore):
             return self._store
         fresh: TCPStore = super()._create_tcp_store_server(master_addr, master_port)
@@ -300,8 +317,9 @@ class ElasticHandler(DynamicRendezvousHandler):
 
 
 def _record_nothing(part: Any) -> None:
-    """Where nobody hears torch's events. For each of them it looks through the whole stack (2 ms) while a change of the
-    shared state is at stake: with many nodes, somebody else's change then comes first nearly always."""
+    """Where nobody hears torch's events. For each of them it looks through the whole stack (2 ms)
+    while a change of the shared state is at stake: with many nodes, somebody else's change then
+    comes first nearly always."""
 
     def unheard(*_: object, **__: object) -> None:
         pass

@@ -1,4 +1,6 @@
-"""Which torch the launcher knows: it builds on classes of torch elastic that torch promises to nobody."""
+"""Which torch the launcher knows: it builds on classes of torch elastic that torch promises to
+nobody.
+"""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -8,7 +10,9 @@ OLDEST, NEWEST = (2, 13), (2, 15)  # what is between was not tried, but both end
 
 
 def demand_known_torch() -> None:
-    """Before torch is imported, so that a class it no longer has ends in a sentence and not in a traceback."""
+    """Before torch is imported, so that a class it no longer has ends in a sentence and not in a
+    traceback.
+    """
     try:
         installed = version("torch")
     except PackageNotFoundError:

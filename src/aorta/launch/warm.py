@@ -1,8 +1,10 @@
-"""Workers that start again without importing again: forks of a process that has imported their libraries meanwhile.
+"""Workers that start again without importing again: forks of a process that has imported their
+libraries meanwhile.
 
-The first worker of this agent is watched while it imports. Once it imports no more, a warm host (`executors.hook`) is
-started beside the workers; those of a later cycle are forked from it, in sessions of their own and children of this
-agent as ever. Whatever speaks against it, and every first cycle, starts as torch would start it. Nothing here waits.
+The first worker of this agent is watched while it imports. Once it imports no more, a warm host
+(`executors.hook`) is started beside the workers; those of a later cycle are forked from it, in
+sessions of their own and children of this agent as ever. Whatever speaks against it, and every
+first cycle, starts as torch would start it. Nothing here waits.
 """
 
 import logging
@@ -45,8 +47,9 @@ _OURS = (
     "AORTA_FLIGHT_RECORDER_FILE",
 )
 _OF_THE_HOOK = {"AORTA_STACKS_FILE", "AORTA_FLIGHT_RECORDER_FILE", "PYTHONPATH"}
-# What torch tells each rank of each cycle. Its binaries hold some of these names, and read them when ranks meet, not when
-# they are loaded; a Python module that asks for one while it is imported keeps its program cold.
+# What torch tells each rank of each cycle. Its binaries hold some of these names, and read them
+# when ranks meet, not when they are loaded; a Python module that asks for one while it is imported
+# keeps its program cold.
 _OF_TORCH = (
     "RANK",
     "LOCAL_RANK",
@@ -108,7 +111,9 @@ class _Host:
 
 @dataclass
 class WarmWorkers:
-    """`before` is what stands before the user's command in every worker's: it ties a worker's life to the agent's."""
+    """`before` is what stands before the user's command in every worker's: it ties a worker's life
+    to the agent's.
+    """
 
     before: tuple[str, ...]
     _watched: tuple[PythonCommand, int] | None = None  # what runs, and what it imports
@@ -160,7 +165,9 @@ class WarmWorkers:
         return subprocess.Popen(argv, env=env, stdout=stdout, stderr=stderr, start_new_session=True)
 
     def look(self) -> None:
-        """Now and then while the workers run: open the host once they have imported everything, step by step."""
+        """Now and then while the workers run: open the host once they have imported everything,
+        step by step.
+        """
         if self._host is None:
             self._open_when_quiet()
         elif not self._host.is_ready and select.select([self._host.line], [], [], 0)[0]:
@@ -275,7 +282,9 @@ class WarmWorkers:
 
 
 def _without_the_hook(rows: Iterable[list[str]]) -> list[list[str]]:
-    """The imports, without the variables that the hook for hangs takes away before the program begins."""
+    """The imports, without the variables that the hook for hangs takes away before the program
+    begins.
+    """
     return [
         [name, file, ",".join(sorted(set(changed.split(",")) - _OF_THE_HOOK - {""}))]
         for name, file, changed in rows

@@ -1,4 +1,6 @@
-"""What is left of the worker processes of one agent, below torch's contexts: a last broom, and their error files."""
+"""What is left of the worker processes of one agent, below torch's contexts: a last broom, and
+their error files.
+"""
 
 import json
 import os
@@ -18,8 +20,9 @@ _ENOUGH = 5.0
 class WorkerFamilies:
     """Everything that ranks started ends with them, in whatever session it is.
 
-    The agent adopts orphans, so that what a rank put into a session of its own stays below the agent when the rank is
-    dead. It is known by its environment, or because it was seen below a rank while that lived.
+    The agent adopts orphans, so that what a rank put into a session of its own stays below the
+    agent when the rank is dead. It is known by its environment, or because it was seen below a rank
+    while that lived.
     """
 
     def __init__(self) -> None:
@@ -33,7 +36,9 @@ class WorkerFamilies:
         self._seen |= {(pid, started(pid)) for pid in found}
 
     def kill(self, ranks: Iterable[int], job_id: str) -> None:
-        """Kill the ranks' process groups and all that is left of their families. The ranks themselves have ended."""
+        """Kill the ranks' process groups and all that is left of their families. The ranks
+        themselves have ended.
+        """
         ended = set(ranks)
         mark = f"AORTA_JOB_ID={job_id}".encode()
         for pid in ended:

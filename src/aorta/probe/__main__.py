@@ -1,4 +1,6 @@
-"""`python -m aorta.probe`: env.json on stdout, from inside a container that has a Python and nothing else."""
+"""`python -m aorta.probe`: env.json on stdout, from inside a container that has a Python and
+nothing else.
+"""
 
 import sys
 

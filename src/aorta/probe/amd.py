@@ -1,5 +1,6 @@
-"""AMD's GPUs: from sysfs, which needs no tool, filled up from amd-smi or rocm-smi where one is installed. And ROCm: its
-release, HIP, hipBLASLt and AMD's own health check. On a machine without ROCm all of it is null, and no fault.
+"""AMD's GPUs: from sysfs, which needs no tool, filled up from amd-smi or rocm-smi where one is
+installed. And ROCm: its release, HIP, hipBLASLt and AMD's own health check. On a machine without
+ROCm all of it is null, and no fault.
 """
 
 import hashlib
@@ -101,7 +102,9 @@ def _gfx_name(target: int) -> str:
 
 
 def _from_tool(machine: Machine) -> list[JsonObject]:
-    """What the first installed tool says; that neither is installed is no fault, that one fails is."""
+    """What the first installed tool says; that neither is installed is no fault, that one fails
+    is.
+    """
     for tool, (arguments, read) in _TOOLS.items():
         if machine.tool(tool):
             answer = machine.ask(tool, *arguments)
@@ -164,7 +167,9 @@ _TOOLS: Mapping[str, tuple[tuple[str, ...], Callable[[object], list[JsonObject]]
 
 
 def _text_at(row: Any, *keys: str) -> str | None:
-    """The text or number behind the keys; the tools leave out, or mark N/A, what they do not know."""
+    """The text or number behind the keys; the tools leave out, or mark N/A, what they do not
+    know.
+    """
     for key in keys:
         row = row.get(key) if isinstance(row, dict) else None
     return None if row in (None, "", "N/A") or isinstance(row, (dict, list)) else str(row)

@@ -1,4 +1,6 @@
-"""NVIDIA: driver, toolkit and GPUs. On a machine without them all of it is null or empty, and no fault."""
+"""NVIDIA: driver, toolkit and GPUs. On a machine without them all of it is null or empty, and no
+fault.
+"""
 
 import csv
 import io
@@ -34,7 +36,9 @@ def _driver_version(machine: Machine) -> str | None:
 
 
 def _toolkit_version(machine: Machine) -> str | None:
-    """As the toolkit says; images without its version file still have it in the name of the directory."""
+    """As the toolkit says; images without its version file still have it in the name of the
+    directory.
+    """
     root = machine.environ.get("CUDA_HOME") or machine.environ.get("CUDA_PATH") or "/usr/local/cuda"
     try:
         said = json.loads(machine.text(f"{root}/version.json") or "null")

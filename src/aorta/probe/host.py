@@ -1,5 +1,5 @@
-"""The host without its accelerators: kernel, C library, processor, memory; whether this is a container; which known
-variables are set.
+"""The host without its accelerators: kernel, C library, processor, memory; whether this is a
+container; which known variables are set.
 """
 
 import os
@@ -11,7 +11,8 @@ from aorta.probe.machine import JsonObject, Machine, Probed, missing_in
 from aorta.registry.builtin_mitigations import BUILTIN_MITIGATIONS
 from aorta.scrub.secrets import safe_value
 
-# Read by a runtime or a framework, set by no built-in mitigation, and often the answer to "what is different here?".
+# Read by a runtime or a framework, set by no built-in mitigation, and often the answer to "what is
+# different here?".
 _ALSO_WATCHED = (
     "AMDGCN_USE_BUFFER_OPS",
     "CUDA_VISIBLE_DEVICES",
@@ -134,7 +135,8 @@ def _recorded(name: str, value: str | None) -> str | None:
 
 
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-# The engine mounts these files from a directory named after the container; other mounts may be other containers'.
+# The engine mounts these files from a directory named after the container; other mounts may be
+# other containers'.
 _OWN_MOUNT = re.compile(r"([0-9a-f]{64})/\S* /etc/(?:hostname|hosts|resolv\.conf) ")
 _CGROUP_TOKENS = (
     ("docker", "docker"),
@@ -169,7 +171,9 @@ def probe_runtime_context(machine: Machine) -> Probed:
 
 
 def probe_docker(machine: Machine) -> Probed:
-    """A container cannot see its own image; whoever started it says so in AORTA_DOCKER_IMAGE and _DIGEST."""
+    """A container cannot see its own image; whoever started it says so in AORTA_DOCKER_IMAGE and
+    _DIGEST.
+    """
     if container_type(machine) == "baremetal":
         return Probed(None)
     value: JsonObject = {

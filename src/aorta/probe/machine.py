@@ -1,4 +1,6 @@
-"""The machine as the probes see it: files under a root, variables, and tools that may be missing, hang or talk nonsense."""
+"""The machine as the probes see it: files under a root, variables, and tools that may be missing,
+hang or talk nonsense.
+"""
 
 import contextlib
 import os
@@ -66,7 +68,9 @@ class Machine:
         return shutil.which(name, path=self.environ.get("PATH", os.defpath))
 
     def ask(self, tool: str, *arguments: str, timeout: float = TOOL_TIMEOUT) -> ToolAnswer:
-        """Run a tool for its output. It gets no input, so many seconds, and its whole group dies with it."""
+        """Run a tool for its output. It gets no input, so many seconds, and its whole group dies
+        with it.
+        """
         program = self.tool(tool)
         if program is None:
             return ToolAnswer(problem=f"{tool} is not installed")
@@ -127,7 +131,9 @@ def _output_of(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """A tool that has not ended is ended with its whole group: a hung driver query must not stay behind."""
+    """A tool that has not ended is ended with its whole group: a hung driver query must not stay
+    behind.
+    """
     if process.stdout:
         process.stdout.close()
     if process.returncode is not None:

@@ -1,4 +1,6 @@
-"""The Python that runs, and the installed packages that decide what a training job does. Nothing is imported."""
+"""The Python that runs, and the installed packages that decide what a training job does. Nothing is
+imported.
+"""
 
 import importlib.util
 import platform
@@ -90,8 +92,9 @@ def probe_packages(_machine: Machine) -> Probed:
 
 
 def probe_other_packages(_machine: Machine) -> Probed:
-    """The rest of what is installed, by the names of directories alone. What came from a directory or a repository and
-    not from an index is left out: it cannot be installed from its name, and its name may be nobody else's business.
+    """The rest of what is installed, by the names of directories alone. What came from a directory
+    or a repository and not from an index is left out: it cannot be installed from its name, and its
+    name may be nobody else's business.
     """
     found: dict[str, str] = {}
     for place in dict.fromkeys(sys.path):
@@ -109,7 +112,9 @@ def probe_other_packages(_machine: Machine) -> Probed:
 
 
 def probe_pytorch_version(_machine: Machine) -> Probed:
-    """As torch itself says it: its metadata may leave out the +cu130 or +rocm7.0 that tells builds apart."""
+    """As torch itself says it: its metadata may leave out the +cu130 or +rocm7.0 that tells builds
+    apart.
+    """
     version = _assigned("__version__", _torch_says() or "") or version_of("torch")
     if version is None:
         return Probed(None, ("pytorch_version: torch is not installed for this Python",))

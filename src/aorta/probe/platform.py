@@ -1,4 +1,6 @@
-"""Which platform is this: rocm, cuda or cpu? Decided from what the kernel shows, so it costs no subprocess."""
+"""Which platform is this: rocm, cuda or cpu? Decided from what the kernel shows, so it costs no
+subprocess.
+"""
 
 from aorta.probe.machine import Machine
 from aorta.probe.packages import probe_pytorch_build
@@ -6,7 +8,9 @@ from aorta.registry.mitigation import Platform
 
 
 def platform_here(machine: Machine | None = None) -> Platform:
-    """The platform whose devices are usable here; with both vendors present, the one torch was built for."""
+    """The platform whose devices are usable here; with both vendors present, the one torch was
+    built for.
+    """
     seen = machine or Machine.here()
     amd, nvidia = has_amd(seen), has_nvidia(seen)
     if amd and nvidia:

@@ -1,5 +1,5 @@
-"""The snapshot: what env.json holds, one field a key, its summary for people, how two of them differ, and how one is taken:
-every probe asked once, none able to stop the others.
+"""The snapshot: what env.json holds, one field a key, its summary for people, how two of them
+differ, and how one is taken: every probe asked once, none able to stop the others.
 
 Every key is always there; null is unknown or absent.
 """
@@ -77,7 +77,9 @@ class EnvSnapshot:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EnvSnapshot":
-        """From any snapshot of this schema: unknown keys are passed over, missing ones take their defaults."""
+        """From any snapshot of this schema: unknown keys are passed over, missing ones take their
+        defaults.
+        """
         known = {entry.name for entry in fields(cls)}
         return cls(**{key: value for key, value in data.items() if key in known})
 
@@ -86,14 +88,14 @@ class EnvSnapshot:
         return summary_of(self, verbose=verbose)
 
 
-# -- the snapshot of another environment, from its inside: what to mount there, and what to run ------------------------
+# -- the snapshot of another environment, from its inside: what to mount there, and what to run
 
 # The package `aorta`, and nothing that is installed beside it.
 _HERE = str(Path(__file__).resolve().parent.parent)
 _MOUNTED_AT = "/opt/aorta-probe/aorta"
 
-# The package is loaded from its directory. Put on the path, that directory's neighbours would look as if they were
-# installed in the environment that is asked about.
+# The package is loaded from its directory. Put on the path, that directory's neighbours would look
+# as if they were installed in the environment that is asked about.
 _PROGRAM = """
 import importlib.util, runpy, sys
 spec = importlib.util.spec_from_file_location(
@@ -111,7 +113,9 @@ def probe_mount() -> str:
 
 
 def probe_argv(*, mounted: bool = True) -> tuple[str, ...]:
-    """Prints env.json on stdout, by the environment's own python3; `mounted` where `probe_mount` is in effect."""
+    """Prints env.json on stdout, by the environment's own python3; `mounted` where `probe_mount` is
+    in effect.
+    """
     return ("python3", "-B", "-c", _PROGRAM.format(place=_MOUNTED_AT if mounted else _HERE))
 
 
@@ -245,7 +249,8 @@ def _python_version(machine: Machine) -> Probed:
     return Probed(probe_python(machine).value["version"])
 
 
-# What cannot change while a process lives is asked once in a process; a hung tool then costs its time-out once.
+# What cannot change while a process lives is asked once in a process; a hung tool then costs its
+# time-out once.
 STATIC_PROBES: Mapping[str, Probe] = {
     "platform": _platform,
     "system_health": probe_system_health,
@@ -285,7 +290,9 @@ _STEERING = (
 
 
 def collect_env(machine: Machine | None = None) -> EnvSnapshot:
-    """The snapshot of this machine. Never raises: what could not be found out is a line in `partial_reasons`."""
+    """The snapshot of this machine. Never raises: what could not be found out is a line in
+    `partial_reasons`.
+    """
     seen = machine or Machine.here()
     where_to_look = tuple((name, seen.environ.get(name)) for name in _STEERING)
     findings = {
@@ -326,8 +333,8 @@ def _cleaned_text(value: str) -> str:
 
 
 def _cleaned(value: object) -> object:
-    """The value as JSON can carry it and anybody may read it: an image reference may hold a password, a path may
-    hold bytes that are no text, and a tool may report NaN."""
+    """The value as JSON can carry it and anybody may read it: an image reference may hold a
+    password, a path may hold bytes that are no text, and a tool may report NaN."""
     if isinstance(value, str):
         return _cleaned_text(value)
     if isinstance(value, Mapping):

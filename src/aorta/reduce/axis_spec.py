@@ -1,4 +1,6 @@
-"""The axes of a reduction spec as they are written, kind by kind. What they stand for on disk is `materials`' affair."""
+"""The axes of a reduction spec as they are written, kind by kind. What they stand for on disk is
+`materials`' affair.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -50,7 +52,8 @@ class _Axis(StrictModel):
 def _variable(name: str) -> str:
     if not is_variable(name):
         raise UsageError(
-            f"{name!r} is not a variable name; expected letters, digits and _, not starting with a digit"
+            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
+            "a digit"
         )
     return name
 
@@ -119,7 +122,9 @@ class EnvAxis(_Axis):
 
 
 class FileSubsetAxis(_Axis):
-    """Which lines of a file are needed. The path of the reduced copy is given through the variable `name`."""
+    """Which lines of a file are needed. The path of the reduced copy is given through the variable
+    `name`.
+    """
 
     kind: Literal["file_subset"]
     initial: Annotated[str, Field(min_length=1)]
@@ -143,7 +148,9 @@ class FileSubsetAxis(_Axis):
 
 
 class DirSubsetAxis(_Axis):
-    """Which files of a folder are needed. The path of the reduced folder is given through the variable `name`."""
+    """Which files of a folder are needed. The path of the reduced folder is given through the
+    variable `name`.
+    """
 
     kind: Literal["dir_subset"]
     initial: Annotated[str, Field(min_length=1)]
@@ -214,7 +221,9 @@ class WindowAxis(_Axis):
 
 
 class WorldSizeAxis(_Axis):
-    """How many ranks. The launcher's options are rewritten; the number is also given through the variable `name`."""
+    """How many ranks. The launcher's options are rewritten; the number is also given through the
+    variable `name`.
+    """
 
     kind: Literal["world_size"]
     initial: Count
@@ -231,7 +240,9 @@ class WorldSizeAxis(_Axis):
 
 
 class RanksAxis(_Axis):
-    """Which ranks are needed. As many are launched as are kept; the variable `name` holds the kept ones, `0,3`."""
+    """Which ranks are needed. As many are launched as are kept; the variable `name` holds the kept
+    ones, `0,3`.
+    """
 
     kind: Literal["ranks"]
     initial: Count
@@ -261,7 +272,8 @@ AxisSpec = Annotated[
     Discriminator(
         _tag,
         custom_error_type="axis_kind",
-        custom_error_message="unknown kind of axis; expected env, file_subset, dir_subset, list, window, "
+        custom_error_message="unknown kind of axis; expected env, file_subset, dir_subset, list, "
+        "window, "
         "world_size or ranks",
     ),
 ]

@@ -1,6 +1,8 @@
-"""Trials beyond the search: whether an axis is read at all, whether the original fails in its own place, and whether what ships fails.
+"""Trials beyond the search: whether an axis is read at all, whether the original fails in its own
+place, and whether what ships fails.
 
-Each is an experiment around that of the reduction; which of them is asked, and when, `running` says.
+Each is an experiment around that of the reduction; which of them is asked, and when, `running`
+says.
 """
 
 import os
@@ -39,7 +41,9 @@ class _Around:
 
 @dataclass(frozen=True)
 class WatchedExperiment(_Around):
-    """The same trials, and which of the files that were laid out for them are opened while they run."""
+    """The same trials, and which of the files that were laid out for them are opened while they
+    run.
+    """
 
     watches: ExitStack = field(default_factory=ExitStack)
     _opened: list[Collection[str]] = field(default_factory=list)
@@ -52,7 +56,9 @@ class WatchedExperiment(_Around):
         return trial
 
     def opened(self) -> list[str]:
-        """The axes whose file, or folder, or anything in it, was opened; to be asked once the watches are closed."""
+        """The axes whose file, or folder, or anything in it, was opened; to be asked once the
+        watches are closed.
+        """
         materials = self.inner.materials
         return [
             material.axis.name
@@ -72,7 +78,8 @@ def _is_at(opened: str, name: str) -> bool:
 class IgnoredExperiment(_Around):
     """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
 
-    A command that reads the axis cannot go on as before: the file it is told of is not there, and the number is none.
+    A command that reads the axis cannot go on as before: the file it is told of is not there, and
+    the number is none.
     """
 
     at: Point
@@ -129,7 +136,9 @@ class CopyExperiment(_Around):
         return {"PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])}
 
     def _python(self) -> dict[str, str]:
-        """A registered workload runs in the Python that aorta runs in, and not with the original's own modules."""
+        """A registered workload runs in the Python that aorta runs in, and not with the original's
+        own modules.
+        """
         module = self.reproducer.module
         if self.reproducer.plan.is_command or self.inner.base.environment.isolated:
             return {}
@@ -144,7 +153,9 @@ def failed(search: EveryPoint, point: Point) -> bool:
 
 
 def enough(reduction: Reduction) -> int:
-    """So many trials that a copy which fails as often as the answer is missed less than once in a hundred times."""
+    """So many trials that a copy which fails as often as the answer is missed less than once in a
+    hundred times.
+    """
     verdict = reduction.confirmation or reduction.calibration
     seen = HitCount.of(verdict.tally) if verdict else NOTHING
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)

@@ -25,10 +25,12 @@ _NOTHING = Point.of({})
 
 @dataclass
 class TimeLimits:
-    """How long a candidate may take, learned from the original alone, so that a resumed run learns the same.
+    """How long a candidate may take, learned from the original alone, so that a resumed run learns
+    the same.
 
-    A clean candidate may well run longer than the original took to fail: hence ten times, and never under ten seconds.
-    One that takes longer still hangs, which the original does not: it cannot be told, and is not tried again.
+    A clean candidate may well run longer than the original took to fail: hence ten times, and never
+    under ten seconds. One that takes longer still hangs, which the original does not: it cannot be
+    told, and is not tried again.
     """
 
     given: float | None = None
@@ -38,7 +40,9 @@ class TimeLimits:
     _hung: dict[Point, float] = field(default_factory=dict)
 
     def hung_for(self, point: Point) -> float | None:
-        """After how many seconds this candidate was ended; None where that does not tell it from the original."""
+        """After how many seconds this candidate was ended; None where that does not tell it from
+        the original.
+        """
         return None if self._original_timed_out else self._hung.get(point)
 
     def learn(self, record: TrialRecord) -> None:
@@ -53,7 +57,8 @@ class TimeLimits:
         if self.given is not None or point.purpose is Purpose.CALIBRATE or not self._seen:
             return self.given
         ordered = sorted(duration for duration, _ in self._seen)
-        # One that was really seen, and rather the longer of two: a limit between them would end a candidate too early.
+        # One that was really seen, and rather the longer of two: a limit between them would end a
+        # candidate too early.
         p90 = ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
         slowest_failing = max((duration for duration, failed in self._seen if failed), default=0.0)
         return max(_LEAST_PATIENCE, 10 * p90, 5 * slowest_failing) + self.hang_seconds
@@ -67,7 +72,9 @@ def patience_with(given: float | None, oracle: Deciding) -> TimeLimits:
 
 @dataclass(frozen=True)
 class ImpatientJudges:
-    """The judges of a reduction, who do not try a candidate again that hangs where the original ends: it cannot be told."""
+    """The judges of a reduction, who do not try a candidate again that hangs where the original
+    ends: it cannot be told.
+    """
 
     inner: Judges
     patience: TimeLimits

@@ -1,4 +1,6 @@
-"""What a reduction hands to other verbs: a spec that reduces further, and a recipe that triage runs unedited."""
+"""What a reduction hands to other verbs: a spec that reduces further, and a recipe that triage runs
+unedited.
+"""
 
 import os
 from collections.abc import Mapping
@@ -27,7 +29,8 @@ from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.child import ChildExit
 from aorta.workloads.ranks import ANY_RANK
 
-# Of one cell at most: as many as it takes to tell a cure from nothing, for a failure that is certain and one that is not.
+# Of one cell at most: as many as it takes to tell a cure from nothing, for a failure that is
+# certain and one that is not.
 _CERTAIN_TRIALS, _FLAKY_TRIALS = 12, 30
 
 
@@ -39,9 +42,11 @@ def spec_document(
     placed: Mapping[str, str | Path],
     folder: Path,
 ) -> dict[str, Any]:
-    """The spec with its final values. An axis that has nothing left to give becomes a plain variable.
+    """The spec with its final values. An axis that has nothing left to give becomes a plain
+    variable.
 
-    `changed` is what the workload is called and run with in the folder, `cwd` where it runs there. A secret of `extra_env` is left to whoever runs it.
+    `changed` is what the workload is called and run with in the folder, `cwd` where it runs there.
+    A secret of `extra_env` is left to whoever runs it.
     """
     document = {key: value for key, value in plan.spec.document.items() if key != "scrub"}
     workload = {**document.get("workload", {}), **changed}
@@ -66,8 +71,8 @@ def spec_document(
 
 
 def _as_variable(left: str | Path | None, name: str, folder: Path, cwd: str) -> dict[str, str]:
-    """What is left of an axis, as a text. A place in the folder is named from the working directory there: where it lay
-    while it was written means nothing to anybody else."""
+    """What is left of an axis, as a text. A place in the folder is named from the working directory
+    there: where it lay while it was written means nothing to anybody else."""
     if isinstance(left, Path):
         inside = not Path(cwd).is_absolute()
         return {name: os.path.relpath(left, folder / cwd)} if inside else {}
@@ -97,8 +102,9 @@ def _final(
 
 
 def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, Any]:
-    """A recipe of the `command` workload, with a cell for every mitigation that can act here and may cure a failure of which
-    no more is known. Its paths are relative to the recipe, so it runs wherever it is put.
+    """A recipe of the `command` workload, with a cell for every mitigation that can act here and
+    may cure a failure of which no more is known. Its paths are relative to the recipe, so it runs
+    wherever it is put.
     """
     environment = plan.request.environment
     inline = environment.kind is RuntimeKind.DOCKER and environment.source == "inline"
@@ -129,7 +135,9 @@ def recipe_document(plan: ReducePlan, script: str, *, flaky: bool) -> dict[str, 
 
 
 def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
-    """A registered workload speaks through the exit code of its script; only a command's ranks can be asked."""
+    """A registered workload speaks through the exit code of its script; only a command's ranks can
+    be asked.
+    """
     if not plan.is_command:
         return oracle_to_json(shipped_oracle(plan))
     which = plan.spec.content.ranks
@@ -137,7 +145,9 @@ def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
 
 
 def shipped_oracle(plan: ReducePlan) -> Oracle:
-    """A workload's own word is the exit code of the script that ships: 1, where one of its predicates was asked."""
+    """A workload's own word is the exit code of the script that ships: 1, where one of its
+    predicates was asked.
+    """
     if not isinstance(plan.oracle, PythonOracle):
         return plan.oracle
     asked = plan.oracle.predicate is not None

@@ -1,8 +1,9 @@
 """torchrun in a command line: how many ranks it starts, and where each rank's output goes.
 
-A command is one text for a shell, or a list of words. It is read as words, as a shell would read it, and changed only at
-the options of a word that is the launcher itself: where a program is started, never where one is an argument. Where the
-launcher stands inside a script, torchrun's own variables (`PET_...`) say the same.
+A command is one text for a shell, or a list of words. It is read as words, as a shell would read
+it, and changed only at the options of a word that is the launcher itself: where a program is
+started, never where one is an argument. Where the launcher stands inside a script, torchrun's own
+variables (`PET_...`) say the same.
 """
 
 import re
@@ -21,7 +22,8 @@ _PYTHON = re.compile(r"python[\d.]*\Z")
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _RESERVED = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{", "time"})
-# Programs that start the rest of their words as a command of its own, some behind options and operands of theirs.
+# Programs that start the rest of their words as a command of its own, some behind options and
+# operands of theirs.
 _WRAPPERS = frozenset(
     {"env", "exec", "command", "nohup", "nice", "ionice", "chrt", "taskset", "numactl", "setsid"}
     | {"stdbuf", "timeout", "time", "srun", "mpirun", "sudo", "nsys", "ncu", "strace", "ltrace"}
@@ -65,7 +67,9 @@ def world_size_variables(ranks: int) -> dict[str, str]:
 
 
 def with_rank_logs(argv: Command, folder: Path) -> Command:
-    """Each rank's output also in files of its own, unless the command already says where it goes."""
+    """Each rank's output also in files of its own, unless the command already says where it
+    goes.
+    """
     words = _launcher_words(argv)
     if words is None or any(name in _LOGGING for _, name in _options(words)):
         return argv
@@ -74,11 +78,13 @@ def with_rank_logs(argv: Command, folder: Path) -> Command:
     )
 
 
-# -- options of the launcher -------------------------------------------------------------------------------------------
+# -- options of the launcher
 
 
 def _options(words: Sequence[str]) -> list[tuple[int, str]]:
-    """(index, name) of each of its own options: up to the program that it starts, whose options are not its own."""
+    """(index, name) of each of its own options: up to the program that it starts, whose options are
+    not its own.
+    """
     found = []
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -114,7 +120,7 @@ def _number(text: str | None) -> int | None:
     return int(digits.group()) if digits else None
 
 
-# -- where the launcher stands -----------------------------------------------------------------------------------------
+# -- where the launcher stands
 
 
 def _launcher_words(argv: Command) -> list[str] | None:
@@ -167,7 +173,9 @@ def _program(values: Sequence[str]) -> int | None:
 
 
 def _wrapped(values: Sequence[str], start: int) -> int | None:
-    """The command that a wrapper starts, where it is one that matters here; a word behind an option may be its value."""
+    """The command that a wrapper starts, where it is one that matters here; a word behind an option
+    may be its value.
+    """
     for index in range(start, len(values)):
         word, before = values[index], values[index - 1]
         name = word.rpartition("/")[2]
@@ -215,7 +223,9 @@ def _edited_text(text: str, edit: _Edit) -> str | None:
 
 
 def _with_words(text: str, words: Sequence["_Word"], changed: Sequence[str]) -> str:
-    """The text with these words of one command in place of its own; whatever stands around them is not touched."""
+    """The text with these words of one command in place of its own; whatever stands around them is
+    not touched.
+    """
     same = [old.raw == new for old, new in zip(words, changed, strict=False)]
     before = same.index(False) if False in same else len(same)
     rest, now = words[before:], changed[before:]
@@ -228,7 +238,7 @@ def _with_words(text: str, words: Sequence["_Word"], changed: Sequence[str]) -> 
     return f"{text[:start]}{inserted}{text[end:]}"
 
 
-# -- a shell's words ---------------------------------------------------------------------------------------------------
+# -- a shell's words
 
 
 @dataclass(frozen=True)
@@ -247,7 +257,9 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 
 def _simple_commands(text: str) -> list[list[_Word]]:
-    """The commands of a text for a shell, each as its words. What cannot be read as words ends the reading."""
+    """The commands of a text for a shell, each as its words. What cannot be read as words ends the
+    reading.
+    """
     commands: list[list[_Word]] = [[]]
     at = 0
     while at < len(text):

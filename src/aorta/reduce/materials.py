@@ -1,6 +1,8 @@
-"""What an axis is made of: from a value to variables and files, the same way for a trial and for what ships.
+"""What an axis is made of: from a value to variables and files, the same way for a trial and for
+what ships.
 
-A material knows one axis, reads its original once, and lays a value out in a folder. It does not know why.
+A material knows one axis, reads its original once, and lays a value out in a folder. It does not
+know why.
 """
 
 import fcntl
@@ -165,7 +167,9 @@ class _Files:
 
 
 def _cheap_copy(source: Path, target: Path) -> None:
-    """The same file under another name: sharing its blocks where the file system can, else its inode, else a copy."""
+    """The same file under another name: sharing its blocks where the file system can, else its
+    inode, else a copy.
+    """
     source = source.resolve()
     target.unlink(missing_ok=True)
     with suppress(OSError), source.open("rb") as old, target.open("xb") as new:
@@ -195,7 +199,9 @@ def place_all(
 
 
 def folders_of(materials: Sequence[Material], taken: Collection[str] = ()) -> Iterator[str]:
-    """Where each lies in their common folder: in itself, and where a name is already taken, in one named after the axis."""
+    """Where each lies in their common folder: in itself, and where a name is already taken, in one
+    named after the axis.
+    """
     used: set[str] = set(taken)
     for material in materials:
         name = material.file_name

@@ -1,4 +1,6 @@
-"""Writes what ships: every file of the run directory goes through the scrubber on its way. The private state does not."""
+"""Writes what ships: every file of the run directory goes through the scrubber on its way. The
+private state does not.
+"""
 
 import json
 import shutil
@@ -31,7 +33,9 @@ _MOST_LOG = 16 << 20  # of each stream, the end
 
 @dataclass
 class Scrubbing:
-    """What scrubbing did to the files that ship: replacements by file, and the files it could not clean."""
+    """What scrubbing did to the files that ship: replacements by file, and the files it could not
+    clean.
+    """
 
     changed: dict[str, int] = field(default_factory=dict)
     withheld: list[str] = field(default_factory=list)
@@ -62,7 +66,9 @@ class Output:
             file.write(_json_line(self._scrubbed(line)[0]))
 
     def lay_out(self, reproducer: Reproducer, folder: Path) -> Scrubbing:
-        """The reproducer as it ships: every file scrubbed, those that cannot be left out, no empty folder."""
+        """The reproducer as it ships: every file scrubbed, those that cannot be left out, no empty
+        folder.
+        """
         done = Scrubbing()
         reproducer.lay_out(folder)
         with writing(folder):
@@ -121,7 +127,9 @@ class Output:
         return dump_yaml({key: value for key, value in document.items() if key != "scrub"})
 
     def _logs(self, report: ReduceReport) -> dict[str, bytes]:
-        """The output of the failing run that the answer rests on; where nothing failed, of the last run."""
+        """The output of the failing run that the answer rests on; where nothing failed, of the last
+        run.
+        """
         record = report.last_failing(report.reduction.best) or next(reversed(report.records), None)
         return {} if record is None else _log_files(self.run.private, record)
 
@@ -189,7 +197,7 @@ def _json_text(content: Mapping[str, Any]) -> bytes:
     return _utf8(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-# -- SHIP.md: what is inside, what was taken out, and what to read before anything leaves --------------------------------
+# -- SHIP.md: what is inside, what was taken out, and what to read before anything leaves
 
 
 _HEADLINES = {
@@ -203,7 +211,8 @@ _ABOUT = {
     "reduction_trace.jsonl": "every candidate with its outcomes, times and messages",
     "shrunken/run_repro.sh": "runs the failure by itself",
     "shrunken/aorta.yaml": "the spec with its final values",
-    "shrunken/order.json": "what the script asks of the workload: its config, and what counts as its failure",
+    "shrunken/order.json": "what the script asks of the workload: its config, and what counts as "
+    "its failure",
     "shrunken/env.json": "this machine: hardware, drivers, packages, known variables",
     "shrunken/recipe.resolved.yaml": "for `aorta triage run --recipe`",
     "result.json": "the answer for machines",
@@ -304,7 +313,10 @@ def _copy_lines(report: ReduceReport, needed: Sequence[str], secrets: Sequence[s
     said = f"{shipped.tally.reproduced} of {shipped.tally.evidence}"
     if shipped.reproduces:
         lines = [
-            f"`shrunken/` as it is here was run from another directory and failed the same way {said} times."
+            (
+                "`shrunken/` as it is here was run from another directory and failed the same way "
+                f"{said} times."
+            )
         ]
     elif shipped.reproduces is None:
         lines = ["`shrunken/` was not tried by itself: try it before you send it."]

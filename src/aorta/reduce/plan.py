@@ -1,4 +1,6 @@
-"""From a spec to everything a reduction needs before its first trial; whatever is wrong is said here."""
+"""From a spec to everything a reduction needs before its first trial; whatever is wrong is said
+here.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,7 +100,9 @@ class ReducePlan:
         return ReductionExperiment(self.base, self.materials, oracle, patience)
 
     def scrubber(self) -> Scrubber:
-        """The user's patterns, and the values of secrets among the variables, which no file may hold."""
+        """The user's patterns, and the values of secrets among the variables, which no file may
+        hold.
+        """
         values = tuple(secret_variables(dict(self.base.env)).values())
         return Scrubber(Rules(patterns=self.scrub, values=values, detect=False))
 

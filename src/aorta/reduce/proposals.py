@@ -1,4 +1,6 @@
-"""What a command line and its scripts offer to shrink: numbers, data files and ranks that can be set from outside."""
+"""What a command line and its scripts offer to shrink: numbers, data files and ranks that can be
+set from outside.
+"""
 
 import ast
 import itertools
@@ -20,7 +22,8 @@ _READS = re.compile(
 )
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w\-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _NEVER = re.compile(
-    r"(?:^|_)(?:seed|port|rank|node|nnodes|nproc|per_node|devices?|gpus?|id|version|verbose|restarts)(?:_|$)"
+    r"(?:^|_)(?:seed|port|rank|node|nnodes|nproc|per_node|devices?|gpus?|id|version|verbose|"
+    r"restarts)(?:_|$)"
     r"|^(?:OMP|MKL|CUDA|HIP|NCCL|RCCL|TORCH|PET|MASTER|AORTA|WORLD|LOCAL|PYTHON)_",
     re.IGNORECASE,
 )
@@ -73,7 +76,9 @@ _MOST_DATA = 1 << 28
 
 @dataclass(frozen=True)
 class Proposal:
-    """The command as a text for the shell, with what may shrink in it as variables, and an axis for each."""
+    """The command as a text for the shell, with what may shrink in it as variables, and an axis for
+    each.
+    """
 
     command: str
     axes: tuple[Mapping[str, Any], ...] = field(default=())
@@ -82,8 +87,9 @@ class Proposal:
 def proposal_for(
     words: Sequence[str], cwd: Path, opened: Sequence[str] = (), *, defaults: bool = False
 ) -> Proposal:
-    """Everything that the command line and its scripts offer. `opened`: files that a run of it was seen to open, which may
-    shrink where they lie. `defaults`: also options that the script has and nobody gave.
+    """Everything that the command line and its scripts offer. `opened`: files that a run of it was
+    seen to open, which may shrink where they lie. `defaults`: also options that the script has and
+    nobody gave.
     """
     axes: dict[str, dict[str, Any]] = {}
     parts = list(_with_variables(words, cwd, axes))
@@ -111,7 +117,9 @@ def proposal_for(
 
 
 def _configs(words: Sequence[str], cwd: Path) -> Iterator[str]:
-    """Configurations that the command line names: `--config a.yaml`, `--config=a.yaml`, `a.yaml`."""
+    """Configurations that the command line names: `--config a.yaml`, `--config=a.yaml`,
+    `a.yaml`.
+    """
     for word in dict.fromkeys(words):
         name = word.rpartition("=")[2]
         if _is_inside(name) and is_config(cwd / name):
@@ -145,7 +153,9 @@ def _with_defaults(
 def _parser_options(
     words: Sequence[str], cwd: Path
 ) -> Iterator[tuple[list[str], dict[str | None, ast.expr]]]:
-    """`add_argument("--steps", type=int, default=500)` in the script that is run: its names, and what else it is told."""
+    """`add_argument("--steps", type=int, default=500)` in the script that is run: its names, and
+    what else it is told.
+    """
     program = _program(words, cwd)
     script = cwd / words[program] if program < len(words) else cwd
     if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
@@ -180,7 +190,9 @@ def _items_behind(words: Sequence[str]) -> list[str]:
 def _with_variables(
     words: Sequence[str], cwd: Path, axes: dict[str, dict[str, Any]]
 ) -> Iterator[str]:
-    """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`, and a data file by its own name."""
+    """`--steps 500` as `--steps "$STEPS"`, `env STEPS=500` as `env STEPS="$STEPS"`, and a data file
+    by its own name.
+    """
     option = ""
     program = _program(words, cwd)
     of_many, behind_list = _options_of_many(words, cwd), 0
@@ -222,7 +234,9 @@ def _with_variables(
 
 
 def _program(words: Sequence[str], cwd: Path) -> int:
-    """The place of what is run: behind `env A=1` and an interpreter with its options; whatever stands behind is given to it."""
+    """The place of what is run: behind `env A=1` and an interpreter with its options; whatever
+    stands behind is given to it.
+    """
     at = 0
     while at < len(words) and (words[at] == "env" or _ASSIGNED.fullmatch(words[at])):
         at += 1
@@ -249,7 +263,9 @@ def _assigned(found: re.Match[str], cwd: Path, axes: dict[str, dict[str, Any]]) 
 
 
 def _overridden(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str | None:
-    """`trainer.steps=500` and `net.layers=[4,8]`, as configurations are overridden from the command line."""
+    """`trainer.steps=500` and `net.layers=[4,8]`, as configurations are overridden from the command
+    line.
+    """
     found = _OVERRIDE.fullmatch(word)
     if found is None or bool(found["open"]) is not bool(found["close"]):
         return None
@@ -262,7 +278,9 @@ def _overridden(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str | 
 
 
 def _positional(word: str, cwd: Path, axes: dict[str, dict[str, Any]]) -> str:
-    """A setting, or a file or folder that is given as it is, or behind an @, as many tools read their arguments."""
+    """A setting, or a file or folder that is given as it is, or behind an @, as many tools read
+    their arguments.
+    """
     overridden = _overridden(word, cwd, axes)
     if overridden is not None:
         return overridden
@@ -309,7 +327,9 @@ def _is_text_of_lines(path: Path) -> bool:
 
 
 def _variable_name(option: str) -> str:
-    """A variable of its own: what is called like one that programs read already, such as PATH, must not change that."""
+    """A variable of its own: what is called like one that programs read already, such as PATH, must
+    not change that.
+    """
     name = option.lstrip("-").replace("-", "_").upper()
     return f"ARG_{name}" if name in os.environ or name in _READ_BY_OTHERS else name
 

@@ -1,8 +1,9 @@
-"""What a command opens without naming it, made to shrink: the command is run in a place where that is replaced.
+"""What a command opens without naming it, made to shrink: the command is run in a place where that
+is replaced.
 
-A place is a temporary directory of links to everything in the working directory, but for the files that shrink and for
-configurations (YAML, JSON, TOML), which are written anew with other numbers and lists in them. It is plain shell and sed, so
-that the reproducer that ships needs nothing else.
+A place is a temporary directory of links to everything in the working directory, but for the files
+that shrink and for configurations (YAML, JSON, TOML), which are written anew with other numbers and
+lists in them. It is plain shell and sed, so that the reproducer that ships needs nothing else.
 """
 
 import json
@@ -18,7 +19,8 @@ import yaml
 
 CONFIGS = (".yaml", ".yml", ".json", ".toml")
 _FIXED = re.compile(
-    r"(?:^|_)(?:seed|port|rank|device|devices|gpu|gpus|id|version|verbose|nodes|workers|schema)(?:_|$)",
+    r"(?:^|_)(?:seed|port|rank|device|devices|gpu|gpus|id|version|verbose|nodes|workers|"
+    r"schema)(?:_|$)",
     re.IGNORECASE,
 )
 _KEY = r"""^\s*["']?(?P<key>[\w.\-]+)["']?\s*[:=]\s*"""
@@ -66,7 +68,9 @@ def is_config(path: Path) -> bool:
 
 
 def settings_of(path: Path, taken: set[str]) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """An axis for each whole number and list that stands alone with its key, and what puts it into the file."""
+    """An axis for each whole number and list that stands alone with its key, and what puts it into
+    the file.
+    """
     axes: list[Mapping[str, Any]] = []
     edits: list[str] = []
     for setting in _settings(path)[:_MOST_SETTINGS]:
@@ -182,7 +186,9 @@ _MOST_FILES = 6
 
 @dataclass(frozen=True)
 class Replaced:
-    """Something in the working directory that another thing takes the place of: a variable's file, or a rewritten text."""
+    """Something in the working directory that another thing takes the place of: a variable's file,
+    or a rewritten text.
+    """
 
     path: str
     variable: str = ""
@@ -196,7 +202,9 @@ class FileProposal:
 
 
 def propose_files(opened: Sequence[str], cwd: Path, taken: Sequence[str]) -> FileProposal:
-    """Axes for the data and the configurations among files that a run opened, seen from its working directory."""
+    """Axes for the data and the configurations among files that a run opened, seen from its working
+    directory.
+    """
     names = set(taken)
     data = [name for name in sorted(opened) if _is_data(cwd / name)]
     folders = _folders(data, cwd)
@@ -236,7 +244,8 @@ def in_a_place(command: str, replaced: Sequence[Replaced]) -> str:
     if not replaced:
         return command
     lines = [
-        'place="$(mktemp -d ${AORTA_STEP_TIMES:+-p "${AORTA_STEP_TIMES%/*}"})"',  # in a trial: its own
+        # in a trial: its own
+        'place="$(mktemp -d ${AORTA_STEP_TIMES:+-p "${AORTA_STEP_TIMES%/*}"})"',
         "trap 'rm -rf \"$place\"' EXIT",
         'for entry in "$PWD"/* "$PWD"/.[!.]*; do [ -e "$entry" ] && ln -s "$entry" "$place/"; done',
     ]
@@ -285,8 +294,9 @@ def _has_lines(path: Path) -> bool:
 
 
 def _folders(data: Sequence[str], cwd: Path) -> list[str]:
-    """Folders of which several files were opened and that hold nothing but data. A program that opens many YAML or TOML files
-    puts its configuration together from them: each has numbers of its own.
+    """Folders of which several files were opened and that hold nothing but data. A program that
+    opens many YAML or TOML files puts its configuration together from them: each has numbers of its
+    own.
     """
     counted: dict[str, int] = {}
     for name in data:

@@ -1,5 +1,5 @@
-"""What a reduction amounts to: one value that the JSON, the table, SHIP.md and the exit code all read; and its end in a few
-lines for people.
+"""What a reduction amounts to: one value that the JSON, the table, SHIP.md and the exit code all
+read; and its end in a few lines for people.
 """
 
 import statistics
@@ -34,7 +34,8 @@ COPY_REPLICA = 1_000_000  # of the trials of what ships: a number that no search
 class Shipped:
     """Whether the copy that ships was seen to fail by itself. None: it was not tried.
 
-    Where it does not, what is written runs in the original directory, and `in_place` says whether that fails.
+    Where it does not, what is written runs in the original directory, and `in_place` says whether
+    that fails.
     """
 
     reproduces: bool | None = None
@@ -116,7 +117,9 @@ class ReduceReport:
         return self.reduction.candidates
 
     def last_failing(self, point: Point) -> TrialRecord | None:
-        """The latest trial of this configuration that failed, other than those of the copy that ships."""
+        """The latest trial of this configuration that failed, other than those of the copy that
+        ships.
+        """
         fitting = [
             record
             for record in self.records
@@ -138,7 +141,8 @@ class ReduceReport:
         reduction = self.reduction
         return {
             "status": self.status,
-            "search": reduction.status.value,  # tells "lost" from "unconfirmed", which are both partial
+            # tells "lost" from "unconfirmed", which are both partial
+            "search": reduction.status.value,
             "why": self.why,
             "run_dir": str(self.run_dir),
             "axes": [axis_row(facts) for facts in reduction.axes],
@@ -240,7 +244,9 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
 
 
 def _headline(report: ReduceReport) -> str:
-    """What was found smaller is of no use to others as long as what ships does not fail by itself."""
+    """What was found smaller is of no use to others as long as what ships does not fail by
+    itself.
+    """
     if report.reduction.status is Status.REDUCED and report.shipped.is_broken:
         return "smaller, but of no use to others yet"
     if report.status == "reduced" and report.shipped.reproduces is False:
@@ -253,7 +259,8 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
     notes = []
     if row["ignored"]:
         notes.append(
-            "left alone: it fails the same with nonsense in its place, so the command does not read it"
+            "left alone: it fails the same with nonsense in its place, so the command does not "
+            "read it"
         )
     elif row["final"] == row["floor"]:
         notes.append("at its floor")

@@ -1,4 +1,6 @@
-"""The door of the room: everything that may be asked of a reduction, and the one function that answers it."""
+"""The door of the room: everything that may be asked of a reduction, and the one function that
+answers it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +23,9 @@ _OF_A_WORKLOAD = "workload "  # how a run says that no file but a workload decla
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceRequest(Overrides):
-    """Either a spec or a workload that declares its axes; a resumed run may leave both to what it was begun with."""
+    """Either a spec or a workload that declares its axes; a resumed run may leave both to what it
+    was begun with.
+    """
 
     spec: Path | None = None
     workload: str | None = None
@@ -37,7 +41,9 @@ def reduce(
     listeners: Callable[[], Sequence[Listener]] = tuple,
     say: Callable[[str], None] = lambda _words: None,
 ) -> ReduceReport:
-    """Shrink it as far as it still fails the same way. `say` is told which run is gone on with where none was named."""
+    """Shrink it as far as it still fails the same way. `say` is told which run is gone on with
+    where none was named.
+    """
     if request.resume is not None:
         request = _taken_up(request, request.resume, say)
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))

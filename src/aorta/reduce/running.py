@@ -1,4 +1,6 @@
-"""`aorta reduce` from a plan to its report: claim or resume a run directory, search, try what would ship, write it."""
+"""`aorta reduce` from a plan to its report: claim or resume a run directory, search, try what would
+ship, write it.
+"""
 
 import json
 import tempfile
@@ -62,7 +64,9 @@ class Place:
 def reduce_workload(
     plan: ReducePlan, place: Place, open_executor: OpenExecutor, listeners: Sequence[Listener] = ()
 ) -> ReduceReport:
-    """Search to the end, then write everything that ships; partial results where the search was stopped."""
+    """Search to the end, then write everything that ships; partial results where the search was
+    stopped.
+    """
     with _session(plan, place) as session:
         output = Output.of(session.run, plan)
         output.begin()
@@ -104,7 +108,9 @@ def _session(plan: ReducePlan, place: Place) -> Session:
 
 
 def _absolute(plan: ReducePlan) -> str:
-    """The spec's file wherever the run is resumed from; a workload that declares its axes has none."""
+    """The spec's file wherever the run is resumed from; a workload that declares its axes has
+    none.
+    """
     file = Path(plan.spec.file)
     return str(file.absolute()) if file.is_file() else plan.spec.file
 
@@ -167,13 +173,16 @@ class _Run:
         answer = self._answer(question, self.listeners)
         places = ", ".join(f"{name}={place}" for name, place in own.items())
         hint = (
-            f"it does fail with the files where they are ({places}), and not with copies of them: let the command "
+            f"it does fail with the files where they are ({places}), and not with copies of them: "
+            "let the command "
             "find them through the variable alone"
         )
         return report.with_more(answer, hint=hint if failed(search, point) else "")
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
-        """An axis at its floor may be one that the command never looks at; what fails the same with nonsense in it is left alone."""
+        """An axis at its floor may be one that the command never looks at; what fails the same with
+        nonsense in it is left alone.
+        """
         reduction = report.reduction
         suspects = [
             facts.axis.name
@@ -207,7 +216,9 @@ class _Run:
     def _opened_axes(
         self, report: ReduceReport, suspects: Sequence[str]
     ) -> tuple[list[str], ReduceReport]:
-        """The axes whose files a run of the answer opens, as far as the kernel of this machine sees it."""
+        """The axes whose files a run of the answer opens, as far as the kernel of this machine sees
+        it.
+        """
         kept = self.session.run.private / "opened_axes.json"
         files = [m for m in self.plan.materials if m.file_name and m.axis.name in suspects]
         if not files or not self._runs_here:
@@ -252,7 +263,8 @@ class _Run:
     ) -> tuple[ReduceReport, Reproducer]:
         """Whether what ships, as it ships, fails like the original from somewhere else.
 
-        Where it does not, the files that a run opens are added; where that does not help, it runs in the original place.
+        Where it does not, the files that a run opens are added; where that does not help, it runs
+        in the original place.
         """
         if report.reduction.status not in {Status.REDUCED, Status.NOT_REDUCED}:
             return report, reproducer
@@ -302,7 +314,9 @@ class _Run:
     def _with_opened(
         self, report: ReduceReport, reproducer: Reproducer, files: WorkloadFiles
     ) -> Reproducer | None:
-        """The reproducer with every file that one run in the original place opens; None where that adds nothing."""
+        """The reproducer with every file that one run in the original place opens; None where that
+        adds nothing.
+        """
         kept = self.session.run.private / "opened.json"
         if not kept.is_file():
             point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + 1)
@@ -356,7 +370,9 @@ class _Run:
         return {ENV_FINGERPRINT: fingerprint_of(self.env_at(record.point), settings)}
 
     def _apart(self) -> list[Path]:
-        """What is never copied as a file of the workload: reduced data, the spec, and the results themselves."""
+        """What is never copied as a file of the workload: reduced data, the spec, and the results
+        themselves.
+        """
         sources = [material.source for material in self.plan.materials if material.source]
         return [*sources, Path(self.plan.spec.file), self.session.path.parent]
 
@@ -374,7 +390,9 @@ class _Run:
 def _signature(
     expected: Signature | None, records: Sequence[TrialRecord], reduction: Reduction
 ) -> Signature | None:
-    """The failure's own; an oracle that names the failure itself, such as a pattern, says it in its words."""
+    """The failure's own; an oracle that names the failure itself, such as a pattern, says it in its
+    words.
+    """
     if expected is not None:
         return expected
     key = reduction.best.config_key

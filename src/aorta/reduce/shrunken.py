@@ -1,6 +1,8 @@
-"""`shrunken/`: the reproducer. A script with every value baked in, its data, and the files that other verbs take.
+"""`shrunken/`: the reproducer. A script with every value baked in, its data, and the files that
+other verbs take.
 
-Nothing here is scrubbed: `output` does that to what is laid out, for the rehearsal and for what ships alike.
+Nothing here is scrubbed: `output` does that to what is laid out, for the rehearsal and for what
+ships alike.
 """
 
 import os
@@ -47,14 +49,18 @@ _SIMPLE = re.compile(r"[\w./:@%+,\-][\w./=:@%+,\- ]*")
 
 @dataclass(frozen=True)
 class Module:
-    """The code of a registered workload that is installed nowhere: `package.module:Class` below a folder."""
+    """The code of a registered workload that is installed nowhere: `package.module:Class` below a
+    folder.
+    """
 
     place: str
     root: Path
 
 
 def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | None, Module | None]:
-    """What a command needs; or the code of a registered workload, where that is the user's own and installed nowhere."""
+    """What a command needs; or the code of a registered workload, where that is the user's own and
+    installed nowhere.
+    """
     cwd, variables = plan.base.subject.cwd, plan.base.env
     globs = plan.spec.content.workload.files
     if plan.is_command:
@@ -72,7 +78,9 @@ def files_of(plan: ReducePlan, apart: Sequence[Path]) -> tuple[WorkloadFiles | N
 
 @dataclass(frozen=True)
 class Reproducer:
-    """The smallest failing point as files. `files` is None where it runs in the original directory."""
+    """The smallest failing point as files. `files` is None where it runs in the original
+    directory.
+    """
 
     plan: ReducePlan
     experiment: ReductionExperiment
@@ -112,14 +120,18 @@ class Reproducer:
         (folder / RECIPE).write_text(_RECIPE_HEADER + recipe, encoding="utf-8")
 
     def _renamed(self, path: Path, folder: Path) -> Path:
-        """A name may be private too, and the script must call the file by the name it ships under."""
+        """A name may be private too, and the script must call the file by the name it ships
+        under.
+        """
         shipped = folder / self.shipped_name(str(path.relative_to(folder)))
         shipped.parent.mkdir(parents=True, exist_ok=True)
         return path.rename(shipped)
 
     @property
     def cwd(self) -> str:
-        """Where the command runs, seen from the script; a command that needs no file runs beside it."""
+        """Where the command runs, seen from the script; a command that needs no file runs beside
+        it.
+        """
         if self.files is None:
             return self._original_place
         return WORKLOAD if self.files.names or self.portable.copied else "."
@@ -137,7 +149,9 @@ class Reproducer:
         return {"name": self.module.place if self.module else self.plan.request.workload}
 
     def _order(self, placed: Mapping[str, str | Path]) -> WorkloadOrder:
-        """What the script asks of the workload: its whole config, and the predicate that says that it failed."""
+        """What the script asks of the workload: its whole config, and the predicate that says that
+        it failed.
+        """
         request, oracle = self.plan.request, self.plan.oracle
         steps = {} if request.steps is None else {STEPS: request.steps}
         return WorkloadOrder(
@@ -150,7 +164,9 @@ class Reproducer:
         )
 
     def command(self) -> str | list[str]:
-        """The original command with its number of ranks, and without ways that exist on this machine alone."""
+        """The original command with its number of ranks, and without ways that exist on this
+        machine alone.
+        """
         parts = self.experiment.command(self._moved[0], self.point)
         is_text = isinstance(self.plan.request.config.get("command", ""), str)
         return parts[0] if is_text else list(parts)
@@ -185,7 +201,10 @@ class Reproducer:
     def script(self, placed: Mapping[str, str | Path], folder: Path) -> str:
         lines = [
             "#!/usr/bin/env bash",
-            f"# The smallest run that still fails, found by aorta reduce{self.rate and f': {self.rate}'}.",
+            (
+                "# The smallest run that still fails, found by aorta "
+                f"reduce{self.rate and f': {self.rate}'}."
+            ),
             *self._needs(),
             "set -euo pipefail",
             'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
@@ -260,10 +279,14 @@ def _or_say(what: str) -> str:
 
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
 _HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'
-# A registered workload needs aorta itself: the Python that the program of this name runs in, or else the first one.
+# A registered workload needs aorta itself: the Python that the program of this name runs in, or
+# else the first one.
 _RUN_REGISTERED = [
     """python="${PYTHON:-$(sed -n '1s/^#!//p' "$(command -v aorta)" 2>/dev/null || true)}\"""",
-    f"${{python:=python3}} -c '{_HAS_AORTA}' || {_or_say('it needs aorta: set PYTHON to a Python that has it')}",
+    (
+        f"${{python:=python3}} -c '{_HAS_AORTA}' || "
+        f"{_or_say('it needs aorta: set PYTHON to a Python that has it')}"
+    ),
     f'exec $python -m aorta.workloads.child --alone "$here/{ORDER}"',
 ]
 _RECIPE_HEADER = "# Ready to run: aorta triage run --recipe recipe.resolved.yaml\n"

@@ -1,4 +1,6 @@
-"""The reduction spec: `aorta.yaml`, read strictly. It knows what the keys may hold, and nothing of what they lead to."""
+"""The reduction spec: `aorta.yaml`, read strictly. It knows what the keys may hold, and nothing of
+what they lead to.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,7 +69,9 @@ class WorkloadSpec(StrictModel):
 
 
 class BudgetSpec(StrictModel):
-    """What may be spent. Without k-of-n the number of trials follows from the measured failure rate."""
+    """What may be spent. Without k-of-n the number of trials follows from the measured failure
+    rate.
+    """
 
     trials_per_candidate: Count | None = None
     k_of_n_to_count_as_reproducing: Count | None = None

@@ -1,4 +1,6 @@
-"""`reduction_trace.jsonl`: every candidate, accepted or not, with what was seen of it. A listener of the engine's events."""
+"""`reduction_trace.jsonl`: every candidate, accepted or not, with what was seen of it. A listener
+of the engine's events.
+"""
 
 import hashlib
 import json
@@ -51,7 +53,9 @@ class Trace:
         return best is not None and best != self._best and best.config_key == point.config_key
 
     def _difference(self, point: Point) -> dict[str, list[str | None]]:
-        """The variables that this candidate sets otherwise than the original: `{"N": ["5000", "137"]}`."""
+        """The variables that this candidate sets otherwise than the original: `{"N": ["5000",
+        "137"]}`.
+        """
         before, after = self._settings(self._original), self._settings(point)
         return {
             name: [safe_value(name, before[name]), safe_value(name, after[name])]

@@ -1,8 +1,8 @@
 """The built-in mitigations, as data: one entry a mitigation, saying who reads each variable.
 
-A variable earns its place by being read by a runtime or a library, with the same effect on any workload; flags that
-only one workload reads belong into a plugin or a sidecar. Imports the standard library alone: the probe reads this
-table inside containers that have nothing else.
+A variable earns its place by being read by a runtime or a library, with the same effect on any
+workload; flags that only one workload reads belong into a plugin or a sidecar. Imports the standard
+library alone: the probe reads this table inside containers that have nothing else.
 """
 
 from aorta.registry.mitigation import (
@@ -43,11 +43,12 @@ def _entry(name: str, what: str, cures: tuple[str, ...], *rows: _Row) -> Mitigat
 
 BUILTIN_MITIGATIONS: tuple[Mitigation, ...] = (
     _entry("none", "nothing: the baseline", NO_FAILURE),
-    # Measured on an H200 under torch 2.11 that asked for TF32 everywhere, largest error against float64: matmul
-    # 5e-2 -> 2e-4 and conv2d 4e-2 -> 1e-4 (NVIDIA_TF32_OVERRIDE beats the program), tl.dot 2e-2 -> 1e-5
-    # (TRITON_F32_DEFAULT, where the kernel leaves the precision open; one that names TF32 itself keeps it). On ROCm
-    # hipBLASLt obeys its own variable, and older PyTorch asks HIPBLASLT_ALLOW_TF32 first. NVIDIA's container images
-    # set TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which 0 takes back.
+    # Measured on an H200 under torch 2.11 that asked for TF32 everywhere, largest error against
+    # float64: matmul 5e-2 -> 2e-4 and conv2d 4e-2 -> 1e-4 (NVIDIA_TF32_OVERRIDE beats the program),
+    # tl.dot 2e-2 -> 1e-5 (TRITON_F32_DEFAULT, where the kernel leaves the precision open; one that
+    # names TF32 itself keeps it). On ROCm hipBLASLt obeys its own variable, and older PyTorch asks
+    # HIPBLASLT_ALLOW_TF32 first. NVIDIA's container images set TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1,
+    # which 0 takes back.
     _entry(
         "tf32_off",
         "float32 matrix products and convolutions in full precision",
@@ -157,7 +158,8 @@ BUILTIN_MITIGATIONS: tuple[Mitigation, ...] = (
         NO_FAILURE,
         ("AMD_LOG_LEVEL", "4", VariableReader(_HIP, ROCM, default="0")),
     ),
-    # The older name is read by no current library; it is set so that older releases of RCCL are served too.
+    # The older name is read by no current library; it is set so that older releases of RCCL are
+    # served too.
     _entry(
         "rccl_gfx942_cheap_fence_off",
         "full memory fences in collectives",

@@ -1,4 +1,5 @@
-"""One lookup for every kind of name: who defines it, no doubles, and a helpful answer to a misspelt one.
+"""One lookup for every kind of name: who defines it, no doubles, and a helpful answer to a misspelt
+one.
 
 Installed distributions add to it through entry points: one an item, its name is the item's name.
 """
@@ -21,7 +22,9 @@ Build = Callable[[str, object, str, str], Item]  # name, the loaded object, sour
 
 @dataclass(frozen=True)
 class Definition(Generic[Item]):
-    """A name, who defines it, and how to get at the thing: a plugin's code is not run until its name is used."""
+    """A name, who defines it, and how to get at the thing: a plugin's code is not run until its
+    name is used.
+    """
 
     name: str
     source: str
@@ -88,7 +91,9 @@ def check_name(name: object, noun: str, *, where: str) -> str:
 
 
 def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[Definition[Item]]:
-    """Definitions of one entry-point group; the plugin's code runs when its name is used, not before."""
+    """Definitions of one entry-point group; the plugin's code runs when its name is used, not
+    before.
+    """
     for entry in sorted(registered(group), key=lambda entry: (entry.name, entry.value)):
         source = entry.dist.name if entry.dist else "unknown distribution"
         where = f"{source}: entry point {group}:{entry.name}"
@@ -100,8 +105,8 @@ def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[De
 
 
 def registered(group: str) -> "EntryPoints":
-    """What installed distributions register. They are looked through once in a process, 6 ms for a hundred, and again
-    when it looks elsewhere for its modules."""
+    """What installed distributions register. They are looked through once in a process, 6 ms for a
+    hundred, and again when it looks elsewhere for its modules."""
     return _selection(tuple(sys.path))(group=group)
 
 

@@ -1,4 +1,6 @@
-"""The files users write, opened with care: size, kind and encoding are looked at before what they say."""
+"""The files users write, opened with care: size, kind and encoding are looked at before what they
+say.
+"""
 
 import os
 import stat
@@ -23,7 +25,8 @@ def _format_of(path: Path) -> Format:
     found = _FORMATS.get(path.suffix.lower())
     if found is None:
         raise SpecError(
-            f"the file name ends in {path.suffix or 'no extension'!r}; expected .yaml, .yml or .json",
+            f"the file name ends in {path.suffix or 'no extension'!r}; expected .yaml, .yml or "
+            ".json",
             where=str(path),
         )
     return found

@@ -1,5 +1,6 @@
-"""Environments by name: built-in, from entry points, from sidecar files, or an image named on the spot; and what a user puts around
-a workload by name, as layers, weakest first: environment, mitigations, recipe, cell or command line.
+"""Environments by name: built-in, from entry points, from sidecar files, or an image named on the
+spot; and what a user puts around a workload by name, as layers, weakest first: environment,
+mitigations, recipe, cell or command line.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +31,8 @@ def environment_catalogue(sidecars: Sequence[Path] = ()) -> Catalogue[Environmen
     for name, source in catalogue.sources().items():
         if name.startswith(INLINE_IMAGE):
             raise RegistryError(
-                f"environment {name!r} of {source} begins with {INLINE_IMAGE!r}, which names an image; rename it"
+                f"environment {name!r} of {source} begins with {INLINE_IMAGE!r}, which names an "
+                "image; rename it"
             )
     return catalogue
 
@@ -81,14 +83,17 @@ def stack_mitigations(
     decided: Collection[str] = (),
     where: str | None = None,
 ) -> dict[str, str]:
-    """The union of a stack of mitigations, which must agree on every variable they share and no later layer decides."""
+    """The union of a stack of mitigations, which must agree on every variable they share and no
+    later layer decides.
+    """
     merged: dict[str, str] = {}
     owner: dict[str, str] = {}
     for name, env in stack:
         for variable, value in env.items():
             if merged.get(variable, value) != value and variable not in decided:
                 raise UsageError(
-                    f"mitigations {owner[variable]!r} and {name!r} set {variable} to different values; "
+                    f"mitigations {owner[variable]!r} and {name!r} set {variable} to different "
+                    "values; "
                     f"drop one, or decide it with extra_env: {{{variable}: VALUE}}",
                     where=where,
                 )
@@ -102,7 +107,9 @@ NO_MITIGATION = "none"
 
 @dataclass(frozen=True)
 class EnvironmentLayers:
-    """Weakest first. None leaves what a spec says; where there is none, the host without mitigations."""
+    """Weakest first. None leaves what a spec says; where there is none, the host without
+    mitigations.
+    """
 
     environment: str | None = None
     mitigations: tuple[str, ...] | None = None

@@ -1,7 +1,8 @@
 """What a mitigation is, and when it cannot do anything.
 
-A mitigation is a few environment variables. A variable acts only where some library reads it, so each built-in says
-who reads it and on which platform: a cell whose variable nobody reads is a second baseline under another name.
+A mitigation is a few environment variables. A variable acts only where some library reads it, so
+each built-in says who reads it and on which platform: a cell whose variable nobody reads is a
+second baseline under another name.
 """
 
 from collections.abc import Mapping
@@ -60,7 +61,9 @@ NO_FAILURE: tuple[str, ...] = ()
 
 @dataclass(frozen=True)
 class VariableReader:
-    """Who reads a variable, on which platforms, and the value it assumes when the variable is not set."""
+    """Who reads a variable, on which platforms, and the value it assumes when the variable is not
+    set.
+    """
 
     by: str
     on: tuple[Platform, ...]
@@ -69,7 +72,9 @@ class VariableReader:
 
 @dataclass(frozen=True)
 class Mitigation:
-    """A named set of variables. One from a plugin or a sidecar names no readers: nothing is known about it."""
+    """A named set of variables. One from a plugin or a sidecar names no readers: nothing is known
+    about it.
+    """
 
     name: str
     env: Mapping[str, str]
@@ -84,7 +89,9 @@ class Mitigation:
 
     @property
     def platforms(self) -> tuple[Platform, ...]:
-        """Where at least one of its variables is read; everywhere, as far as is known, without readers."""
+        """Where at least one of its variables is read; everywhere, as far as is known, without
+        readers.
+        """
         if not self.readers:
             return EVERYWHERE
         return tuple(
@@ -99,7 +106,8 @@ def why_inert(
 ) -> str | None:
     """The reason why this mitigation cannot change anything here, or None when it can.
 
-    `current_env` is what the baseline runs with. What a library reads and then refuses is not seen here.
+    `current_env` is what the baseline runs with. What a library reads and then refuses is not seen
+    here.
     """
     if not mitigation.env:
         return "it sets no variable"

@@ -1,4 +1,6 @@
-"""Workloads by name. What a workload is, the room `workloads` says; here it is a class that is imported when used."""
+"""Workloads by name. What a workload is, the room `workloads` says; here it is a class that is
+imported when used.
+"""
 
 import importlib
 from collections.abc import Mapping
@@ -33,8 +35,9 @@ def workload_catalogue() -> Catalogue[type]:
 
 
 def get_workload(name: str) -> type:
-    """The class. A broken plugin that nobody named does no harm, and one that takes a name of ours is refused by the check of
-    the name: every trial loads the class, and needs no look through all that is installed."""
+    """The class. A broken plugin that nobody named does no harm, and one that takes a name of ours
+    is refused by the check of the name: every trial loads the class, and needs no look through all
+    that is installed."""
     if name in BUILTIN_WORKLOADS:
         return _builtin(BUILTIN_WORKLOADS[name])
     return workload_catalogue().get(name)

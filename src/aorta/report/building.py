@@ -1,4 +1,6 @@
-"""The one way from a run directory to its page, for the file, the live view and the list of runs."""
+"""The one way from a run directory to its page, for the file, the live view and the list of
+runs.
+"""
 
 from pathlib import Path
 

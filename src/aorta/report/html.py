@@ -1,4 +1,6 @@
-"""A page model as one HTML file: no network, no script, light and dark, readable on paper and aloud."""
+"""A page model as one HTML file: no network, no script, light and dark, readable on paper and
+aloud.
+"""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -23,17 +25,27 @@ from aorta.version import __version__
 MOST_ROWS = 300
 _MARKS = {"kept": "+", "gone": "", "evidence": "▸", "only": "≠"}
 _SPOKEN = {"kept": "kept: ", "evidence": "evidence: ", "only": "differs: "}
-_SHUT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_SHUT = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
 _HATCH = Markup(
-    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern id="hatch" width="7" height="7" '
-    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="7" class="hatch-line"/>'
+    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern '
+    'id="hatch" width="7" height="7" '
+    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" '
+    'y2="7" class="hatch-line"/>'
     "</pattern></defs></svg>"
 )
-_ICON = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' cy='4' r='3.4' fill='%23b93a22'/%3E%3C/svg%3E"
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 "
+    "8'%3E%3Ccircle cx='4' cy='4' r='3.4' fill='%23b93a22'/%3E%3C/svg%3E"
+)
 
 
 def document(page: Page, *, script: Markup | None = None, live: Markup | None = None) -> str:
-    """The whole file. Only the live view has a script, and its server then says what that may do."""
+    """The whole file. Only the live view has a script, and its server then says what that may
+    do.
+    """
     head = [
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -71,7 +83,8 @@ def content(page: Page) -> Markup:
             [_section(section) for section in page.sections],
             el(
                 "footer",
-                f"aorta {__version__}. Names, addresses, paths and secrets are replaced; nothing is loaded from anywhere.",
+                f"aorta {__version__}. Names, addresses, paths and secrets are replaced; nothing "
+                "is loaded from anywhere.",
             ),
         ]
     )

@@ -1,5 +1,5 @@
-"""What a page is made of, before it is HTML: an answer, a picture, evidence. The words of a page are decided here and in
-`pages`; how they look is for `html`.
+"""What a page is made of, before it is HTML: an answer, a picture, evidence. The words of a page
+are decided here and in `pages`; how they look is for `html`.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,9 @@ from enum import StrEnum
 from aorta.report.markup import Markup
 
 Draw = Callable[[int], Markup]
-"""A picture drawn for so many pixels of width: one for a phone, one for a desk, so that its words are never scaled."""
+"""A picture drawn for so many pixels of width: one for a phone, one for a desk, so that its
+words are never scaled.
+"""
 
 
 class Tone(StrEnum):
@@ -31,7 +33,9 @@ class Headline:
 
 @dataclass(frozen=True)
 class Table:
-    """`numeric` names the columns that are set to the right. At most `MOST_ROWS` are shown, from both ends."""
+    """`numeric` names the columns that are set to the right. At most `MOST_ROWS` are shown, from
+    both ends.
+    """
 
     heads: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -52,7 +56,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of a text or a log; `mark` is one of the marks the page knows: kept, gone, evidence, only."""
+    """A line of a text or a log; `mark` is one of the marks the page knows: kept, gone, evidence,
+    only.
+    """
 
     text: str
     number: int | None = None

@@ -1,7 +1,8 @@
-"""What `aorta bundle --review` shows before anything is written, in lines and as a page: every file that would leave, every
-replacement where it stands.
+"""What `aorta bundle --review` shows before anything is written, in lines and as a page: every file
+that would leave, every replacement where it stands.
 
-The page shows what stays here, so it is for the eyes of this site alone: the caller keeps it private and removes it afterwards.
+The page shows what stays here, so it is for the eyes of this site alone: the caller keeps it
+private and removes it afterwards.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,9 @@ def review_lines(prepared: Prepared) -> Iterator[str]:
 
 
 def shown_value(span: Replacement) -> str:
-    """A secret is shown by its first characters only: a review may be seen by more than one pair of eyes."""
+    """A secret is shown by its first characters only: a review may be seen by more than one pair of
+    eyes.
+    """
     value = span.value.replace("\n", "\\n")
     if span.kind is Kind.CREDENTIAL:
         return f"{value[:3]}... ({len(span.value)} characters)"
@@ -56,7 +59,8 @@ def _plain(text: str) -> str:
 _SHUT = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _MARKS = Markup(
     "del { background: var(--gone, #fbe3de); color: var(--reproduced); } "
-    "ins { background: var(--kept, #e3f1ea); color: var(--accent); text-decoration: none; font-weight: 600; }"
+    "ins { background: var(--kept, #e3f1ea); color: var(--accent); text-decoration: none; "
+    "font-weight: 600; }"
 )
 
 
@@ -75,7 +79,8 @@ def review_page(prepared: Prepared) -> str:
         el("p", el("span", "aorta bundle", class_="verb"), el("span", prepared.ticket), class_="over"),
         el(
             "div",
-            el("h1", f"{len(prepared.files) + 1} files would leave; taken out: {removed or 'nothing'}"),
+            el("h1", f"{len(prepared.files) + 1} files would leave; taken out: "
+                     f"{removed or 'nothing'}"),
             el("p", "This page shows what stays here. It is gone once you have answered.", class_="more"),
             class_="answer unsure",
         ),
@@ -88,7 +93,10 @@ def review_page(prepared: Prepared) -> str:
         el("h2", f"{len(prepared.left_out)} files stay here"),
         el("ul", [el("li", path) for path in prepared.left_out]),
     ]  # fmt: skip
-    return f'<!doctype html>\n<html lang="en">{el("head", head)}{el("body", el("main", main))}</html>\n'
+    return (
+        "<!doctype html>\n<html "
+        f'lang="en">{el("head", head)}{el("body", el("main", main))}</html>\n'
+    )
 
 
 def _file(file: PackedFile) -> Markup:

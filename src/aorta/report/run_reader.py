@@ -1,7 +1,8 @@
-"""From a run directory to a `Run`: which verb wrote it, how it stands, its documents and trials, all of it scrubbed.
+"""From a run directory to a `Run`: which verb wrote it, how it stands, its documents and trials,
+all of it scrubbed.
 
-A reader a verb says which files matter; pages get what this module returns and never see the disk, so nothing can reach
-a page that has not been through the scrubber.
+A reader a verb says which files matter; pages get what this module returns and never see the disk,
+so nothing can reach a page that has not been through the scrubber.
 """
 
 import json
@@ -110,7 +111,9 @@ class RunReader:
         )
 
     def _scrubbed_lines(self, texts: Sequence[str]) -> list[str]:
-        """As one text, which is several times faster; one by one where a line break is part of what was taken out."""
+        """As one text, which is several times faster; one by one where a line break is part of what
+        was taken out.
+        """
         together = self._scrubber.text("\n".join(texts)).text.split("\n")
         if len(together) == len(texts) and not any("\n" in text for text in texts):
             return together
@@ -130,7 +133,8 @@ def verb_of(path: Path) -> str:
         return "attribution"
     raise UsageError(
         "this is no run directory: neither .aorta/run.json nor a result says which verb wrote it; "
-        "expected a directory of run, reduce, triage, bisect, diverge, launch, or one that holds an attribution",
+        "expected a directory of run, reduce, triage, bisect, diverge, launch, or one that holds "
+        "an attribution",
         where=str(path),
     )
 
@@ -145,7 +149,9 @@ def attribution_in(path: Path) -> Document | None:
 
 
 def state_of(path: Path, verb: str) -> str:
-    """A run whose process is gone without a last word has died, whatever host it ran on, as far as can be seen here."""
+    """A run whose process is gone without a last word has died, whatever host it ran on, as far as
+    can be seen here.
+    """
     run = RunDir(path)
     try:  # before its last word, which it writes while it holds the lock
         owner = Owner.from_label(run.lock.read_text())

@@ -1,8 +1,9 @@
-"""The page of a run while it goes on: what notices that a run directory has changed and makes its page anew, the server that shows
-it, and the page beside a verb's own run (`--watch`), from its first event to the end of the command.
+"""The page of a run while it goes on: what notices that a run directory has changed and makes its
+page anew, the server that shows it, and the page beside a verb's own run (`--watch`), from its
+first event to the end of the command.
 
-It looks at the files themselves, so it works on a directory that another host writes, before the run has begun to write
-and after its process is gone.
+It looks at the files themselves, so it works on a directory that another host writes, before the
+run has begun to write and after its process is gone.
 """
 
 import json
@@ -188,7 +189,9 @@ class WatchServer:
         threading.Thread(target=self.serve, name="aorta-watch-server", daemon=True).start()
 
     def stop(self) -> None:
-        """For another thread than the serving one. Viewers get the last picture, and are told that it is the last."""
+        """For another thread than the serving one. Viewers get the last picture, and are told that
+        it is the last.
+        """
         self.following.refresh()
         self.following.close()
         self._server.wait_for_viewers(_GOODBYE)
@@ -304,7 +307,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class WatchBeside:
-    """Passes events on to the other views, which also tell the address: two writers would garble a terminal."""
+    """Passes events on to the other views, which also tell the address: two writers would garble a
+    terminal.
+    """
 
     def __init__(self, views: Sequence[Listener], say: Callable[[str], None]) -> None:
         self._views = views

@@ -1,4 +1,5 @@
-"""The door of the room: everything that may be asked of a run of trials, and the one function that answers it.
+"""The door of the room: everything that may be asked of a run of trials, and the one function that
+answers it.
 
 n trials of one thing: does it fail, how often, how fast?
 """
@@ -90,7 +91,9 @@ class RunReport:
 
     @property
     def retried(self) -> int:
-        """Trials that could not tell, and were run again: the number asked for is of trials that can."""
+        """Trials that could not tell, and were run again: the number asked for is of trials that
+        can.
+        """
         return max(0, len(self.records) - self.asked) if self.asked else 0
 
     @property
@@ -118,7 +121,9 @@ class RunReport:
 
 
 def run(request: RunRequest, listeners: Callable[[], Sequence[Listener]] = tuple) -> RunReport:
-    """Run every trial. Under torchrun every rank runs its trials, and rank 0 alone keeps the results."""
+    """Run every trial. Under torchrun every rank runs its trials, and rank 0 alone keeps the
+    results.
+    """
     what = _workload(request)
     experiment = workload_experiment(what)
     executor = request.executor.open()

@@ -1,10 +1,10 @@
 """Commits of a repository in worktrees of their own, and their builds.
 
-Also a program, told by a file (a `TreesJob`), so that it goes through the executor like a trial and can be killed like one.
-A tree counts as made only once its mark is written, after everything else.
+Also a program, told by a file (a `TreesJob`), so that it goes through the executor like a trial and
+can be killed like one. A tree counts as made only once its mark is written, after everything else.
 
-Started anew for every trial, so it imports next to nothing: of the 25 ms of CPU that a start took with `json`, `subprocess` and
-`contextlib`, 8 are a bare interpreter's and 15 were theirs.
+Started anew for every trial, so it imports next to nothing: of the 25 ms of CPU that a start took
+with `json`, `subprocess` and `contextlib`, 8 are a bare interpreter's and 15 were theirs.
 """
 
 import fcntl
@@ -47,8 +47,8 @@ def check_out(
     cherry_pick: "Sequence[str]" = (),
     files: "Mapping[str, str] | None" = None,
 ) -> None:
-    """The commit, and nothing that an earlier one left; then the build fixes that apply to it, and the `files` that are put
-    into it, by their place there.
+    """The commit, and nothing that an earlier one left; then the build fixes that apply to it, and
+    the `files` that are put into it, by their place there.
     """
     try:
         _at_commit(tree, repository, sha)
@@ -103,8 +103,8 @@ def _move_to_commit(tree: str, repository: str, sha: str) -> None:
 
 
 def _writable(repository: str, tree: str) -> str:
-    """Where worktrees can be registered: for a repository that only others may write to, one beside the tree that has its
-    objects and nothing else.
+    """Where worktrees can be registered: for a repository that only others may write to, one beside
+    the tree that has its objects and nothing else.
     """
     shared = _asked(repository, "rev-parse", "--path-format=absolute", "--git-common-dir")
     if os.access(shared, os.W_OK):
@@ -122,8 +122,9 @@ def _writable(repository: str, tree: str) -> str:
 def with_commit(
     tree: str, repository: str, state: str, commit: str, mainline: int | None = None
 ) -> str | None:
-    """A commit that has the state and, on top of it, another commit (of a merge, what it brings to one of its parents);
-    None where that does not apply, or is there already. The same again whenever it is asked for.
+    """A commit that has the state and, on top of it, another commit (of a merge, what it brings to
+    one of its parents); None where that does not apply, or is there already. The same again
+    whenever it is asked for.
     """
     _at_commit(tree, repository, state)
     when = _asked(tree, "show", "--no-patch", "--format=%cI", commit)
@@ -146,7 +147,9 @@ def forget_trees(repository: str) -> None:
 
 
 def _submodules(tree: str) -> None:
-    """From what the user's own checkout has of them, where it has them: no other machine is asked for that."""
+    """From what the user's own checkout has of them, where it has them: no other machine is asked
+    for that.
+    """
     shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
     names = _asked(
         tree, "config", "--file", ".gitmodules", "--name-only", "--get-regexp", r"\.path$"
@@ -188,7 +191,7 @@ def _build(package: str, command: str, tree: str | None, env: "Mapping[str, str]
         raise SystemExit(1)
 
 
-# -- git, as `subprocess` would start it ------------------------------------------------------------------------------
+# -- git, as `subprocess` would start it
 
 _AS_US = ("-c", "user.name=aorta", "-c", "user.email=aorta@localhost")
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE and SIGXFSZ, which no other program expects to be ignored

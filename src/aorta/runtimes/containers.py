@@ -1,11 +1,13 @@
-"""One container for one trial, by docker or podman: exactly the trial's variables, removed whatever happens.
+"""One container for one trial, by docker or podman: exactly the trial's variables, removed whatever
+happens.
 
-Knows nothing of how a trial is watched or killed: the executor starts the client, and runs `cleanup` afterwards. Variables
-get in without a value ever standing in a process list: `--env NAME` makes the client pass on a variable of its own
-environment, so nothing is quoted, nothing touches the disk, and a value may hold newlines. Variables that the client or its
-loader would itself obey (PATH, LD_LIBRARY_PATH, DOCKER_HOST ...) must not be set for it; they go through a file that only the
-caller can read and that is removed with the container. What nobody can remove any more, because its owner was killed before
-it could, `sweep` removes.
+Knows nothing of how a trial is watched or killed: the executor starts the client, and runs
+`cleanup` afterwards. Variables get in without a value ever standing in a process list: `--env NAME`
+makes the client pass on a variable of its own environment, so nothing is quoted, nothing touches
+the disk, and a value may hold newlines. Variables that the client or its loader would itself obey
+(PATH, LD_LIBRARY_PATH, DOCKER_HOST ...) must not be set for it; they go through a file that only
+the caller can read and that is removed with the container. What nobody can remove any more, because
+its owner was killed before it could, `sweep` removes.
 """
 
 import csv
@@ -50,8 +52,9 @@ _DEFAULTS = (
     (("--pull",), "--pull=never"),  # the image is there already, and named by its id
 )
 
-# The client writes the container's id once the engine has made it. Where it never did, it may have been stopped in between,
-# and the engine may yet make what nobody waits for: so look again for a while.
+# The client writes the container's id once the engine has made it. Where it never did, it may have
+# been stopped in between, and the engine may yet make what nobody waits for: so look again for a
+# while.
 _REMOVE = """
 made=$1; shift
 removed=$("$@")
@@ -136,7 +139,9 @@ def _image_variables(reference: str, image: Image) -> dict[str, str]:
 
 
 def _name(trial: TrialSpec) -> str:
-    """Says whose it is, and never meets the name of an earlier attempt that is still being removed."""
+    """Says whose it is, and never meets the name of an earlier attempt that is still being
+    removed.
+    """
     return f"aorta-{slug(user_name())}-{os.getpid()}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
 
 
@@ -158,11 +163,14 @@ def _labels(trial: TrialSpec) -> Iterator[str]:
 def _defaults(options: Sequence[str]) -> Iterator[str]:
     given = {option.partition("=")[0] for option in options}
     yield from (default for names, default in _DEFAULTS if given.isdisjoint(names))
-    yield "--security-opt=label=disable"  # without it SELinux forbids the mounts, or relabels the host's files
+    # without it SELinux forbids the mounts, or relabels the host's files
+    yield "--security-opt=label=disable"
 
 
 def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
-    """The caller, where root inside would be root outside: the trial's files must stay the caller's own."""
+    """The caller, where root inside would be root outside: the trial's files must stay the caller's
+    own.
+    """
     given = {option.partition("=")[0] for option in options}
     if os.geteuid() == 0 or client.engine.root_is_caller or not given.isdisjoint({"--user", "-u"}):
         return
@@ -179,8 +187,8 @@ def _let_write(options: Sequence[str], image: Image, trial_dir: Path) -> None:
 def _handed_over(
     client: Client, options: Sequence[str], image: Image, trial_dir: Path
 ) -> Iterator[tuple[str, ...]]:
-    """What somebody else wrote into the trial's directory is the caller's afterwards: given by root in a container, as
-    only root gives files away.
+    """What somebody else wrote into the trial's directory is the caller's afterwards: given by root
+    in a container, as only root gives files away.
     """
     if IMAGES_USER not in options or os.geteuid() == 0:
         return
@@ -213,7 +221,7 @@ def _mount_option(mount: "Mount") -> str:
     return line.getvalue()
 
 
-# -- which directories of the host it sees -------------------------------------------------------------------------------
+# -- which directories of the host it sees
 
 
 @dataclass(frozen=True)
@@ -224,7 +232,9 @@ class Mount:
 
 
 def mounts_of(trial: TrialSpec) -> tuple[Mount, ...]:
-    """The working directory, the trial's own directory, and what the environment names, which wins over both."""
+    """The working directory, the trial's own directory, and what the environment names, which wins
+    over both.
+    """
     paths = (trial.cwd.absolute(), trial.trial_dir.absolute())
     here = [Mount(path, str(path)) for path in paths if path != Path("/")]
     named = [_parsed(text, trial) for text in trial.environment.mounts]
@@ -245,7 +255,7 @@ def _parsed(text: str, trial: TrialSpec) -> Mount:
     return Mount(trial.cwd.absolute() / Path(source).expanduser(), target, read_only=mode == ["ro"])
 
 
-# -- variables -----------------------------------------------------------------------------------------------------------
+# -- variables
 
 
 _OBEYED = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
@@ -320,7 +330,7 @@ def _written(variables: Mapping[str, str], directory: Path) -> Path:
     return path
 
 
-# -- what dead owners left -----------------------------------------------------------------------------------------------
+# -- what dead owners left
 
 
 _THIS_MACHINE = (
@@ -333,9 +343,11 @@ _NAME_AND_OWNER = f'{{{{.Name}}}}\t{{{{index .Config.Labels "{OWNER_LABEL}"}}}}'
 def sweep(
     owner: Owner | None = None, environments: Sequence[Environment] = _THIS_MACHINE
 ) -> tuple[str, ...]:
-    """Remove the containers of `owner`, or of every owner that is certainly dead; returns their names.
+    """Remove the containers of `owner`, or of every owner that is certainly dead; returns their
+    names.
 
-    `environments` say which engines to look into. One that is absent or does not answer runs no container.
+    `environments` say which engines to look into. One that is absent or does not answer runs no
+    container.
     """
     clients = {_installed(place) for place in environments if place.kind in ENGINES}
     return tuple(name for client in clients if client for name in _sweep_engine(client, owner))

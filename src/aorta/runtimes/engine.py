@@ -1,7 +1,9 @@
-"""A container engine, and the questions put to it through its own command: is it there, which image is this.
+"""A container engine, and the questions put to it through its own command: is it there, which image
+is this.
 
-Images are looked up once a process. A missing one is pulled, as `docker run` would do; what then runs is the image by its
-id, so that a tag that moves during a long search cannot change what is measured.
+Images are looked up once a process. A missing one is pulled, as `docker run` would do; what then
+runs is the image by its id, so that a tag that moves during a long search cannot change what is
+measured.
 """
 
 import functools
@@ -52,7 +54,9 @@ class Client:
 
 @dataclass(frozen=True)
 class Image:
-    """`digest` is the registry's, or the id of an image that no registry has seen. `user` is whom it runs as."""
+    """`digest` is the registry's, or the id of an image that no registry has seen. `user` is whom
+    it runs as.
+    """
 
     id: str
     digest: str
@@ -183,7 +187,7 @@ def _gist(stderr: str) -> str:
     return (telling or lines or ["it said nothing"])[0][:300]
 
 
-# -- what is particular to each ------------------------------------------------------------------------------------------
+# -- what is particular to each
 
 
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
@@ -203,7 +207,8 @@ DOCKER = ContainerEngine(
         Refusal(127, r"^docker: "),
     ),
     nvidia=("--gpus=all",),
-    # The client's own configuration may add proxies to every container; naming them unset keeps them out.
+    # The client's own configuration may add proxies to every container; naming them unset keeps
+    # them out.
     keeps_out=(*_PROXIES, *(name.upper() for name in _PROXIES)),
     root_is_caller=False,
 )

@@ -1,7 +1,7 @@
 """Questions to one git repository, wherever it is: on the host, or inside a container.
 
-Knows how to ask git and nothing of what the answers are for. Remote addresses may hold tokens: they never reach a
-message.
+Knows how to ask git and nothing of what the answers are for. Remote addresses may hold tokens: they
+never reach a message.
 """
 
 import os
@@ -50,9 +50,10 @@ _OF_ONE_REPOSITORY = frozenset(
         "GIT_WORK_TREE",
     }
 )
-"""What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works there, whatever
-directory it is given. Settings given by variables (`GIT_CONFIG_COUNT`) are the user's own and stay: one may be what lets
-git read a repository at all, and in a linked worktree none of them moves another.
+"""What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works
+there, whatever directory it is given. Settings given by variables (`GIT_CONFIG_COUNT`) are the
+user's own and stay: one may be what lets git read a repository at all, and in a linked worktree
+none of them moves another.
 """
 
 
@@ -81,7 +82,9 @@ def _environ() -> dict[str, str]:
 
 @contextmanager
 def no_repository_named() -> Iterator[None]:
-    """While this lasts, git finds a repository by its directory alone, and so do the processes started meanwhile."""
+    """While this lasts, git finds a repository by its directory alone, and so do the processes
+    started meanwhile.
+    """
     named = {name: os.environ.pop(name) for name in _OF_ONE_REPOSITORY & os.environ.keys()}
     try:
         yield
@@ -90,7 +93,9 @@ def no_repository_named() -> Iterator[None]:
 
 
 def git_on_host(path: Path) -> RunGit:
-    """Git in a directory of this machine; it never asks for a password and never runs in the user's language."""
+    """Git in a directory of this machine; it never asks for a password and never runs in the user's
+    language.
+    """
 
     def run(arguments: Sequence[str]) -> GitAnswer:
         try:
@@ -125,7 +130,8 @@ class Repository:
                     return cls(git_on_host(top), str(top))
             if refused := _REFUSED.search(answer.err):
                 raise UsageError(
-                    "git does not read this repository because it belongs to another user; if you trust it: "
+                    "git does not read this repository because it belongs to another user; if you "
+                    "trust it: "
                     f"git config --global --add safe.directory {shlex.quote(refused[1])}",
                     where=str(path),
                 )
@@ -161,7 +167,8 @@ class Repository:
         answer = self._run(("fetch", "--quiet", "--no-tags", remote, *revisions))
         if answer.code:
             raise InfrastructureError(
-                f"cannot fetch {', '.join(r[:12] for r in revisions)}: {without_secrets(_last(answer.err))}",
+                f"cannot fetch {', '.join(r[:12] for r in revisions)}: "
+                f"{without_secrets(_last(answer.err))}",
                 where=self.where,
             )
 
@@ -212,8 +219,8 @@ class Repository:
         return frozenset(line.split()[-1] for line in lines if line.split())
 
     def lay_out(self, revision: str, scratch: Path) -> Path:
-        """The files of a revision in a clone of their own, with all that a checkout has: the user's is not moved, and nothing is
-        registered in it.
+        """The files of a revision in a clone of their own, with all that a checkout has: the user's
+        is not moved, and nothing is registered in it.
         """
         commit = self.resolve(revision)
         tree, draft = scratch / commit, scratch / f"{commit}.draft"
@@ -268,12 +275,16 @@ def web_address(remote: str | None, sha: str) -> str | None:
 
 
 def without_secrets(text: str) -> str:
-    """As everywhere; and whatever stands before the host of an address, since a token may stand there as a user."""
+    """As everywhere; and whatever stands before the host of an address, since a token may stand
+    there as a user.
+    """
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
 def _commits(said: str) -> list[Commit]:
-    """A line each. People put everything into names and titles: what would end a line or move a cursor is a space."""
+    """A line each. People put everything into names and titles: what would end a line or move a
+    cursor is a space.
+    """
     return [_commit(line) for line in said.split("\n") if line]
 
 

@@ -1,7 +1,8 @@
-"""Asking a server: one answer as a whole, and credentials that go to the host they are for and to no other.
+"""Asking a server: one answer as a whole, and credentials that go to the host they are for and to
+no other.
 
-What an answer means, and how a refusal is told, is the business of those who ask: a registry of images, an index of packages,
-a service that attributes.
+What an answer means, and how a refusal is told, is the business of those who ask: a registry of
+images, an index of packages, a service that attributes.
 """
 
 import base64
@@ -54,8 +55,8 @@ def read(
     redirected: bool = True,
     most: int | None = None,
 ) -> Answered:
-    """A redirection is followed without the credentials, or not at all. Of a longer answer the first `most` bytes; `body` is of
-    the type that is accepted.
+    """A redirection is followed without the credentials, or not at all. Of a longer answer the
+    first `most` bytes; `body` is of the type that is accepted.
     """
     request = urllib.request.Request(url, body, {"Accept": accept}, method=method)  # noqa: S310 - the caller's own address
     if body is not None:
@@ -92,7 +93,9 @@ def credentials_in(url: str) -> str | None:
 
 
 def split_credentials(url: str) -> tuple[str, str | None]:
-    """The address without a user and a password in it, and the header that carries them; also from `.netrc`."""
+    """The address without a user and a password in it, and the header that carries them; also from
+    `.netrc`.
+    """
     header = credentials_in(url)
     if header is None:
         user, password = _from_netrc(urlsplit(url).hostname or "")

@@ -1,10 +1,12 @@
-"""Makes an image from another by running scripts in it: `docker commit`, or pyxis' own way to save a container.
+"""Makes an image from another by running scripts in it: `docker commit`, or pyxis' own way to save
+a container.
 
-What one step makes, the next one starts from; a step that is made already, or by somebody else at this moment, is not
-made again.
+What one step makes, the next one starts from; a step that is made already, or by somebody else at
+this moment, is not made again.
 
-Runs as a process of its own, told by a file (standard library only), so that it goes through the executor like a
-trial. The container carries its owner, so that one whose maker was killed is swept away later.
+Runs as a process of its own, told by a file (standard library only), so that it goes through the
+executor like a trial. The container carries its owner, so that one whose maker was killed is swept
+away later.
 """
 
 import fcntl
@@ -117,8 +119,8 @@ def _by_engine(job: ImageJob, base: str, step: ImageStep) -> int:
 def _by_pyxis(job: ImageJob, base: str, step: ImageStep) -> int:
     """Saved in a directory beside its place and moved there when whole.
 
-    The plugin saves after the task, whatever became of it, and srun does not wait for that. So a save may come late; once
-    its directory is gone it can leave nothing behind.
+    The plugin saves after the task, whatever became of it, and srun does not wait for that. So a
+    save may come late; once its directory is gone it can leave nothing behind.
     """
     from aorta.runtimes.pyxis import ONCE, image_options
 

@@ -1,8 +1,8 @@
-"""The tags of a repository and the digests behind them, through the OCI distribution API: pages, tokens, docker's
-credential files.
+"""The tags of a repository and the digests behind them, through the OCI distribution API: pages,
+tokens, docker's credential files.
 
-Nothing is pulled to find out what exists. Credentials go to the registry and to the token service it names, over TLS or
-the loopback interface only; they never reach a message.
+Nothing is pulled to find out what exists. Credentials go to the registry and to the token service
+it names, over TLS or the loopback interface only; they never reach a message.
 """
 
 import json
@@ -39,7 +39,9 @@ _HUB_KEY = "https://index.docker.io/v1/"
 
 @dataclass(frozen=True)
 class ImageRepository:
-    """`host/name` of a reference; a name without a host lives on the default registry, as for every engine."""
+    """`host/name` of a reference; a name without a host lives on the default registry, as for every
+    engine.
+    """
 
     host: str
     name: str

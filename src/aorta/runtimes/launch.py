@@ -1,5 +1,6 @@
-"""What an executor needs to know to start one trial, and to leave nothing of it behind; and the two simplest ways to get
-it: on the host itself, or in a virtual environment of it. The code of containers is loaded for containers."""
+"""What an executor needs to know to start one trial, and to leave nothing of it behind; and the two
+simplest ways to get it: on the host itself, or in a virtual environment of it. The code of
+containers is loaded for containers."""
 
 import os
 import re
@@ -13,7 +14,9 @@ from aorta.core.trial import STEP_TIMES_FILE, RuntimeKind, TrialSpec
 
 @dataclass(frozen=True)
 class Refusal:
-    """How whoever starts a command says that its end is not the command's own: an exit code, and a line of stderr."""
+    """How whoever starts a command says that its end is not the command's own: an exit code, and a
+    line of stderr.
+    """
 
     exit_code: int
     says: str  # a regular expression
@@ -22,7 +25,8 @@ class Refusal:
 
 ANY_CODE = -1  # whatever it fails with
 
-# The process around a registered workload says so where the workload never began, or its result is lost.
+# The process around a registered workload says so where the workload never began, or its result is
+# lost.
 _OURS = (
     Refusal(126, r"^aorta: cannot (?:read the order|keep the result)", "the workload did not run"),
 )
@@ -30,7 +34,9 @@ _OURS = (
 
 @dataclass(frozen=True)
 class Launch:
-    """One process to start. For a container, `argv`, `env` and `unset` are those of the engine's client."""
+    """One process to start. For a container, `argv`, `env` and `unset` are those of the engine's
+    client.
+    """
 
     argv: tuple[str, ...]
     cwd: Path
@@ -49,7 +55,8 @@ class Launch:
         return {**kept, **self.env}
 
     def refusal(self, exit_code: int | None, stderr_tail: str) -> str | None:
-        """Why this end is not the command's own, in the words of whoever ended or never started it; else None.
+        """Why this end is not the command's own, in the words of whoever ended or never started it;
+        else None.
 
         The code alone does not tell: the trial's command may end with the same one itself.
         """
@@ -62,7 +69,9 @@ class Launch:
 
 
 def launch_for(trial: TrialSpec) -> Launch:
-    """How to start `trial`. Its `env` must already hold every layer, the devices of its slot among them."""
+    """How to start `trial`. Its `env` must already hold every layer, the devices of its slot among
+    them.
+    """
     match trial.environment.kind:
         case RuntimeKind.HOST:
             return host_launch(trial)
@@ -79,7 +88,9 @@ def launch_for(trial: TrialSpec) -> Launch:
 
 
 def variables_of(trial: TrialSpec) -> dict[str, str]:
-    """The trial's resolved layers, and what every trial finds in whatever it runs: a place of its own."""
+    """The trial's resolved layers, and what every trial finds in whatever it runs: a place of its
+    own.
+    """
     metric, folder = metric_file_of(trial), trial.trial_dir.absolute()
     own = {} if metric is None else {"AORTA_METRIC_FILE": str(metric)}
     return {
@@ -118,7 +129,8 @@ def _venv_of(trial: TrialSpec) -> Path:
         raise UsageError(
             "its kind is venv and it names none; add venv: PATH to its definition", where=where
         )
-    # A link inside the path is kept: a virtual environment knows itself by the path it was made with.
+    # A link inside the path is kept: a virtual environment knows itself by the path it was made
+    # with.
     venv = trial.cwd.absolute() / Path(environment.venv).expanduser()
     if not (venv / "bin" / "python").exists():
         raise UsageError(

@@ -1,7 +1,8 @@
 """Whose container this is: the process that started it, known again after that process is dead.
 
-A process id alone is not enough: ids are used again, one engine may serve several machines, and a process in another
-pid namespace cannot be seen. So a label carries all that is needed to be sure that an owner is gone.
+A process id alone is not enough: ids are used again, one engine may serve several machines, and a
+process in another pid namespace cannot be seen. So a label carries all that is needed to be sure
+that an owner is gone.
 """
 
 import os
@@ -39,7 +40,9 @@ class Owner:
         return "/".join((self.host, self.boot, self.namespace, str(self.pid), self.started))
 
     def is_gone(self) -> bool:
-        """True only if it is certain; the owner on another machine or in another pid namespace may live."""
+        """True only if it is certain; the owner on another machine or in another pid namespace may
+        live.
+        """
         if self.host != platform.node():
             return False
         if self.boot != _boot():

@@ -1,7 +1,8 @@
 """Which releases of a package lie between two others, as the package index lists them.
 
-Reads the simple repository API, as JSON or as HTML (PEP 503, 691, 700), and directories or pages of files. Which index is
-asked, where none is named, is what pip is configured with. Addresses may hold credentials, so none is ever shown as it is.
+Reads the simple repository API, as JSON or as HTML (PEP 503, 691, 700), and directories or pages of
+files. Which index is asked, where none is named, is what pip is configured with. Addresses may hold
+credentials, so none is ever shown as it is.
 """
 
 import json
@@ -33,7 +34,10 @@ from aorta.core.errors import InfrastructureError, UsageError
 from aorta.runtimes.git import without_secrets
 from aorta.runtimes.http_get import HttpRefusedError, HttpUnansweredError, read, split_credentials
 
-_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_ACCEPT = (
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
+    "text/html;q=0.1"
+)
 _PATIENCE = 60.0
 _DAY = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _TRUE = {"1", "true", "yes", "on"}
@@ -143,7 +147,9 @@ def _pip(*arguments: str) -> str:
 
 
 def _pip_configured() -> dict[str, list[str]]:
-    """A variable counts before what a file says of `install`, and that before what it says of every command."""
+    """A variable counts before what a file says of `install`, and that before what it says of every
+    command.
+    """
     sections: dict[str, dict[str, list[str]]] = {"global": {}, "install": {}, ":env:": {}}
     for line in _pip("config", "list").splitlines():
         key, _, value = line.partition("=")
@@ -161,7 +167,7 @@ def _default_index() -> list[str]:
     return [found[1]]
 
 
-# -- what an index lists ---------------------------------------------------------------------------------------------
+# -- what an index lists
 
 
 class PackageIndex:
@@ -181,8 +187,8 @@ class PackageIndex:
         return self._known[name]
 
     def between(self, name: str, good: str, bad: str, python: str) -> list[Release]:
-        """From the good release to the bad one, both included, whatever the index says of these two; backwards where
-        the bad one is older.
+        """From the good release to the bad one, both included, whatever the index says of these
+        two; backwards where the bad one is older.
         """
         ends = _version(good), _version(bad)
         if ends[0] is None or ends[1] is None:
@@ -236,7 +242,9 @@ def _day_in(version: str) -> float | None:
 
 
 def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]:
-    """Those that have a file for this Python on this machine. Yanked is a release whose every such file is."""
+    """Those that have a file for this Python on this machine. Yanked is a release whose every such
+    file is.
+    """
     usable = _tags_of(python)
     found: dict[Version, list[IndexFile]] = {}
     for file in files:
@@ -269,7 +277,7 @@ def _tags_of(python: str) -> frozenset[tags.Tag]:
     )
 
 
-# -- reading it ------------------------------------------------------------------------------------------------------
+# -- reading it
 
 
 def _listed(index: str, name: str) -> Iterator[IndexFile]:

@@ -1,4 +1,6 @@
-"""The Pythons of this machine: which one is meant, which releases there are, and what markers say of another."""
+"""The Pythons of this machine: which one is meant, which releases there are, and what markers say
+of another.
+"""
 
 import os
 import re
@@ -91,8 +93,8 @@ def _programs(version: str) -> Iterator[str]:
 
 
 def find_uv() -> str | None:
-    """The one that AORTA_UV names (empty: none, pip instead), else beside this Python, where its wheel puts it, else on
-    the path.
+    """The one that AORTA_UV names (empty: none, pip instead), else beside this Python, where its
+    wheel puts it, else on the path.
     """
     if (named := os.environ.get("AORTA_UV")) is not None:
         return named or None

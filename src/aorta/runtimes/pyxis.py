@@ -1,7 +1,7 @@
 """Containers under Slurm through the pyxis plugin: a trial's environment as options of srun.
 
-The image is imported on the compute node, so nothing is asked of an engine here, and a digest is known only when the
-reference itself holds one.
+The image is imported on the compute node, so nothing is asked of an engine here, and a digest is
+known only when the reference itself holds one.
 """
 
 import shutil
@@ -22,7 +22,8 @@ ENDED_BY_SLURM = (
 )
 """In which words a step says that the scheduler ended it; a rank that ends the others says less."""
 
-# srun's own refusals, the plugin's inside a step, and a command that the image does not have (by its errno).
+# srun's own refusals, the plugin's inside a step, and a command that the image does not have (by
+# its errno).
 _REFUSALS = (
     Refusal(255, r"^(?:\S*/)?srun: (?:error: |unrecognized option|invalid option)"),
     Refusal(1, r"^(?:srun|slurmstepd\S*): error: .*(?:pyxis|spank)"),
@@ -36,11 +37,13 @@ def pyxis_launch(trial: TrialSpec) -> Launch:
     srun = shutil.which("srun")
     if srun is None:
         raise InfrastructureError(
-            "srun is not on PATH, and pyxis is a plugin of it; install it with: apt-get install slurm-client"
+            "srun is not on PATH, and pyxis is a plugin of it; install it with: apt-get install "
+            "slurm-client"
         )
     if ":" in trial.argv:
         raise UsageError(
-            "srun takes the word ':' in a command as the start of another one; put the command into a script",
+            "srun takes the word ':' in a command as the start of another one; put the command "
+            "into a script",
             where=f"environment {trial.environment.name}",
         )
     return Launch(
@@ -55,7 +58,8 @@ def pyxis_launch(trial: TrialSpec) -> Launch:
 def srun_options(trial: TrialSpec) -> tuple[str, ...]:
     """The environment as options of srun, which must itself be started with the trial's variables.
 
-    Variables go by name, so that no value stands in a process list; srun keeps the rest of the caller's environment out.
+    Variables go by name, so that no value stands in a process list; srun keeps the rest of the
+    caller's environment out.
     """
     options = trial.environment.options
     elsewhere = any(option.startswith("--container-workdir=") for option in options)
@@ -67,7 +71,9 @@ def srun_options(trial: TrialSpec) -> tuple[str, ...]:
 
 
 def image_options(image: str, mounts: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
-    """What every step in a container says. Pyxis refuses an option with an empty value, or with two different ones."""
+    """What every step in a container says. Pyxis refuses an option with an empty value, or with two
+    different ones.
+    """
     exported, mounted = ",".join(sorted(names)), ",".join(mounts)
     return (
         f"--export={exported or 'NONE'}",
@@ -89,7 +95,8 @@ def _variables(trial: TrialSpec) -> dict[str, str]:
 def _image(trial: TrialSpec) -> str:
     if not trial.environment.image:
         raise UsageError(
-            "its kind is pyxis and it names no image; add a reference, or the path of a squashfs file",
+            "its kind is pyxis and it names no image; add a reference, or the path of a squashfs "
+            "file",
             where=f"environment {trial.environment.name}",
         )
     return trial.environment.image
@@ -100,7 +107,9 @@ def _digest(image: str) -> str | None:
 
 
 def enroot_reference(image: str) -> str:
-    """enroot wants `host#team/image`; everybody else writes `host/team/image`. A path stays a path."""
+    """enroot wants `host#team/image`; everybody else writes `host/team/image`. A path stays a
+    path.
+    """
     host, slash, rest = image.partition("/")
     is_registry = "." in host or ":" in host or host == "localhost"
     if not slash or not is_registry or image.startswith((".", "/")) or "#" in image:
@@ -118,6 +127,7 @@ def _check_separators(mount: Mount, trial: TrialSpec) -> None:
     for path in (str(mount.source), mount.target):
         if "," in path or ":" in path:
             raise UsageError(
-                f"pyxis cannot mount {path!r}: it takes , and : as separators; mount a link to it instead",
+                f"pyxis cannot mount {path!r}: it takes , and : as separators; mount a link to it "
+                "instead",
                 where=f"environment {trial.environment.name}",
             )

@@ -1,8 +1,9 @@
 """Makes one virtual environment with one set of packages.
 
-Runs as a process of its own, told by a file (standard library only), so that it goes through the executor like a trial and can
-be killed like one. An environment counts as made only once its mark is written, after everything else; the
-mark says where it is. `uv` makes them where it can be had, by hard links from its cache; else `venv` and pip do.
+Runs as a process of its own, told by a file (standard library only), so that it goes through the
+executor like a trial and can be killed like one. An environment counts as made only once its mark
+is written, after everything else; the mark says where it is. `uv` makes them where it can be had,
+by hard links from its cache; else `venv` and pip do.
 """
 
 import json
@@ -28,7 +29,8 @@ UNREACHABLE = (
     GIT_FAULT  # the exit code that says: the index could not be read, whatever the packages
 )
 _NETWORK = re.compile(
-    r"error sending request|dns error|failed to lookup address|Connection refused|NewConnectionError"
+    r"error sending request|dns error|failed to lookup address|Connection refused|"
+    r"NewConnectionError"
     r"|Max retries exceeded|operation timed out|Read timed out|No space left on device"
 )
 _REASON = re.compile(r"(cause: )?Because |ERROR: (Cannot|Could|No) ")
@@ -41,8 +43,9 @@ _UV_QUIETLY = (
 
 @dataclass(frozen=True)
 class EnvironmentJob:
-    """`loose` is tried where `requirements` cannot be installed together. `overrides` are requirements that no package
-    may contradict. `trees` are checkouts that are installed over it, by their build command or as they are.
+    """`loose` is tried where `requirements` cannot be installed together. `overrides` are
+    requirements that no package may contradict. `trees` are checkouts that are installed over it,
+    by their build command or as they are.
     """
 
     place: str
@@ -90,7 +93,9 @@ def make(job: EnvironmentJob, beside: Path) -> None:
 
 
 def _install(job: EnvironmentJob, beside: Path) -> None:
-    """As asked; where that cannot be, with the dependants free to move; the last words are those of the first try."""
+    """As asked; where that cannot be, with the dependants free to move; the last words are those of
+    the first try.
+    """
     ways = [(job.requirements, False)]
     ways += [(job.loose, False)] if job.loose else []
     ways += [(job.requirements, True)] if job.no_deps else []
@@ -147,7 +152,9 @@ def _uv_places(job: EnvironmentJob) -> list[str]:
 
 
 def _conflict(said: str) -> list[str]:
-    """What the installer said, and its reason again as one last line: a skipped state is told by that."""
+    """What the installer said, and its reason again as one last line: a skipped state is told by
+    that.
+    """
     lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
     lines = [line for line in lines if line]
     starts = (place for place, line in enumerate(lines) if _REASON.match(line))
@@ -188,7 +195,9 @@ def _install_tree(job: EnvironmentJob, tree: TreeJob) -> None:
 
 
 def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None]]:
-    """Name as it calls itself, version, what it asks for, and for which Pythons, of all that is installed there."""
+    """Name as it calls itself, version, what it asks for, and for which Pythons, of all that is
+    installed there.
+    """
     for file in sorted(place.glob("lib*/python*/site-packages/*.dist-info/METADATA")):
         said = _headers(file.read_text(encoding="utf-8", errors="replace"))
         names, versions = said.get("name"), said.get("version")
@@ -199,8 +208,9 @@ def distributions(place: Path) -> Iterator[tuple[str, str, list[str], str | None
 
 
 def _headers(metadata: str) -> dict[str, list[str]]:
-    """By their names in small letters: what stands before the first empty line, a value's further lines indented. The
-    parser of `email` says the same, and its import is a fifth of what a start takes.
+    """By their names in small letters: what stands before the first empty line, a value's further
+    lines indented. The parser of `email` says the same, and its import is a fifth of what a start
+    takes.
     """
     head = re.split(r"\r?\n\r?\n", metadata, maxsplit=1)[0]
     found: dict[str, list[str]] = {}
@@ -220,7 +230,9 @@ def installer(python: str) -> list[str]:
 
 
 def _where_from(job: EnvironmentJob) -> dict[str, str]:
-    """Where packages come from, as variables: other users of this machine read command lines, credentials too."""
+    """Where packages come from, as variables: other users of this machine read command lines,
+    credentials too.
+    """
     first, extra = next(iter(job.indexes), ""), " ".join(job.indexes[1:])
     if find_uv():
         said = {"UV_DEFAULT_INDEX": first, "UV_INDEX": extra}

@@ -1,4 +1,6 @@
-"""What is told to the process that makes one version set on this host; `checkout` is that process."""
+"""What is told to the process that makes one version set on this host; `checkout` is that
+process.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TreeJob:
-    """One checkout: `tree` of `repository` at `sha`; `build` runs in it. A library has no repository."""
+    """One checkout: `tree` of `repository` at `sha`; `build` runs in it. A library has no
+    repository.
+    """
 
     package: str
     tree: str | None = None

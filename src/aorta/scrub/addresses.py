@@ -16,7 +16,8 @@ from aorta.scrub.vocabulary import (
     words,
 )
 
-# A point or a colon first, what stands before it after that: digits are everywhere in a log, and this order is fast.
+# A point or a colon first, what stands before it after that: digits are everywhere in a log, and
+# this order is fast.
 _OCTETS = ("[0-9]", "[1-9][0-9]", "(?:1[0-9][0-9]|2[0-4][0-9]|25[0-5])")
 _OCTET = f"(?:{'|'.join(reversed(_OCTETS))})"
 _FIRST_OCTET = "|".join(rf"(?<=(?<![A-Za-z0-9.])({octet})\.)" for octet in _OCTETS)
@@ -29,7 +30,8 @@ _VERSIONED = words(
 )
 _VERSION_BEFORE = re.compile(
     r"(?:[vV]|==|[~<>!]=|version[\"']?[ \t]{0,2}[:=]?[ \t]{0,2}[\"']?"
-    rf"|\b(?:{'|'.join(sorted(_VERSIONED - {'version'}))})[\w\-]*[\"']?[ \t]{{0,24}}[:=@|]?[ \t]{{0,24}}[\"']?)\Z",
+    rf"|\b(?:{'|'.join(sorted(_VERSIONED - {'version'}))})[\w\-]*[\"']?[ \t]{{0,24}}[:=@|"
+    rf"]?[ \t]{{0,24}}[\"']?)\Z",
     re.IGNORECASE,
 )
 _NEAR = 64  # characters before an address that may say that it is a release
@@ -77,11 +79,13 @@ _HOST_CONTEXTS = (
     hinted_in_line(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
     hinted_in_line(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
     hinted_in_line(
-        r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?\d{5}\)))[\"']?, ?\d{4,5}\)",
+        r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|"
+        r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?\d{5}\)))[\"']?, ?\d{4,5}\)",
         ", ",
     ),
     hinted_in_line(
-        r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
+        r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|"
+        r"username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
         r"(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
         "user",
         "logname",
@@ -97,7 +101,8 @@ _HOST_CONTEXTS = (
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
     ),
     hinted(
-        r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|master_addr|"
+        r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|"
+        r"master_addr|"
         r"SLURM(?:D|_)[A-Z_]*NODE(?:NAME|LIST)|rdzv_endpoint|rdzv-endpoint|rdzv_host)"
         r"[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)",
         "host",
@@ -211,7 +216,9 @@ class _VersionWords:
         self._last = -_NEVER
 
     def announce(self, text: str, at: int) -> bool:
-        """Whether what begins here is announced as a release; where no word is near, nothing else is looked at."""
+        """Whether what begins here is announced as a release; where no word is near, nothing else
+        is looked at.
+        """
         while self._next < at:
             self._last, self._next = self._next, next(self._words, _NEVER)
         if at - self._last > _NEAR and text[at - 1 : at] not in ("v", "V", "="):
@@ -220,7 +227,9 @@ class _VersionWords:
 
 
 def _possible_ipv6(text: str) -> Iterator[re.Match[str]]:
-    """Tried only in lines that hold a sign of one: every time of day looks like the beginning of an address."""
+    """Tried only in lines that hold a sign of one: every time of day looks like the beginning of an
+    address.
+    """
     signs = (sign.start() for sign in _IPV6_SIGN.finditer(text))
     for start, end in lines_at(text, signs):
         yield from _IPV6.finditer(text, start, end)

@@ -1,6 +1,8 @@
-"""How bytes hold text, and the encodings that a value in it hides behind: percent, JSON and HTML escapes, base64, hexadecimal.
+"""How bytes hold text, and the encodings that a value in it hides behind: percent, JSON and HTML
+escapes, base64, hexadecimal.
 
-A token is taken apart one layer at a time, a few layers deep. Whether what comes out may leave is not decided here.
+A token is taken apart one layer at a time, a few layers deep. Whether what comes out may leave is
+not decided here.
 """
 
 import base64
@@ -101,7 +103,7 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-# -- what a value hides behind ------------------------------------------------------------------------------------------
+# -- what a value hides behind
 
 
 def unveiled(text: str) -> Iterator[tuple[int, int, str]]:

@@ -1,4 +1,5 @@
-"""Files on their way out: our own documents by field, everybody else's as text of any length, packed logs unpacked for it.
+"""Files on their way out: our own documents by field, everybody else's as text of any length,
+packed logs unpacked for it.
 
 It is given bytes and gives bytes: it opens nothing.
 """
@@ -37,7 +38,9 @@ class ScrubbedFile:
 
 
 def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | None:
-    """Somebody's own file: its text is searched and every other byte stays. None where it matches and is not text."""
+    """Somebody's own file: its text is searched and every other byte stays. None where it matches
+    and is not text.
+    """
     encoding = encoding_of(data)
     errors = "surrogateescape" if encoding == "utf-8" else "strict"
     try:
@@ -55,7 +58,9 @@ def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> ScrubbedFile | No
 
 
 class FileScrubber:
-    """One bundle's files: all are learnt from, then all are scrubbed. `ours`: a document that we wrote."""
+    """One bundle's files: all are learnt from, then all are scrubbed. `ours`: a document that we
+    wrote.
+    """
 
     def __init__(self, scrubber: Scrubber) -> None:
         self.scrubber = scrubber
@@ -122,7 +127,9 @@ class FileScrubber:
         yield head + _written(low, clean, data)
 
     def _also_as_document(self, low: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Somebody's JSON is also read as such, for a name and its value may stand far apart in its text."""
+        """Somebody's JSON is also read as such, for a name and its value may stand far apart in its
+        text.
+        """
         if not low.endswith(_JSON):
             yield from pieces
             return

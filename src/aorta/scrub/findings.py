@@ -1,5 +1,6 @@
-"""What a detector looks with, what it says (here is something that may not leave, and what kind of thing it is), and what
-stands there afterwards: one value has one placeholder wherever it appears, and nothing maps back.
+"""What a detector looks with, what it says (here is something that may not leave, and what kind of
+thing it is), and what stands there afterwards: one value has one placeholder wherever it appears,
+and nothing maps back.
 
 Patterns are tried only where they can match: looking for a substring is a hundred times faster.
 """
@@ -16,7 +17,8 @@ from typing import NamedTuple
 class Hinted:
     """`hints` are lower-case; text without any of them cannot match `pattern`.
 
-    A pattern that `stays_in_line` is tried only in lines that hold a hint: no match of it holds a line break.
+    A pattern that `stays_in_line` is tried only in lines that hold a hint: no match of it holds a
+    line break.
     """
 
     pattern: re.Pattern[str]
@@ -119,7 +121,9 @@ _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
 
 
 class Detectors(IntFlag):
-    """Which of the rules can find something in a line; nearly every line of a log has a sign of one at most."""
+    """Which of the rules can find something in a line; nearly every line of a log has a sign of one
+    at most.
+    """
 
     ADDRESSES = 1  # of networks
     COLLECTIVES = 2  # hosts in front of what NCCL and RCCL say
@@ -130,7 +134,9 @@ class Detectors(IntFlag):
 
 
 class SecretSpan(NamedTuple):
-    """`text[start:end]` must go. `value` is what it stands for, which is not the text itself when that is encoded."""
+    """`text[start:end]` must go. `value` is what it stands for, which is not the text itself when
+    that is encoded.
+    """
 
     start: int
     end: int
@@ -139,7 +145,9 @@ class SecretSpan(NamedTuple):
 
 
 def settled(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
-    """Findings in order, without overlap, and never touching a placeholder that is already there."""
+    """Findings in order, without overlap, and never touching a placeholder that is already
+    there.
+    """
     merged: list[SecretSpan] = []
     for finding in sorted(findings, key=_order):
         last = merged[-1] if merged else None
@@ -183,7 +191,9 @@ def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> It
 
 
 class Placeholders:
-    """Numbers values in the order they are first met. The values live here only, and are never written."""
+    """Numbers values in the order they are first met. The values live here only, and are never
+    written.
+    """
 
     def __init__(self) -> None:
         self._given: dict[tuple[Kind, str], str] = {}
@@ -197,7 +207,9 @@ class Placeholders:
         return given
 
     def step_over(self, text: str) -> None:
-        """Text scrubbed earlier keeps its placeholders, so their numbers are not given a second meaning."""
+        """Text scrubbed earlier keeps its placeholders, so their numbers are not given a second
+        meaning.
+        """
         for kind, number in PLACEHOLDER.findall(text):
             self._last[Kind(kind)] = max(self._last.get(Kind(kind), 0), int(number))
 
@@ -213,7 +225,8 @@ _STEP = re.compile(
 
 
 def with_quoted_placeholders(script: str) -> str:
-    """In a shell script `<` outside quotes would be a redirection, so placeholders are quoted there.
+    """In a shell script `<` outside quotes would be a redirection, so placeholders are quoted
+    there.
 
     Quotes are followed line by line: a stray apostrophe in a comment must not turn the rest around.
     """

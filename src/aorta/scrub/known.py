@@ -1,5 +1,6 @@
-"""What is looked for everywhere, with or without its context: the user's own patterns (text in which `*` and `?` are
-wildcards, or `re:` and a regular expression), and values that were found once.
+"""What is looked for everywhere, with or without its context: the user's own patterns (text in
+which `*` and `?` are wildcards, or `re:` and a regular expression), and values that were found
+once.
 """
 
 import html
@@ -32,7 +33,8 @@ SPELLINGS: tuple[Callable[[str], str], ...] = (
 def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     """Patterns ready for use, or one line saying which is wrong.
 
-    Text that also reads as a regular expression is searched for as both: taking out too much can be mended.
+    Text that also reads as a regular expression is searched for as both: taking out too much can be
+    mended.
     """
     found: list[re.Pattern[str]] = []
     for pattern in patterns:
@@ -103,7 +105,9 @@ Trie = dict[str, "Trie"]
 
 
 class KnownValues:
-    """Grows while content is surveyed. Spelling differences of encodings lead to one and the same value."""
+    """Grows while content is surveyed. Spelling differences of encodings lead to one and the same
+    value.
+    """
 
     def __init__(self) -> None:
         self._spellings: dict[str, tuple[Kind, str]] = {}
@@ -202,7 +206,9 @@ def _folded(text: str) -> str:
 
 
 def _pattern_of(keys: Iterable[str]) -> str:
-    """One expression for all of them that looks at each character of the text once or twice, not once a key."""
+    """One expression for all of them that looks at each character of the text once or twice, not
+    once a key.
+    """
     trie: Trie = {}
     for key in keys:
         place = trie

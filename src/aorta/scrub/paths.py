@@ -1,6 +1,7 @@
 """Paths that say who and where: everything absolute that is not a part of the operating system.
 
-Relative names stay: they are what makes a log readable. A project name inside one is for the user's own patterns.
+Relative names stay: they are what makes a log readable. A project name inside one is for the user's
+own patterns.
 """
 
 import itertools
@@ -16,25 +17,29 @@ _PUBLIC = re.compile(
     r"|/var/(?:run|lib/dpkg|lib/docker)(?:/|\Z)"
 )
 _PERSONAL_INSIDE_PUBLIC = re.compile(
-    r"/run/(?:user|media)/|/usr/(?:home|people)/|/dev/shm/(?!nccl-)"  # data are staged there, under names of their own
+    # data are staged there, under names of their own
+    r"/run/(?:user|media)/|/usr/(?:home|people)/|/dev/shm/(?!nccl-)"
 )
 _SYSTEM_WINDOWS = re.compile(r"[A-Za-z]:\\+(?:windows|program files(?: \(x86\))?)\\", re.IGNORECASE)
 _PART = r"[^\s/\\\"'`<>|:;,()\[\]{}\x00-\x1f\x7f*?!$&=]"
 _ABSOLUTE = re.compile(  # the slash first and its surroundings after it: that is the fast order
-    rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=\A-[A-Za-z]/)|(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
+    rf"/(?:(?<![\w.<>/~)\]\-]/)|(?<=\s-[A-Za-z]/)|(?<=\A-[A-Za-z]/)|"
+    rf"(?<=file:///))(?:(?<!:/)/)?{_PART}+(?:(?:/|\\ )+{_PART}*)*"
 )
 _REMOTE = re.compile(rf":/(?<=[\w.\-]:/){_PART}+/{_PART}+(?:/{_PART}*)*")
 _TILDE = re.compile(rf"~(?<![\w/]~)[\w.\-]*/{_PART}+(?:/{_PART}*)*")
 _QUOTED = re.compile(r"(?P<quote>[\"'`])(?P<path>/[^\"'`\n<>]{1,1024})(?P=quote)")
 _WINDOWS = hinted_in_line(
-    r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|:;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
+    r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,16}|/)(?:[^\s\\/\"'<>|:;,*?()]+(?: [^\s\\/\"'<>|"
+    r":;,*?()]+)*[\\/]{1,16})*[^\s\\/\"'<>|:;,*?()]*"
     r"|(?<![\\\w])\\{2,16}[\w.\-]+\\{1,8}[\w.$\-]+(?:\\{1,8}[^\s\\\"'<>|:;,*?]+)*",
     ":\\",
     ":/",
     "\\\\",
 )
 _STORE = hinted_in_line(
-    r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|rsync|git\+ssh|lustre)"
+    r"\b(?:s3[an]?|gs|gcs|az|abfss?|wasbs?|hdfs|nfs|oss|oci|azureml|dbfs|file|smb|ftp|sftp|ssh|"
+    r"rsync|git\+ssh|lustre)"
     r"://(?P<path>[^\s\"'<>`]+)",
     "://",
 )
@@ -46,7 +51,8 @@ _PACKAGES = re.compile(
     r"|/lib/python3\.\d+/(?=[a-z_]+(?:/[a-z_]+)*\.py\Z)"
 )
 _HOME = hinted_in_line(
-    r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)",
+    r"(?:/home|/Users|/usr/home|/export/home|/nfs/home|/homes?/users?|"
+    r"[A-Za-z]:[\\/]+Users)[\\/]+(?P<user>[^\s\\/\"'<>:;,]+)",
     "home",
     "users",
 )
@@ -56,7 +62,9 @@ _LONGEST_VARIABLE = 80
 
 
 def paths_in(text: str, private_roots: Sequence[str] = ()) -> Iterator[SecretSpan]:
-    """Absolute private paths, home-relative ones, Windows and UNC ones, object stores and clone addresses."""
+    """Absolute private paths, home-relative ones, Windows and UNC ones, object stores and clone
+    addresses.
+    """
     yield from _absolute_in(text, private_roots)
     for match in _REMOTE.finditer(text):
         yield from _private(match.group()[1:].rstrip(_TRAILING), match.start() + 1, private_roots)
@@ -96,7 +104,9 @@ def users_in(text: str) -> Iterator[str]:
 
 
 def is_below_a_variable(text: str, at: int) -> bool:
-    """`"$here"/data/a.txt` and `${here}/data/a.txt` in a shell script: what is written there is a relative name."""
+    """`"$here"/data/a.txt` and `${here}/data/a.txt` in a shell script: what is written there is a
+    relative name.
+    """
     start = max(0, at - _LONGEST_VARIABLE)
     return text[at - 1 : at] in {'"', "}"} and _VARIABLE.search(text, start, at) is not None
 

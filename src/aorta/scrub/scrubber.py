@@ -1,8 +1,10 @@
-"""The scrubber: text in, text without secrets and identities out, and a note of every place that changed.
+"""The scrubber: text in, text without secrets and identities out, and a note of every place that
+changed.
 
-It works in two steps. *Learning* reads everything that will leave, and remembers each secret and name it finds; *scrubbing*
-then takes out what it detects and what it remembers, so that a token announced in one file is also gone from another
-where it stands alone. It knows nothing of files, bundles or verbs.
+It works in two steps. *Learning* reads everything that will leave, and remembers each secret and
+name it finds; *scrubbing* then takes out what it detects and what it remembers, so that a token
+announced in one file is also gone from another where it stands alone. It knows nothing of files,
+bundles or verbs.
 """
 
 import re
@@ -73,7 +75,9 @@ class Replacement:
 
 
 Taken = tuple[int, int, Kind, str]
-"""Begin and end of a stretch of the original, what it was, and what stands there now. Plain, for there are millions of them."""
+"""Begin and end of a stretch of the original, what it was, and what stands there now. Plain, for
+there are millions of them.
+"""
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,9 @@ class Scrubber:
             self._known.add(kind, value)
 
     def learn_name(self, value: str) -> None:
-        """A name that we gave: where it stands in a text of ours, it is not taken for a host, a user or an address."""
+        """A name that we gave: where it stands in a text of ours, it is not taken for a host, a
+        user or an address.
+        """
         identity = self.rules.identity
         if value not in identity.users and value not in identity.hosts:
             self._names.add(value)
@@ -157,7 +163,9 @@ class Scrubber:
         return self._patterns
 
     def name(self, value: str, *, where: str) -> Scrubbed:
-        """A name that we gave: only the user's own patterns and what is a credential by its shape go."""
+        """A name that we gave: only the user's own patterns and what is a credential by its shape
+        go.
+        """
         return self._without(value, where, self._in_a_name)
 
     def text(self, text: str, *, where: str = "", detectors: Detectors = Detectors.ALL) -> Scrubbed:
@@ -178,7 +186,9 @@ class Scrubber:
         return Scrubbed(placeholder, value, ((0, len(value), kind, placeholder),), where)
 
     def file_name(self, name: str) -> str:
-        """A path inside the bundle with every part scrubbed, in characters every file system takes."""
+        """A path inside the bundle with every part scrubbed, in characters every file system
+        takes.
+        """
         return "/".join(as_file_name(self.text(part).text) for part in name.split("/"))
 
     def is_kept(self, value: str) -> bool:
@@ -237,7 +247,9 @@ class Scrubber:
                     yield finding
 
     def _also_taken(self, taken: list[Taken], findings: list[SecretSpan]) -> list[Taken]:
-        """In order. The offsets of findings are those of the text in which placeholders stand already."""
+        """In order. The offsets of findings are those of the text in which placeholders stand
+        already.
+        """
         together: list[Taken] = []
         earlier = iter(taken)
         waiting = next(earlier, None)
@@ -265,7 +277,9 @@ def _rendered(text: str, taken: list[Taken]) -> str:
 
 
 def _spans(taken: Sequence[Taken], text: str, after: str, where: str) -> Iterator[Replacement]:
-    """Contexts are taken from the scrubbed text: a neighbour may be as private as the value itself."""
+    """Contexts are taken from the scrubbed text: a neighbour may be as private as the value
+    itself.
+    """
     line, counted_to, shift = 1, 0, 0
     for start, end, kind, placeholder in taken:
         line += text.count("\n", counted_to, start)

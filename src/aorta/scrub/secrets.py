@@ -1,11 +1,13 @@
-"""What gives a secret away: its own shape, or the name it stands behind. One set of rules for every room.
+"""What gives a secret away: its own shape, or the name it stands behind. One set of rules for every
+room.
 
-The scrubber takes secrets out of what ships; a snapshot never lets them in. Imports the standard library alone,
-because the snapshot is also taken inside containers.
+The scrubber takes secrets out of what ships; a snapshot never lets them in. Imports the standard
+library alone, because the snapshot is also taken inside containers.
 
-Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends, sees only the
-first line of a private key, and knows no credential of the machine-learning world (see `benchmarks/scrubbing.py`,
-which counts both on one corpus). It is used in the tests as the second opinion.
+Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends,
+sees only the first line of a private key, and knows no credential of the machine-learning world
+(see `benchmarks/scrubbing.py`, which counts both on one corpus). It is used in the tests as the
+second opinion.
 """
 
 import re
@@ -33,21 +35,31 @@ _OTHER_PROVIDERS: tuple[str, ...] = (
     r"https://[\w.\-]+\.webhook\.office\.com/webhookb2/[\w@\-/]+",
     r"[MNO][A-Za-z\d_\-]{23,27}\.[\w\-]{6}\.[\w\-]{27,}",  # Discord
     r"(?:sk|rk|pk)_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,}",  # Stripe
-    r"AIza[A-Za-z0-9_\-]{35}|ya29\.[A-Za-z0-9_\-]{20,}|GOCSPX-[A-Za-z0-9_\-]{20,}|1//0[\w\-]{30,}",  # Google
+    (
+        r"AIza[A-Za-z0-9_\-]{35}|ya29\.[A-Za-z0-9_\-]{20,}|GOCSPX-[A-Za-z0-9_\-]{20,}|"
+        r"1//0[\w\-]{30,}"
+    ),  # Google
     r"(?:hf|api_org)_[A-Za-z0-9]{30,}",  # Hugging Face
     r"sk-(?:ant|proj|svcacct|admin|or|None)?-?[A-Za-z0-9_\-]{20,}",  # OpenAI, Anthropic, OpenRouter
     r"nvapi-[A-Za-z0-9_\-]{40,}",  # NVIDIA NGC
-    r"(?:gsk|xai|pplx|r8|fw|tgp_v1|csk|jina|wandb_v1|ntn|lsv2_[ps][kt]|pcsk|voyage)[_\-][A-Za-z0-9_\-]{28,}",
+    (
+        r"(?:gsk|xai|pplx|r8|fw|tgp_v1|csk|jina|wandb_v1|ntn|lsv2_[ps][kt]|pcsk|"
+        r"voyage)[_\-][A-Za-z0-9_\-]{28,}"
+    ),
     r"local-[0-9a-f]{40}",  # Weights & Biases, own server
     r"dapi[0-9a-f]{32}(?:-\d)?|dkea[0-9a-f]{32}",  # Databricks
     r"do[opr]_v1_[0-9a-f]{64}",  # DigitalOcean
-    r"npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,}|rubygems_[0-9a-f]{48}|dckr_(?:pat|oat)_[\w\-]{20,}",
+    (
+        r"npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,}|rubygems_[0-9a-f]{48}|dckr_(?:pat|"
+        r"oat)_[\w\-]{20,}"
+    ),
     r"SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}",  # SendGrid
     r"(?:SK|AC)[0-9a-f]{32}(?![0-9a-f])",  # Twilio
     r"\d{8,10}:AA[A-Za-z0-9_\-]{33}",  # Telegram
     r"[0-9a-f]{32}-us\d{1,2}(?!\d)|key-[0-9a-f]{32}(?![0-9a-f])",  # Mailchimp, Mailgun
     r"hv[sbr]\.[A-Za-z0-9_\-]{24,}|[a-zA-Z0-9]{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}",  # HashiCorp
-    r"gls?a_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{32,}|NRAK-[A-Z0-9]{27}",  # Grafana, New Relic
+    # Grafana, New Relic
+    r"gls?a_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{32,}|NRAK-[A-Z0-9]{27}",
     r"sntry[su]_[A-Za-z0-9+/=_\-]{40,}|lin_api_[A-Za-z0-9]{40}|dp\.(?:pt|st|ct|sa)\.[\w.\-]{40,}",
     r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0[a-z]{3}-[\w\-]{22,}|EAAA[\w\-]{60}",
     r"AGE-SECRET-KEY-1[A-Z0-9]{58}",
@@ -62,7 +74,8 @@ _JWT_BEGIN, _JWT_REST = (
 PROVIDERS = (*_OTHER_PROVIDERS, _JWT_BEGIN + _JWT_REST)
 _LONG_TOKEN = re.compile(r"[A-Za-z0-9_\-.:/+=~@]{13,}")  # no credential is shorter
 _OTHER_PROVIDER = re.compile(_LEFT + "(?:" + "|".join(_OTHER_PROVIDERS) + ")")
-# What only begins like a JWT is consumed with it: whatever else begins inside would end at the same place.
+# What only begins like a JWT is consumed with it: whatever else begins inside would end at the same
+# place.
 JWT_OR_BEGIN = re.compile(rf"{_LEFT}{_JWT_BEGIN}+(?P<rest>{_JWT_REST})?")
 _KEY_BLOCK = hinted(
     r"-----BEGIN (?P<what>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----(?:(?s:.*?)-----END (?P=what)-----|[A-Za-z0-9+/=\s\\]*)"
@@ -74,7 +87,8 @@ _URL_LOGIN = hinted_in_line(
     r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"
 )
 _URL_SIGNATURE = hinted_in_line(
-    r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|signature|code|"
+    r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|"
+    r"signature|code|"
     r"access_token|awsaccesskeyid)=(?P<value>[^\s&\"'<>]{8,})",
     "sig",
     "x-amz-",
@@ -84,7 +98,8 @@ _URL_SIGNATURE = hinted_in_line(
     flags=re.IGNORECASE,
 )
 _HEADER = hinted(
-    r"\b(?:authorization|proxy-authorization)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|negotiate|apikey)?"
+    r"\b(?:authorization|proxy-authorization)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|"
+    r"negotiate|apikey)?"
     r"\s*(?P<value>[A-Za-z0-9+/_=.~\-]{6,})|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
     r"|\b(?:set-)?cookie\s*:\s*(?P<cookie>[^\r\n\"]+)",
     "authorization",
@@ -93,8 +108,10 @@ _HEADER = hinted(
     flags=re.IGNORECASE,
 )
 _LOGIN_OPTION = hinted(
-    r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
-    r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
+    r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|"
+    r"passwd)\s+"
+    r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*|\b(?:mysql\w*|"
+    r"mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
     r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+)[\"']?(?P<value>[^\s\"']+)"
     r"|\bwandb\s+login\s+(?:--\S+\s+)*(?P<key>[A-Za-z0-9_\-]{20,})",
     "curl",
@@ -107,20 +124,23 @@ _LOGIN_OPTION = hinted(
 _ELEMENT = hinted(r"<(?P<name>[\w:.\-]{3,60})>(?P<value>[^<>\n]{2,4096})</", "</")
 _PAIR = hinted(
     r"\b(?:name|key|variable)(?:\\?[\"'])?\s{0,2}[:=]\s{0,2}(?:\\?[\"'])?(?P<name>[\w.\-]{3,60})(?:\\?[\"'])?"
-    r"[ \t]{0,4},?(?:[ \t]{0,4}(?:\r?\n|\\{1,4}n))?[ \t#]{0,64}(?:\\?[\"'])?value(?:\\?[\"'])?\s{0,2}[:=][ \t]{0,4}",
+    r"[ \t]{0,4},?(?:[ \t]{0,4}(?:\r?\n|"
+    r"\\{1,4}n))?[ \t#]{0,64}(?:\\?[\"'])?value(?:\\?[\"'])?\s{0,2}[:=][ \t]{0,4}",
     "value",
     flags=re.IGNORECASE,
 )
 _ANNOUNCING = tuple(
     sorted(
         words(
-            "pass secret token key cred auth dsn cookie bearer session pwd netrc string url salt pin nonce"
+            "pass secret token key cred auth dsn cookie bearer session pwd netrc string url salt "
+            "pin nonce"
         )
     )
 )
 _ANNOUNCED = re.compile(
     r"(?P<name>[A-Za-z0-9_.\-]{3,40})(?P<quote>(?:[\"'\\\]]|&quot;|&#x27;|&#39;){0,4})"
-    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:)[ \t]{0,4}|,\s{0,4}(?=\\*[\"']|&quot;|&#x27;|&#39;)|[ \t]{1,4})"
+    r"(?P<join>\s{0,4}(?:=>|:=|==|=|:)[ \t]{0,4}|,\s{0,4}(?=\\*[\"']|&quot;|&#x27;|&#39;)|"
+    r"[ \t]{1,4})"
 )
 _SETS_A_VARIABLE = re.compile(r"(?:environ\.\w+|getenv|putenv|setenv|env_set)\(\\*[\"']\Z")
 _NAME_TAIL = re.compile(r"(?:--?)?[A-Za-z0-9_.\-]{0,60}\Z")
@@ -254,7 +274,9 @@ def without_secrets(text: str) -> str:
 
 
 def safe_value(name: str, value: str) -> str:
-    """The value of a variable as it may be written down. What looks like a key is one, whatever its name."""
+    """The value of a variable as it may be written down. What looks like a key is one, whatever its
+    name.
+    """
     if announces_secret(name) or may_announce_secret(name):
         return REDACTED
     return _UNBROKEN.sub(_without_key, without_secrets(value))

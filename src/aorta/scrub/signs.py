@@ -1,8 +1,10 @@
-"""Where in a piece of a log something private may stand: a superset of every detector, found in one pass.
+"""Where in a piece of a log something private may stand: a superset of every detector, found in one
+pass.
 
-A line that holds no sign cannot be changed by the scrubber, and one that holds signs of some detectors only by those; a property
-test holds the two against each other. Hyperscan does the
-pass where it is installed (extra `scan`), the standard library's expressions otherwise: `benchmarks/scrubbing.py` has both.
+A line that holds no sign cannot be changed by the scrubber, and one that holds signs of some
+detectors only by those; a property test holds the two against each other. Hyperscan does the pass
+where it is installed (extra `scan`), the standard library's expressions otherwise:
+`benchmarks/scrubbing.py` has both.
 """
 
 import re
@@ -26,7 +28,9 @@ _KEY = r"-----BEGIN |PuTTY-User-Key-File"
 _WRAPPED_LINE = 60
 
 Region = tuple[int, int, int]
-"""Begin and end of whole lines, and the detectors that can find something there (a plain number: there are many regions)."""
+"""Begin and end of whole lines, and the detectors that can find something there (a plain number:
+there are many regions).
+"""
 
 _ADDRESSES, _COLLECTIVES, _PATHS, _NAMES, _ALL = map(
     int,
@@ -79,7 +83,8 @@ _PLACES = (
 _CREDENTIALS = tuple(Sign(re.sub(r"\(\?![^)]*\)", "", provider)) for provider in PROVIDERS)
 _ANNOUNCEMENTS = (
     Sign(
-        rf"(?:{_ANNOUNCING})[A-Za-z0-9_.\-]{{0,40}}{_QUOTES}\s{{0,4}}(?:[=:]|,\s{{0,4}}(?:\\*[\"']|&))",
+        rf"(?:{_ANNOUNCING})[A-Za-z0-9_.\-]{{0,40}}{_QUOTES}\s{{0,4}}(?:[=:]|"
+        rf",\s{{0,4}}(?:\\*[\"']|&))",
         caseless=True,
         next_lines=1,
     ),
@@ -119,17 +124,23 @@ class Literal:
 
 
 PLAIN, HYPERSCAN = "re", "hyperscan"
-"""What looks for the expressions; where nothing is said, whichever is sooner done with what there is to read."""
+"""What looks for the expressions; where nothing is said, whichever is sooner done with what
+there is to read.
+"""
 OnHit = Callable[[int, int, int, int, Any], None]
 
 
 class _Matcher(Protocol):
     def scan(self, piece: bytes, on_hit: OnHit) -> None:
-        """`on_hit(number of the expression, start, end, _, _)` of every match. The start is right only where it was asked for."""
+        """`on_hit(number of the expression, start, end, _, _)` of every match. The start is right
+        only where it was asked for.
+        """
 
 
 class Signs:
-    """Finds the lines of a piece that are worth reading. `exclude` nothing: what is doubtful is read."""
+    """Finds the lines of a piece that are worth reading. `exclude` nothing: what is doubtful is
+    read.
+    """
 
     def __init__(self, *, detect: bool = True, assignments: bool = False, engine: str = "") -> None:
         self._announcements = (_ANNOUNCEMENTS if detect else ()) + (
@@ -191,7 +202,9 @@ def _detectors(signs: Sequence[Sign]) -> tuple[int, ...]:
 
 
 def _lines_of(matcher: _Matcher, detectors: Sequence[int], piece: bytes) -> list[Region]:
-    """The line of each match, once for a kind of detector: most lines that hold one match hold several."""
+    """The line of each match, once for a kind of detector: most lines that hold one match hold
+    several.
+    """
     found: list[Region] = []
     begin = stop = seen = 0
 
@@ -213,7 +226,9 @@ def _lines_of(matcher: _Matcher, detectors: Sequence[int], piece: bytes) -> list
 
 
 def _encoded(matcher: _Matcher, piece: bytes) -> list[Region]:
-    """Lines with an unbroken run that says something once it is decoded, and those over which one may go on."""
+    """Lines with an unbroken run that says something once it is decoded, and those over which one
+    may go on.
+    """
     found: list[Region] = []
 
     def keep(_number: int, start: int, end: int, _flags: int, _context: Any) -> None:
@@ -286,12 +301,16 @@ def merged(found: list[Region]) -> list[Region]:
 
 @lru_cache(maxsize=32)
 def _compiled(signs: tuple[Sign, ...], engine: str, *, with_start: bool = False) -> "_Matcher":
-    """Once a process: the expressions take a fifth of a second, the known values next to nothing."""
+    """Once a process: the expressions take a fifth of a second, the known values next to
+    nothing.
+    """
     return _matcher(signs, engine, with_start=with_start) if engine else _Paying(signs, with_start)
 
 
 _PAYS_FROM = 1 << 18
-"""Bytes. Python reads 0.8 s a megabyte, and hyperscan next to nothing once its expressions are compiled."""
+"""Bytes. Python reads 0.8 s a megabyte, and hyperscan next to nothing once its expressions are
+compiled.
+"""
 
 
 class _Paying:

@@ -1,7 +1,8 @@
-"""Text of any length, scrubbed piece by piece in constant memory: only lines that hold a sign are read closely.
+"""Text of any length, scrubbed piece by piece in constant memory: only lines that hold a sign are
+read closely.
 
-Bytes in, bytes out. Whole lines go through together; what may go over several lines (a key, wrapped base64, a name and its value)
-is held back until it is whole.
+Bytes in, bytes out. Whole lines go through together; what may go over several lines (a key, wrapped
+base64, a name and its value) is held back until it is whole.
 """
 
 import re
@@ -32,7 +33,9 @@ _WRAPPED = re.compile(rb"[A-Za-z0-9+/=]{40,76}\r?")
 
 
 _Clean = tuple[bytes, tuple[Kind, ...], tuple[Replacement, ...]]
-"""What a stretch becomes, what was taken out of it, and, where somebody will look at them, the places."""
+"""What a stretch becomes, what was taken out of it, and, where somebody will look at them, the
+places.
+"""
 
 
 @dataclass
@@ -62,7 +65,9 @@ class Account:
 
 
 class _Seen:
-    """Where the first reading found signs, so that the second need not look again; no more than fits into 24 MB."""
+    """Where the first reading found signs, so that the second need not look again; no more than
+    fits into 24 MB.
+    """
 
     def __init__(self, signs: Signs) -> None:
         self._signs = signs
@@ -82,7 +87,9 @@ class _Seen:
 
 
 class TextStream:
-    """One scrubber's way through long texts. Learning comes first; the first scrubbing fixes what is known."""
+    """One scrubber's way through long texts. Learning comes first; the first scrubbing fixes what
+    is known.
+    """
 
     def __init__(self, scrubber: Scrubber, *, piece: int = PIECE, engine: str = "") -> None:
         self.scrubber = scrubber
@@ -198,7 +205,9 @@ class TextStream:
         return b"".join(parts)
 
     def _clean_lines(self, chunk: bytes, places: list[Region], room: int) -> dict[bytes, "_Clean"]:
-        """What becomes of lines that were not seen before, each detector's together: that is many times faster."""
+        """What becomes of lines that were not seen before, each detector's together: that is many
+        times faster.
+        """
         fresh: dict[int, dict[bytes, None]] = {}
         for start, end, detectors in places:
             part = chunk[start:end]
@@ -251,7 +260,9 @@ class TextStream:
 
 
 def _cut(waiting: bytes, size: int) -> int:
-    """Behind the last line of the first `size` bytes that cannot belong together with what follows; 0 where nothing may go yet."""
+    """Behind the last line of the first `size` bytes that cannot belong together with what follows;
+    0 where nothing may go yet.
+    """
     end = size
     for _ in range(_HELD_LINES):
         end = waiting.rfind(b"\n", 0, end)
@@ -278,7 +289,9 @@ def _cut(waiting: bytes, size: int) -> int:
 
 
 def _cut_in_line(waiting: bytes, size: int) -> int:
-    """A line without end is cut behind a comma or a space; where there is none, it is cut anyway."""
+    """A line without end is cut behind a comma or a space; where there is none, it is cut
+    anyway.
+    """
     for mark in (b",", b" "):
         found = waiting.rfind(mark, size // 2, size)
         if found >= 0:

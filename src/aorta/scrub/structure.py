@@ -1,7 +1,9 @@
-"""Scrubbing documents as documents: keys, values, nesting, JSON inside a JSON string, name and value pairs.
+"""Scrubbing documents as documents: keys, values, nesting, JSON inside a JSON string, name and
+value pairs.
 
-Each field of our own documents is a name that we gave, which is kept, or text, which is searched. A field means the same in
-every document of ours, so one table by name serves all schemas. What is not in it is searched.
+Each field of our own documents is a name that we gave, which is kept, or text, which is searched. A
+field means the same in every document of ours, so one table by name serves all schemas. What is not
+in it is searched.
 """
 
 import json
@@ -27,28 +29,39 @@ from aorta.scrub.vocabulary import (
 )
 
 NAMES = words(
-    "schema schema_version aorta_version status state verb version outcome outcomes verdict purpose kind type class action "
-    "rule decided_by fingerprint env_fingerprint package commit name axis workload environment mitigations "
-    "mitigations_applied baseline_cell cell call confound correction test step_time_source trial_id exit_status platform "
-    "stream op dtype module verified_on stopped_by created started ended date captured_at run_timestamp git_version "
-    "python_version pytorch_version toolkit_version kernel_release kernel_version libc driver_version source_package"
+    "schema schema_version aorta_version status state verb version outcome outcomes verdict "
+    "purpose kind type class action "
+    "rule decided_by fingerprint env_fingerprint package commit name axis workload environment "
+    "mitigations "
+    "mitigations_applied baseline_cell cell call confound correction test step_time_source "
+    "trial_id exit_status platform "
+    "stream op dtype module verified_on stopped_by created started ended date captured_at "
+    "run_timestamp git_version "
+    "python_version pytorch_version toolkit_version kernel_release kernel_version libc "
+    "driver_version source_package"
 )
 """Kept where they hold a text or a list of texts."""
 
 KEPT_TREES = words(
-    "oracle gate packages versions histories commits rates metric metrics cpu cuda rocm devices gpus significance good bad "
+    "oracle gate packages versions histories commits rates metric metrics cpu cuda rocm devices "
+    "gpus significance good bad "
     "last_good first_bad tally interval cascade initial final floor choices"
 )
-"""Kept with everything below: culprits, versions, metrics, oracles and values of axes can never change."""
+"""Kept with everything below: culprits, versions, metrics, oracles and values of axes can never
+change.
+"""
 
 SEARCHED_TREES = words(
-    "reproduce env_vars resolved_env_vars extra_env variables config workload_config command failure_details evidence "
+    "reproduce env_vars resolved_env_vars extra_env variables config workload_config command "
+    "failure_details evidence "
     "failure_hints containers sides"
 )
 """Whatever their fields are called, somebody else wrote what is in them."""
 
 PATHS = words("file path cwd run_dir output_dir directory error_file log_paths remote url build")
-"""Searched wherever they stand: what is kept around them does not say where somebody's files are."""
+"""Searched wherever they stand: what is kept around them does not say where somebody's files
+are.
+"""
 
 
 Path = tuple[int | str, ...]
@@ -114,7 +127,9 @@ class _Walk:
         return after
 
     def _key(self, key: str, path: Path, field: _Field) -> str:
-        """The keys of our own documents are ours, but for those that name somebody's variables and files."""
+        """The keys of our own documents are ours, but for those that name somebody's variables and
+        files.
+        """
         is_ours = self.ours and _OWN_KEY.fullmatch(key)
         return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
 
@@ -201,7 +216,9 @@ def learn_document(scrubber: Scrubber, document: Any, *, ours: bool = False) -> 
 def scrub_document(
     scrubber: Scrubber, document: Any, *, within: str = "", ours: bool = False
 ) -> tuple[Any, tuple[Replacement, ...]]:
-    """The same document with private keys and values replaced. `within` begins each span's place."""
+    """The same document with private keys and values replaced. `within` begins each span's
+    place.
+    """
     walk = _Walk(scrubber, learning=False, ours=ours)
     return walk.value(document, (within,) if within else (), None), tuple(walk.spans)
 

@@ -1,5 +1,5 @@
-"""Word lists of the detectors, kept as data so that a word is added without reading a rule; and which names announce a
-secret: `HF_TOKEN`, `dbPassword`, `--api-key`; but not `pad_token` or `PWD`.
+"""Word lists of the detectors, kept as data so that a word is added without reading a rule; and
+which names announce a secret: `HF_TOKEN`, `dbPassword`, `--api-key`; but not `pad_token` or `PWD`.
 """
 
 import math
@@ -13,11 +13,14 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
     return frozenset(text.split(separator))
 
 
-# Names of values -------------------------------------------------------------------------------------------------
+# Names of values
+# -------------------------------------------------------------------------------------------------
 
 ALWAYS_SECRET = words(
-    "password passwd passphrase passcode passwords secret secrets credential credentials apikey authtoken "
-    "accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc sshpass pgpass dbpass userpass "
+    "password passwd passphrase passcode passwords secret secrets credential credentials apikey "
+    "authtoken "
+    "accesskey secretkey privatekey token bearer authorization cookie cookies dsn netrc sshpass "
+    "pgpass dbpass userpass "
     "mysqlpwd dbpwd"
 )
 SECRET_ENDINGS = (
@@ -31,8 +34,10 @@ SECRET_ENDINGS = (
 )
 """Of one written word: PGPASSWORD, MYSQLPASSWD."""
 ALWAYS_SECRET_PAIRS = words(
-    "api key,access key,private key,secret key,account key,shared key,signing key,encryption key,client key,"
-    "license key,master key,auth key,deploy key,connection string,webhook url,sas url,db pass,user pass,"
+    "api key,access key,private key,secret key,account key,shared key,signing key,encryption "
+    "key,client key,"
+    "license key,master key,auth key,deploy key,connection string,webhook url,sas url,db "
+    "pass,user pass,"
     "pg pass,auth pass,smtp pass,mysql pwd,db pwd,user pwd,admin pwd,root pwd",
     ",",
 )
@@ -41,7 +46,8 @@ POINTS_AT_A_SECRET = words(
     "file path dir directory folder name id url uri type size length count ring"
 )
 TOKEN_OF_A_VOCABULARY = words(
-    "pad eos bos unk sep cls mask next prev special per image start end first last stop begin prompt "
+    "pad eos bos unk sep cls mask next prev special per image start end first last stop begin "
+    "prompt "
     "num max min each new extra"
 )
 SECRET_NAME_TRAILERS = words("data value base b encoded raw old new plain text")
@@ -51,7 +57,8 @@ HOST_NAMES = words(
 )
 USER_NAMES = words("user username user_name logname sudo_user slurm_job_user login")
 
-# Machines and people ---------------------------------------------------------------------------------------------
+# Machines and people
+# ---------------------------------------------------------------------------------------------
 
 ONLY_DOMAINS = words("com org edu gov mil corp lan intra localdomain biz info")
 DOMAINS_AND_CODE = words("internal local cluster")
@@ -61,37 +68,50 @@ DOMAINS_WITH_A_DASH = words(
 MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
 PUBLIC_DOMAINS = words(
     "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co "
-    "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com google.com "
-    "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org example.net schedmd.com "
-    "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org gnu.org w3.org "
+    "nvidia.com amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com "
+    "google.com "
+    "wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com example.org "
+    "example.net schedmd.com "
+    "conda.io anaconda.org anaconda.com numpy.org scipy.org pydantic.dev ray.io apache.org "
+    "gnu.org w3.org "
     "json-schema.org pypi.org pythonhosted.org slack.com discord.com discordapp.com office.com"
 )
 NOBODY = words(
-    "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator runner nobody "
-    "test build host node worker master head login compute server client none null unknown default local docker "
-    "container jenkins data home public shared git daemon bin sys www-data ec2-user vagrant slurm ray rank leader "
+    "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator "
+    "runner nobody "
+    "test build host node worker master head login compute server client none null unknown "
+    "default local docker "
+    "container jenkins data home public shared git daemon bin sys www-data ec2-user vagrant slurm "
+    "ray rank leader "
     "agent all any self true false gpu cpu cuda rocm linux python aorta torch"
 )
 """Too common to be anybody's name: hiding these would only make the text unreadable."""
 
-# Paths -----------------------------------------------------------------------------------------------------------
+# Paths
+# -----------------------------------------------------------------------------------------------------------
 
 PRIVATE_ROOTS = words(
-    "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp var srv datasets "
+    "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp "
+    "var srv datasets "
     "shared fsx efs beegfs ceph weka vast export net cluster opt"
 )
 PUBLIC_PACKAGES = words(
-    "torch torchvision torchaudio numpy scipy jax jaxlib flax optax triton transformers accelerate datasets "
-    "tokenizers deepspeed apex ray pytorch_lightning lightning vllm xformers flash_attn tensorflow keras pandas "
-    "pydantic click aorta megatron peft safetensors huggingface_hub wandb hydra omegaconf setuptools pip"
+    "torch torchvision torchaudio numpy scipy jax jaxlib flax optax triton transformers "
+    "accelerate datasets "
+    "tokenizers deepspeed apex ray pytorch_lightning lightning vllm xformers flash_attn "
+    "tensorflow keras pandas "
+    "pydantic click aorta megatron peft safetensors huggingface_hub wandb hydra omegaconf "
+    "setuptools pip"
 )
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _NOT_SECRETS = frozenset({"pwd", "oldpwd"})
 _PLAIN_VALUE = re.compile(
-    r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|required|optional|str|string|int|bytes|"
-    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[^\]]*\]|\{\{?[^}]*\}?\})\Z"
+    r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|required|optional|str|string|"
+    r"int|bytes|"
+    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\$\{?\w+\}?|%\w+%|\*+|\.+|x{3,}|<[^<>]*>|\[[^\]]*\]|"
+    r"\{\{?[^}]*\}?\})\Z"
 )
 _DENSE = re.compile(r"[A-Za-z0-9+/_=.~\-]{16,}\Z")
 
@@ -124,14 +144,18 @@ def is_worth_hiding(value: str) -> bool:
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """What to hide behind a name that announces a secret: numbers are counts, unless they are a password."""
+    """What to hide behind a name that announces a secret: numbers are counts, unless they are a
+    password.
+    """
     if "pass" in name.lower() and value.isdigit():
         return len(value) >= 4
     return is_worth_hiding(value)
 
 
 def is_dense(value: str) -> bool:
-    """A long string without spaces that no language would produce: letters and digits, near-random."""
+    """A long string without spaces that no language would produce: letters and digits,
+    near-random.
+    """
     if not _DENSE.match(value):
         return False
     has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)

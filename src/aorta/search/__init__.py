@@ -1,8 +1,9 @@
 """Searches: which question is worth a trial next?
 
-A search knows points and verdicts and nothing else: no process, no clock, no file. The engine asks it for points,
-finds their verdicts in whatever way, and tells them back. Told the same verdicts in the same order it asks the same
-questions, so one object is driven live, replayed from a journal, or simulated in a benchmark with a fake oracle.
+A search knows points and verdicts and nothing else: no process, no clock, no file. The engine asks
+it for points, finds their verdicts in whatever way, and tells them back. Told the same verdicts in
+the same order it asks the same questions, so one object is driven live, replayed from a journal, or
+simulated in a benchmark with a fake oracle.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,15 +19,19 @@ class Search(Protocol):
     def ask(self, n: int, pending: Collection[Point] = ()) -> Sequence[Point]:
         """Up to `n` further points worth judging now, most valuable first.
 
-        `pending` are points already being judged: they are never returned again. With n > 1 a search may speculate,
-        but its first point is one that it will certainly use.
+        `pending` are points already being judged: they are never returned again. With n > 1 a
+        search may speculate, but its first point is one that it will certainly use.
         """
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        """The verdict of a point that was asked for. `verdict.reproduces is None`: it could not be told."""
+        """The verdict of a point that was asked for. `verdict.reproduces is None`: it could not be
+        told.
+        """
 
     def wants(self, point: Point) -> bool:
-        """Whether the verdict of this pending point would still be used; if not, its trials are cancelled."""
+        """Whether the verdict of this pending point would still be used; if not, its trials are
+        cancelled.
+        """
 
     @property
     def done(self) -> bool:

@@ -1,8 +1,9 @@
 """Does the culprit fail alone? Asked before it is searched for what else it takes.
 
-A search for a partner has no candidate for "nothing else": where the failure is flaky, one quiet trial of the culprit alone
-would send it after an innocent one. So that state is first tried until its trials are clearly those of the good side or of
-the bad side, as a sequential test of the two rates that were seen.
+A search for a partner has no candidate for "nothing else": where the failure is flaky, one quiet
+trial of the culprit alone would send it after an innocent one. So that state is first tried until
+its trials are clearly those of the good side or of the bad side, as a sequential test of the two
+rates that were seen.
 """
 
 import math
@@ -46,7 +47,9 @@ class AloneFirst:
         return None
 
     def _odds(self, counts: Counts) -> float:
-        """How much likelier such trials are on the bad side than on the good one, each as far as it is known."""
+        """How much likelier such trials are on the bad side than on the good one, each as far as it
+        is known.
+        """
         return _predicted(counts, self._bad, _BAD_PRIOR) - _predicted(
             counts, self._good, _GOOD_PRIOR
         )

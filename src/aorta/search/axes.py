@@ -1,5 +1,5 @@
-"""The right search for an axis, and what every axis search can say beyond its answer. A range of steps is shortened here: first
-it ends earlier, then it starts later.
+"""The right search for an axis, and what every axis search can say beyond its answer. A range of
+steps is shortened here: first it ends earlier, then it starts later.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -29,7 +29,8 @@ from aorta.search.subset import SubsetSearch
 class WindowSearch:
     """Two searches for a length, one after the other: with the start held, then with the end held.
 
-    `suspects` are the lengths that were rejected in an earlier search of the same axis, one for each of the two.
+    `suspects` are the lengths that were rejected in an earlier search of the same axis, one for
+    each of the two.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class WindowSearch:
         return first.largest_rejected, None if last is first else last.largest_rejected
 
     def proofs(self) -> list[Point]:
-        """The rejected windows just shorter than the answer at its start; at its end the start has since moved."""
+        """The rejected windows just shorter than the answer at its start; at its end the start has
+        since moved.
+        """
         return self._parts[-1].proofs()
 
     def doubts(self) -> list[Point]:
@@ -113,10 +116,14 @@ class AxisSearch(Search, Protocol):
 
     @property
     def monotone(self) -> bool | None:
-        """Whether smaller was always at most as likely to reproduce; None where that was not seen."""
+        """Whether smaller was always at most as likely to reproduce; None where that was not
+        seen.
+        """
 
     def doubts(self) -> Sequence[Point]:
-        """The rejected points that are larger than the answer: if they hold, the axis is not monotone."""
+        """The rejected points that are larger than the answer: if they hold, the axis is not
+        monotone.
+        """
 
     @property
     def unresolved(self) -> int:
@@ -127,7 +134,9 @@ class AxisSearch(Search, Protocol):
 
 
 def search_along(axis: Axis, base: Point, earlier: AxisSearch | None = None) -> AxisSearch:
-    """The search for this axis. `earlier` searched it when other axes were larger: most of it will still hold."""
+    """The search for this axis. `earlier` searched it when other axes were larger: most of it will
+    still hold.
+    """
     value = base[axis.name]
     if isinstance(axis, SubsetAxis):
         return SubsetSearch(base, axis, all_expected=earlier is not None)
@@ -145,7 +154,9 @@ def search_along(axis: Axis, base: Point, earlier: AxisSearch | None = None) -> 
 
 
 class OrderedSearch(FirstThatReproduces):
-    """Each value in order, so that nothing need be monotone, from the most wanted on; the first that reproduces is the answer, whatever the later ones say."""
+    """Each value in order, so that nothing need be monotone, from the most wanted on; the first
+    that reproduces is the answer, whatever the later ones say.
+    """
 
     monotone: bool | None = None
 

@@ -1,11 +1,13 @@
 """What the trials so far say about where the change is, and which state would say most next.
 
-Every candidate change splits all trials in two: those without it, which failed at the good rate, and those with it,
-which failed at the bad rate. Both rates are unknown and integrated over. Along a path, candidates between the same
-trials have the same weight, so all sums run over these *atoms* and the cost does not grow with the number of changes.
-Where some changes are likelier from the start, the prior goes in steps, and atoms end where a step does.
+Every candidate change splits all trials in two: those without it, which failed at the good rate,
+and those with it, which failed at the bad rate. Both rates are unknown and integrated over. Along a
+path, candidates between the same trials have the same weight, so all sums run over these *atoms*
+and the cost does not grow with the number of changes. Where some changes are likelier from the
+start, the prior goes in steps, and atoms end where a step does.
 
-Trials still running are answered both ways: a belief is a set of scenarios, each with its probability.
+Trials still running are answered both ways: a belief is a set of scenarios, each with its
+probability.
 """
 
 import heapq
@@ -24,8 +26,8 @@ from aorta.search.timeline import Change, Timeline, Vector
 Counts = tuple[int, int]  # hits, misses
 Split = tuple[int, int, int, int]  # hits and misses without the change, hits and misses with it
 Weighed = tuple[float, tuple[float, float], float]
-"""The log-probability of trials split like this, how often both sides fail over all kinds of tests, and the probability
-of the last kind.
+"""The log-probability of trials split like this, how often both sides fail over all kinds of tests,
+and the probability of the last kind.
 """
 Prior = Sequence[tuple[int, float]]
 """From this candidate on, the weight of each; in order, the first at 0."""
@@ -43,9 +45,10 @@ _NEGLIGIBLE = 0.004  # of the belief: no question is worth asking out there
 
 @dataclass(frozen=True)
 class Rates:
-    """How often states fail without the change and with it. `steady` is the prior probability that nothing is flaky at
-    all: every state with the change fails, none without it. One trial that says otherwise refutes it for good.
-    `once_flaky` takes over as soon as no candidate is left that every trial agrees with.
+    """How often states fail without the change and with it. `steady` is the prior probability that
+    nothing is flaky at all: every state with the change fails, none without it. One trial that says
+    otherwise refutes it for good. `once_flaky` takes over as soon as no candidate is left that
+    every trial agrees with.
     """
 
     good: BetaMixture
@@ -83,7 +86,9 @@ class Rates:
 
 @dataclass(frozen=True)
 class MixedRates:
-    """Several kinds of tests, each with its share, the noisiest last: in it the rates of both sides are other ones."""
+    """Several kinds of tests, each with its share, the noisiest last: in it the rates of both sides
+    are other ones.
+    """
 
     kinds: tuple[tuple[float, Rates], ...]
     _weighed: Callable[["Split"], "Weighed"] = field(init=False, repr=False, compare=False)
@@ -98,7 +103,9 @@ class MixedRates:
         return self._weighed(split)[1]
 
     def noisy(self, split: "Split") -> float:
-        """The probability that it is a test of the last, the noisiest kind, after trials split like this."""
+        """The probability that it is a test of the last, the noisiest kind, after trials split like
+        this.
+        """
         return self._weighed(split)[2]
 
     def _weigh(self, split: "Split") -> "Weighed":
@@ -113,7 +120,9 @@ class MixedRates:
 
 
 class Belief:
-    """A distribution over the candidates of one path. Candidate `i` is the change from state i to state i + 1."""
+    """A distribution over the candidates of one path. Candidate `i` is the change from state i to
+    state i + 1.
+    """
 
     def __init__(
         self,
@@ -164,13 +173,17 @@ class Belief:
         return Belief(self._rates, starts, self._stop, cut(self._prior), told_of)
 
     def gain(self, position: int) -> float:
-        """The information in nats that one trial at `position` is expected to bring about the change."""
+        """The information in nats that one trial at `position` is expected to bring about the
+        change.
+        """
         atom, offset = self._locate(position)
         return self._gain_in(atom)(offset)
 
     @cached_property
     def best_position(self) -> int:
-        """The state whose trial brings most. Within an atom the gain is concave, so it is searched, not scanned."""
+        """The state whose trial brings most. Within an atom the gain is concave, so it is searched,
+        not scanned.
+        """
         best = max(
             map(self._best_of, self._plausible_atoms()), key=lambda found: round(found[1], 12)
         )
@@ -285,7 +298,9 @@ class _Scenario:
         self._sum_along_the_path(lengths)
 
     def _sum_along_the_path(self, lengths: Sequence[int]) -> None:
-        """At the start of each atom: the chance to fail there, and the entropy that would be left of it."""
+        """At the start of each atom: the chance to fail there, and the entropy that would be left
+        of it.
+        """
         noise_good, noise_bad = [entropy(q) for q in self.good], [entropy(p) for p in self.bad]
         masses = [n * weight for n, weight in zip(lengths, self.weights, strict=True)]
         chance = math.fsum(m * q for m, q in zip(masses, self.good, strict=True))
@@ -324,7 +339,9 @@ class _Scenario:
 def _in_steps(
     runs: Sequence[tuple[int, Split]], prior: Prior, stop: int
 ) -> Iterator[tuple[int, Split, float]]:
-    """The runs of candidates, cut where the prior changes, and the prior weight of each candidate in them."""
+    """The runs of candidates, cut where the prior changes, and the prior weight of each candidate
+    in them.
+    """
     starts, steps = [start for start, _ in runs], [start for start, _ in prior]
     for mark in sorted({*starts, *(step for step in steps if step in range(starts[0], stop))}):
         split = runs[bisect_right(starts, mark) - 1][1]

@@ -1,7 +1,8 @@
-"""What every bisection does, whatever its states look like: ask, be told, count, and know its two ends.
+"""What every bisection does, whatever its states look like: ask, be told, count, and know its two
+ends.
 
-How the next question is chosen is a subclass's own: along a merged timeline of packages (`bisection`), or over the
-commits of a history with merges (`graph_bisection`).
+How the next question is chosen is a subclass's own: along a merged timeline of packages
+(`bisection`), or over the commits of a history with merges (`graph_bisection`).
 """
 
 import math
@@ -30,12 +31,15 @@ from aorta.search.testable import Testability
 from aorta.search.timeline import Timeline, Vector
 
 WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
-FIRMLY = 3  # failures, before silence elsewhere says much: how often the bad side fails must be known first
+# failures, before silence elsewhere says much: how often the bad side fails must be known first
+FIRMLY = 3
 SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
-_ASTRAY = 3  # trials of a state with evidence that told nothing, and outnumber it, before it is asked no more
+# trials of a state with evidence that told nothing, and outnumber it, before it is asked no more
+_ASTRAY = 3
 _PLAIN = math.log(8)  # how clear a state beside the answer must be before it is left alone
 _ONCE_FLAKY_DOUBT = 0.7  # of the doubt that is allowed, where the answer is checked
-_MOST_TRIALS = 80  # of a search, for each halving of its changes and two more: what they did not tell, more will not
+# of a search, for each halving of its changes and two more: what they did not tell, more will not
+_MOST_TRIALS = 80
 
 
 def _rates(noisy: float) -> Rates:
@@ -50,13 +54,14 @@ Question = tuple[Vector, Purpose]
 
 @dataclass(frozen=True)
 class BisectionSettings:
-    """`trust_ends`: one end that cannot be tested is taken as it was said. `confirm`: run the two sides of a sharp boundary again until the wanted probability is reached. `sentinels`:
-    states inside the side that should fail, and one in the other, that are tried once the answer stands (with merges one
-    each, where trials contradicted each other); without
-    `steady_sentinels` only where trials contradicted each other. `silent`: trials of a bad end
-    that never fails, before that is believed. `close_enough` may end the search before one candidate is left. `prior`:
-    which changes are likelier from the start. `beyond`: the first state stands for everything before the others and
-    cannot be run; that the change is older than all of them is then one candidate.
+    """`trust_ends`: one end that cannot be tested is taken as it was said. `confirm`: run the two
+    sides of a sharp boundary again until the wanted probability is reached. `sentinels`: states
+    inside the side that should fail, and one in the other, that are tried once the answer stands
+    (with merges one each, where trials contradicted each other); without `steady_sentinels` only
+    where trials contradicted each other. `silent`: trials of a bad end that never fails, before
+    that is believed. `close_enough` may end the search before one candidate is left. `prior`: which
+    changes are likelier from the start. `beyond`: the first state stands for everything before the
+    others and cannot be run; that the change is older than all of them is then one candidate.
     """
 
     confidence: float = 0.95
@@ -73,7 +78,9 @@ class BisectionSettings:
 
 
 class Bisection(ABC):
-    """`answer` is what is known so far; `fixed_before` tells of older breaks that were repaired, as two states each."""
+    """`answer` is what is known so far; `fixed_before` tells of older breaks that were repaired, as
+    two states each.
+    """
 
     usual_rates = USUAL_RATES
 
@@ -96,7 +103,7 @@ class Bisection(ABC):
             self._trust(timeline.good_end, hit=False)
             self._trust(timeline.bad_end, hit=True)
 
-    # -- the contract ---------------------------------------------------------------------------------------------
+    # -- the contract
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         waiting = Counter(self.timeline.vector(point) for point in pending)
@@ -136,7 +143,9 @@ class Bisection(ABC):
         self._know()
 
     def remember(self, point: Point, verdict: Verdict) -> None:
-        """A question that was asked elsewhere: never to be asked again. Its answer is in what is assumed."""
+        """A question that was asked elsewhere: never to be asked again. Its answer is in what is
+        assumed.
+        """
         self._told.add(point)
         vector = self.timeline.vector(point)
         if verdict.reproduces is None and vector not in self.trials:
@@ -155,7 +164,7 @@ class Bisection(ABC):
     @abstractmethod
     def wants(self, point: Point) -> bool: ...
 
-    # -- what is known --------------------------------------------------------------------------------------------
+    # -- what is known
 
     @property
     def ends(self) -> EndsVerdict:
@@ -169,7 +178,9 @@ class Bisection(ABC):
     @property
     @abstractmethod
     def is_sure(self) -> bool:
-        """Whether one candidate, or one group that nothing can split, holds the wanted probability."""
+        """Whether one candidate, or one group that nothing can split, holds the wanted
+        probability.
+        """
 
     @property
     @abstractmethod
@@ -183,7 +194,9 @@ class Bisection(ABC):
     def expected_questions(self) -> int: ...
 
     def sides(self) -> tuple[Counts, Counts]:
-        """The trials of all states without any of the candidates left, and of those with all of them."""
+        """The trials of all states without any of the candidates left, and of those with all of
+        them.
+        """
         answer = self.answer
         sums = [[0, 0], [0, 0]]
         for vector, counts in self.trials.items():
@@ -208,7 +221,9 @@ class Bisection(ABC):
 
     @property
     def states_tried(self) -> int:
-        """Distinct states that were built: what a bisection costs where building is what takes the time."""
+        """Distinct states that were built: what a bisection costs where building is what takes the
+        time.
+        """
         return len(self.untestable | self.trials.keys())
 
     @property
@@ -216,7 +231,7 @@ class Bisection(ABC):
         """No search runs more than this, whatever it is told."""
         return round(_MOST_TRIALS * (2 + math.log2(self.timeline.changes + 1)))
 
-    # -- for the subclasses ---------------------------------------------------------------------------------------
+    # -- for the subclasses
 
     @abstractmethod
     def _question(self, waiting: Counter[Vector]) -> Question | None: ...
@@ -240,9 +255,9 @@ class Bisection(ABC):
 
     @property
     def _doubt(self) -> float:
-        """How much of the allowed doubt an answer may leave once trials contradicted each other. Where the rates are
-        guessed from few trials some of it is of them: 7 of 100 answers were wrong at .5 and .1 with all of it, although
-        they were checked.
+        """How much of the allowed doubt an answer may leave once trials contradicted each other.
+        Where the rates are guessed from few trials some of it is of them: 7 of 100 answers were
+        wrong at .5 and .1 with all of it, although they were checked.
         """
         return _ONCE_FLAKY_DOUBT
 
@@ -260,7 +275,9 @@ class Bisection(ABC):
         self._believe()
 
     def _move_off_an_untestable_end(self) -> None:
-        """One end that cannot be tested is taken as it was said, as by `git bisect`; both are no question."""
+        """One end that cannot be tested is taken as it was said, as by `git bisect`; both are no
+        question.
+        """
         sides = {
             EndsVerdict.GOOD_UNTESTABLE: (self.timeline.good_end, False),
             EndsVerdict.BAD_UNTESTABLE: (self.timeline.bad_end, True),
@@ -277,8 +294,9 @@ class Bisection(ABC):
             self._ends_verdict = self._ends.verdict(self.trials, self.untestable)
 
     def _in_place_of_the_bad_end(self, nearest: Callable[[], Sequence[Vector]]) -> Vector | None:
-        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps: if that passes,
-        little is left to look at, and nobody builds half of a history that shows no failure.
+        """Where the bad end cannot be tested, the state nearest to it that can, by doubling steps:
+        if that passes, little is left to look at, and nobody builds half of a history that shows no
+        failure.
         """
         end = self.timeline.bad_end
         if end not in self.taken_on_trust or not self.settings.check_ends:
@@ -296,7 +314,9 @@ class Bisection(ABC):
         self.trials[vector] = (int(hit), int(not hit))
 
     def _fails_firmly(self, waiting: Mapping[Vector, int]) -> bool:
-        """Whether enough failures were seen, or are being looked for, to know what a silent trial means."""
+        """Whether enough failures were seen, or are being looked for, to know what a silent trial
+        means.
+        """
         return sum(hits for hits, _ in self.trials.values()) + sum(waiting.values()) >= FIRMLY
 
     @property
@@ -317,7 +337,9 @@ class Bisection(ABC):
     def _elsewhere(
         self, beside: Iterable[tuple[Vector, bool]], waiting: Mapping[Vector, int]
     ) -> Question | None:
-        """A state beside the answer whose trials do not say yet that it is as it should be: with whether it should fail."""
+        """A state beside the answer whose trials do not say yet that it is as it should be: with
+        whether it should fail.
+        """
         for vector, fails in beside:
             plain = self._is_plain(vector, fails=fails)
             if not (waiting.get(vector) or plain or self.is_exhausted(vector)):
@@ -325,7 +347,9 @@ class Bisection(ABC):
         return None
 
     def _could_not_tell(self, vector: Vector) -> None:
-        """A state with evidence stays testable: one trial of it went astray. It is not asked for ever."""
+        """A state with evidence stays testable: one trial of it went astray. It is not asked for
+        ever.
+        """
         if vector in self.trials:
             self._astray[vector] += 1
         else:
@@ -336,7 +360,9 @@ class Bisection(ABC):
         return 1.0 if vector in self.trials else self._testability.chance(self.timeline, vector)
 
     def _is_plain(self, vector: Vector, *, fails: bool) -> bool:
-        """Whether the trials of a state already say clearly enough that it is as it should be, or that it is not."""
+        """Whether the trials of a state already say clearly enough that it is as it should be, or
+        that it is not.
+        """
         hits, misses = self.trials.get(vector, (0, 0))
         good, bad = self.rates
         weight = hits * math.log(bad / good) + misses * math.log((1 - bad) / (1 - good))

@@ -1,10 +1,11 @@
 """Bisection of a timeline whose trials may lie.
 
-Both ends are run first until their failure rates are roughly known. While no trial contradicts a sharp boundary the
-open interval is halved, which needs the fewest builds; as soon as the failure shows itself to be flaky, each next
-trial is the one expected to say most about where the change is. It stops when one candidate holds the wanted
-probability and both of its sides have been seen. States that cannot be built or tested are gone around; what they
-hide is told as one group, after other orders of the same changes have been tried.
+Both ends are run first until their failure rates are roughly known. While no trial contradicts a
+sharp boundary the open interval is halved, which needs the fewest builds; as soon as the failure
+shows itself to be flaky, each next trial is the one expected to say most about where the change is.
+It stops when one candidate holds the wanted probability and both of its sides have been seen.
+States that cannot be built or tested are gone around; what they hide is told as one group, after
+other orders of the same changes have been tried.
 """
 
 from bisect import bisect_left
@@ -33,7 +34,9 @@ _NEARLY = 0.995  # of the information of the best state, from one that needs no 
 
 
 class TimelineBisection(Bisection):
-    """The search. `answer` is the interval known so far; `fixed_before` tells of an older break that was repaired."""
+    """The search. `answer` is the interval known so far; `fixed_before` tells of an older break
+    that was repaired.
+    """
 
     def __init__(self, timeline: Timeline, settings: BisectionSettings | None = None) -> None:
         super().__init__(timeline, settings)
@@ -50,11 +53,13 @@ class TimelineBisection(Bisection):
         window = self._sharp_window()
         return window is None or window[0] <= position <= window[1]
 
-    # -- what is known --------------------------------------------------------------------------------------------
+    # -- what is known
 
     @property
     def answer(self) -> Interval | None:
-        """The likeliest group of candidates, or the shortest interval that holds the wanted probability."""
+        """The likeliest group of candidates, or the shortest interval that holds the wanted
+        probability.
+        """
         if not self._ends_known:
             return None
         if window := self._unconfirmed or self._close_window:
@@ -63,7 +68,9 @@ class TimelineBisection(Bisection):
 
     @property
     def is_sure(self) -> bool:
-        """Whether one candidate, or one group that nothing can split, holds the wanted probability."""
+        """Whether one candidate, or one group that nothing can split, holds the wanted
+        probability.
+        """
         window = self._unconfirmed
         closed = window is not None and window[1] - window[0] == 1
         return self._ends_known and (closed or self._group.mass >= self._wanted)
@@ -81,7 +88,9 @@ class TimelineBisection(Bisection):
         return self._belief.expected_rates()
 
     def expected_questions(self) -> int:
-        """About how many more trials: exact halving where nothing is flaky, by information otherwise."""
+        """About how many more trials: exact halving where nothing is flaky, by information
+        otherwise.
+        """
         if self.done:
             return 0
         window = self._sharp_window()
@@ -90,7 +99,7 @@ class TimelineBisection(Bisection):
         gain = max(self._belief.gain(self._belief.best_position), WORTHLESS)
         return min(self._trials_left, max(1, round(self._belief.entropy() / gain)))
 
-    # -- choosing the next question -------------------------------------------------------------------------------
+    # -- choosing the next question
 
     def _question(self, waiting: Counter[Vector]) -> Question | None:
         if self.ends is EndsVerdict.OPEN:
@@ -119,7 +128,9 @@ class TimelineBisection(Bisection):
 
     @property
     def _close_window(self) -> tuple[int, int] | None:
-        """The last state that passed and the first that failed, where they are near enough to each other."""
+        """The last state that passed and the first that failed, where they are near enough to each
+        other.
+        """
         close_enough, window = self.settings.close_enough, self._sharp_window()
         if close_enough is None or window is None:
             return None
@@ -142,7 +153,9 @@ class TimelineBisection(Bisection):
         return sides, Purpose.CONFIRM
 
     def _halving(self, window: tuple[int, int], pending: list[int]) -> int | None:
-        """The middle of the widest open gap, or the most promising state near it if that cannot be built."""
+        """The middle of the widest open gap, or the most promising state near it if that cannot be
+        built.
+        """
         marks = sorted({*window, *(p for p in pending if p in range(*window))})
         weight = self.timeline.weight_before
         gaps = sorted(pairwise(marks), key=lambda gap: weight[gap[0]] - weight[gap[1]])
@@ -160,7 +173,9 @@ class TimelineBisection(Bisection):
         return None
 
     def _middle(self, low: int, high: int) -> int:
-        """The state that halves what lies between two others: each change counts as the commits it brings."""
+        """The state that halves what lies between two others: each change counts as the commits it
+        brings.
+        """
         weight = self.timeline.weight_before
         at = bisect_left(weight, (weight[low] + weight[high]) / 2, low + 1, high - 1)
         before = at - 1
@@ -169,7 +184,9 @@ class TimelineBisection(Bisection):
         return at
 
     def _surer_side(self, window: tuple[int, int], pending: list[int]) -> int | None:
-        """The boundary is sharp so far: its two sides are built, and only their rates are in question."""
+        """The boundary is sharp so far: its two sides are built, and only their rates are in
+        question.
+        """
         sides = [side for side in window if not self.is_exhausted(self.timeline.state(side))]
         if window[1] in sides and not self._fails_firmly(
             Counter(self.timeline.state(p) for p in pending)
@@ -200,7 +217,9 @@ class TimelineBisection(Bisection):
         return 0.0 if self.is_exhausted(self.timeline.state(position)) else self._chance(position)
 
     def _built_instead(self, belief: Belief, best: int) -> int:
-        """A state that is built already, where its trial says nearly as much as one that must be built first."""
+        """A state that is built already, where its trial says nearly as much as one that must be
+        built first.
+        """
         built = [p for vector in self.trials if (p := self.timeline.position(vector)) is not None]
         nearly = max(built, key=belief.gain)
         return nearly if belief.gain(nearly) >= _NEARLY * belief.gain(best) else best
@@ -222,13 +241,15 @@ class TimelineBisection(Bisection):
         return self._elsewhere(((self.timeline.state(p), p >= group.stop) for p in places), waiting)
 
     def _splits(self, position: int) -> bool:
-        """Whether a trial at this state could still tell its two neighbours apart, or has done so."""
+        """Whether a trial at this state could still tell its two neighbours apart, or has done
+        so.
+        """
         return self._chance(position) > 0
 
     def _shortest(self) -> Interval:
         return shortest_interval(self.timeline, self._belief, self.settings.confidence)
 
-    # -- bookkeeping ----------------------------------------------------------------------------------------------
+    # -- bookkeeping
 
     def _believe(self) -> None:
         self._belief = self._belief_now()
@@ -263,7 +284,9 @@ class TimelineBisection(Bisection):
         return self.timeline.prior if given is EVERY_CHANGE_ALIKE else given
 
     def _stuck_group(self) -> Interval | None:
-        """A group that holds the answer, spans packages, and that no question on this path can split."""
+        """A group that holds the answer, spans packages, and that no question on this path can
+        split.
+        """
         group = self._group
         sure = group.mass >= self._wanted
         return group if sure and len(group.packages) > 1 else None
@@ -285,7 +308,9 @@ class TimelineBisection(Bisection):
         return (low, high) if low < high else None
 
     def _sentinel_positions(self, group: Interval) -> list[int]:
-        """The middles of the widest untried stretches: inside the bad side, and one inside the good side."""
+        """The middles of the widest untried stretches: inside the bad side, and one inside the good
+        side.
+        """
         sought = self.trials.keys() - self._sentinels
         tried = {p for v in sought if (p := self.timeline.position(v)) is not None}
         chosen: list[int] = []

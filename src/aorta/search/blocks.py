@@ -1,7 +1,8 @@
-"""The blocks that lines form, by what they look like: what is indented below a line, what brackets enclose, paragraphs.
+"""The blocks that lines form, by what they look like: what is indented below a line, what brackets
+enclose, paragraphs.
 
-A block goes as a whole or stays: half of a function is no function. Nothing here knows a language; a wrong guess costs runs
-and never truth, because every set that is accepted was seen to reproduce.
+A block goes as a whole or stays: half of a function is no function. Nothing here knows a language;
+a wrong guess costs runs and never truth, because every set that is accepted was seen to reproduce.
 """
 
 import re
@@ -34,7 +35,9 @@ class Block:
 
 
 def levels_of(lines: Sequence[str]) -> list[list[Items]]:
-    """The partitions of the lines into blocks, the coarsest first. A level without any block of two lines is left out."""
+    """The partitions of the lines into blocks, the coarsest first. A level without any block of two
+    lines is left out.
+    """
     level = _paragraphs(_tree(lines), lines)
     found: list[list[Items]] = []
     while level:
@@ -76,7 +79,9 @@ def _continues(block: Block, line: str, lines: Sequence[str]) -> bool:
 
 
 def _depths(lines: Sequence[str]) -> list[int]:
-    """By indentation; by brackets where nothing is indented. A blank line is as deep as the one before it."""
+    """By indentation; by brackets where nothing is indented. A blank line is as deep as the one
+    before it.
+    """
     indents = _below_conditionals(
         [_indent(line) if line.strip() else None for line in lines], lines
     )

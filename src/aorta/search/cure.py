@@ -1,8 +1,9 @@
 """The smallest sets of items that make a failure go away: all on, then split, then confirmed.
 
-A point holds the items that are on. The verdict of the point without items says whether the failure is there at all;
-every other verdict says whether it is gone. Several sets are found by asking again without one item of each known set.
-What each stage asks is an ordinary search; here it is only said which stage follows which.
+A point holds the items that are on. The verdict of the point without items says whether the failure
+is there at all; every other verdict says whether it is gone. Several sets are found by asking again
+without one item of each known set. What each stage asks is an ordinary search; here it is only said
+which stage follows which.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -102,7 +103,9 @@ class CureSearch:
                 blocked += [left_out | {item} for item in found.items]
 
     def _find(self, universe: Items) -> Iterator[Search]:
-        """One minimal set inside `universe`, confirmed; what does not stand up is looked for anew with fresh trials."""
+        """One minimal set inside `universe`, confirmed; what does not stand up is looked for anew
+        with fresh trials.
+        """
         if not universe:
             return
         for attempt in range(_ATTEMPTS):
@@ -133,7 +136,9 @@ class CureSearch:
         return next((cure for cure in self.cures if not left_out.intersection(cure.items)), None)
 
     def _advance(self) -> None:
-        """Answer from memory what was asked before, and go on to the next stage that has a question."""
+        """Answer from memory what was asked before, and go on to the next stage that has a
+        question.
+        """
         while self._stage is not None:
             asked = self._stage.ask(1)
             if not asked:
@@ -153,7 +158,9 @@ class CureSearch:
 
 
 def _may_hide_a_cure(verdict: Verdict) -> bool:
-    """All on failed in another way, or could not be told: one item may be harmful, and another one the cure."""
+    """All on failed in another way, or could not be told: one item may be harmful, and another one
+    the cure.
+    """
     return verdict.reproduces is None or verdict.tally.other > 0
 
 

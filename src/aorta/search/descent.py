@@ -1,10 +1,11 @@
 """Coordinate descent: every axis as small as it goes, given the others, to a fixed point.
 
-The whole reduction is a list of stages, each of them a search of its own: calibrate the original, jump to the corner
-and to the floors, search axis after axis until none moves, ask again with fresh trials for what minimality rests
-on, and confirm. The answer so far is replayed now and then; when a replay or the confirmation fails, accepted
-history is walked back in doubling steps to a point that holds, and the descent goes on from there.
-It knows points and verdicts; how strict a verdict is, and how many trials it takes, is the judge's affair.
+The whole reduction is a list of stages, each of them a search of its own: calibrate the original,
+jump to the corner and to the floors, search axis after axis until none moves, ask again with fresh
+trials for what minimality rests on, and confirm. The answer so far is replayed now and then; when a
+replay or the confirmation fails, accepted history is walked back in doubling steps to a point that
+holds, and the descent goes on from there. It knows points and verdicts; how strict a verdict is,
+and how many trials it takes, is the judge's affair.
 """
 
 from collections import Counter
@@ -84,7 +85,7 @@ class Descent:
         self._program: Iterator[_Stage] = self._reduce()
         self._stage: _Stage | None = next(self._program)
 
-    # --- the contract of a search ---------------------------------------------------------------------
+    # --- the contract of a search
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         points = [replay for replay in self._due_replay() if replay not in pending][:n]
@@ -139,7 +140,7 @@ class Descent:
             setbacks=self._setbacks,
         )
 
-    # --- the program: what is asked, in which order ---------------------------------------------------
+    # --- the program: what is asked, in which order
 
     def _reduce(self) -> _Stages:
         calibrate = EveryPoint([self._history[0].asked_for(Purpose.CALIBRATE)])
@@ -154,7 +155,9 @@ class Descent:
         yield from self._settle()
 
     def _jump(self) -> _Stages:
-        """The corner, else each axis at its floor, else as many of them together as go; many axes in groups."""
+        """The corner, else each axis at its floor, else as many of them together as go; many axes
+        in groups.
+        """
         base = self._incumbent
         floors = [
             (axis.name, axis.smallest)
@@ -182,7 +185,9 @@ class Descent:
         yield _Stage(FirstThatReproduces(together), base)
 
     def _jump_in_groups(self, floors: Mapping[str, Value]) -> _Stages:
-        """Axes that do not matter go to their floors together: of a group that does not go whole each half is tried."""
+        """Axes that do not matter go to their floors together: of a group that does not go whole
+        each half is tried.
+        """
         names = list(floors)
         waiting = [names[len(names) // 2 :], names[: len(names) // 2]]
         while waiting:
@@ -218,7 +223,9 @@ class Descent:
             self._dirty.discard(axis.name)
 
     def _recheck(self) -> _Stages:
-        """Fresh trials for every rejection that the answer rests on and that may have been bad luck."""
+        """Fresh trials for every rejection that the answer rests on and that may have been bad
+        luck.
+        """
         proofs = [p for axis in self._order for p in self._last[axis.name].proofs()]
         if thin := self._thin_again(proofs):
             yield _Stage(FirstThatReproduces(thin), self._incumbent)
@@ -237,7 +244,8 @@ class Descent:
         yield _Stage(confirm, self._incumbent, moves=False)
         self._confirmation = confirm.verdicts[question]
         if self._confirmation.reproduces and self._confirmation.tally.against and not self._flaky:
-            # The first miss is seen here: what rested on certainty is asked again, then confirmed again.
+            # The first miss is seen here: what rested on certainty is asked again, then confirmed
+            # again.
             self._flaky = True
             self._rechecked.clear()
         elif self._confirmation.reproduces:
@@ -248,7 +256,9 @@ class Descent:
             yield from self._walk_back()
 
     def _walk_back(self) -> _Stages:
-        """To the latest accepted point that still holds, one step back, then two more, then four."""
+        """To the latest accepted point that still holds, one step back, then two more, then
+        four.
+        """
         self._setbacks += 1
         self._flaky = True
         index, stride = len(self._history) - 1, 1
@@ -282,7 +292,7 @@ class Descent:
     def _end(self, status: Status, why: str) -> None:
         self._status, self._why = status, why
 
-    # --- what was told --------------------------------------------------------------------------------
+    # --- what was told
 
     def _record(self, point: Point, verdict: Verdict) -> None:
         if point.purpose is Purpose.PROBE:
@@ -329,7 +339,7 @@ class Descent:
         self._since.trials += trials
         self._since.rejections += not verdict.reproduces
 
-    # --- points and their replicas --------------------------------------------------------------------
+    # --- points and their replicas
 
     @property
     def _incumbent(self) -> Point:
@@ -382,10 +392,12 @@ class Descent:
             return False
         return verdict.tally.trials > 0 and (self._flaky or verdict.tally.against < 2)
 
-    # --- what is reported -----------------------------------------------------------------------------
+    # --- what is reported
 
     def _urgency(self, axis: Axis) -> tuple[float, float, int]:
-        """By the user's priority, else by how long a trial takes at the axis's floor, else numbers before subsets."""
+        """By the user's priority, else by how long a trial takes at the axis's floor, else numbers
+        before subsets.
+        """
         priority = float("inf") if axis.priority is None else axis.priority
         seconds = None
         if axis.smallest is not None:

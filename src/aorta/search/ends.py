@@ -1,7 +1,8 @@
 """The two ends of a timeline: does the bad one fail, does the good one not, and how often?
 
-A few trials say whether there is a question at all. They need not say how often an end fails: every later trial is
-evidence of the rates as well, and where more of it is wanted from an end, the belief asks for it.
+A few trials say whether there is a question at all. They need not say how often an end fails: every
+later trial is evidence of the rates as well, and where more of it is wanted from an end, the belief
+asks for it.
 """
 
 import math

@@ -1,10 +1,12 @@
-"""Back in growing steps from a state that fails to one that does not, then bisection between the two.
+"""Back in growing steps from a state that fails to one that does not, then bisection between the
+two.
 
-The states carry a place on a line (a day), have holes, and nobody knows how far back the failure began: each doubling
-of its age is as likely as the next, and so is that it is older than every state there is. One belief over all of that
-is kept from the first trial on. Steps back go on, each twice as far as the last, until a state is more likely good
-than not; from there the bisection asks whatever says most, and that may be the good state again, or an older one: a
-flaky failure that stayed silent a few times is never taken for certain.
+The states carry a place on a line (a day), have holes, and nobody knows how far back the failure
+began: each doubling of its age is as likely as the next, and so is that it is older than every
+state there is. One belief over all of that is kept from the first trial on. Steps back go on, each
+twice as far as the last, until a state is more likely good than not; from there the bisection asks
+whatever says most, and that may be the good state again, or an older one: a flaky failure that
+stayed silent a few times is never taken for certain.
 """
 
 import math
@@ -37,7 +39,9 @@ class GallopVerdict(StrEnum):
 
 
 class GallopBack:
-    """`names` oldest first, `places` of each on the line; `first` is the place tried first, by default the one before the newest."""
+    """`names` oldest first, `places` of each on the line; `first` is the place tried first, by
+    default the one before the newest.
+    """
 
     def __init__(
         self,
@@ -128,7 +132,7 @@ class GallopBack:
     def best(self) -> Point | None:
         return self.bisection.best if self.bisection else None
 
-    # -- the way back ---------------------------------------------------------------------------------------------
+    # -- the way back
 
     @property
     def _newest(self) -> int:
@@ -192,7 +196,7 @@ class GallopBack:
         if target is not None and self._runs(target)[1] and self._likely_good(target):
             self._walking = False
 
-    # -- names and indexes ----------------------------------------------------------------------------------------
+    # -- names and indexes
 
     def _runs(self, index: int) -> Counts:
         return self._search.trials.get((index + 1,), (0, 0))
@@ -217,7 +221,9 @@ def _inside(close_enough: Callable[[Interval], bool] | None) -> Callable[[Interv
 
 
 def _by_age(places: Sequence[float], first: float) -> Prior:
-    """Each doubling of the age weighs the same, dealt out among the changes in it; so does "older than all"."""
+    """Each doubling of the age weighs the same, dealt out among the changes in it; so does "older
+    than all".
+    """
     unit = max(places[-1] - first, 1.0)
     doublings = [_doubling(places[-1] - place, unit) for place in places[1:]]
     sizes = Counter(doublings)

@@ -1,8 +1,10 @@
-"""A history with merges: which states contain which changes, and what trials say about where the one sought is.
+"""A history with merges: which states contain which changes, and what trials say about where the
+one sought is.
 
-On a line a state contains everything before it. With merges it does not: a commit of a branch contains what the branch
-was begun from and nothing of what happened beside it. So every state says itself what it contains, as a set of changes (a
-number with a bit for each), and a trial speaks for or against exactly these, as in `git bisect`.
+On a line a state contains everything before it. With merges it does not: a commit of a branch
+contains what the branch was begun from and nothing of what happened beside it. So every state says
+itself what it contains, as a set of changes (a number with a bit for each), and a trial speaks for
+or against exactly these, as in `git bisect`.
 """
 
 import heapq
@@ -24,9 +26,9 @@ _DRAWN = (
 
 @dataclass(frozen=True)
 class GraphHistory:
-    """The states of one package, the good end first and the bad end last, and what each contains. `before` and `after`
-    are the states on both sides of each change. The order of the changes is one in which none comes before another that
-    it is built on.
+    """The states of one package, the good end first and the bad end last, and what each contains.
+    `before` and `after` are the states on both sides of each change. The order of the changes is
+    one in which none comes before another that it is built on.
     """
 
     package: str
@@ -75,8 +77,8 @@ class GraphTimeline(Timeline):
 
 
 class GraphBelief:
-    """A distribution over changes. Changes that all trials split alike are one atom: a set, with what they make of the
-    trials. Trials still running are answered both ways, as scenarios.
+    """A distribution over changes. Changes that all trials split alike are one atom: a set, with
+    what they make of the trials. Trials still running are answered both ways, as scenarios.
     """
 
     def __init__(
@@ -122,7 +124,9 @@ class GraphBelief:
         return GraphBelief(self._rates, atoms, [(chance / whole, told) for chance, told in kept])
 
     def gain(self, held: int) -> float:
-        """The information in nats that one trial of a state that holds these changes is expected to bring."""
+        """The information in nats that one trial of a state that holds these changes is expected to
+        bring.
+        """
         counts = self._inside(held)
         return math.fsum(s.chance * s.gain(counts) for s in self._scenarios)
 
@@ -130,8 +134,8 @@ class GraphBelief:
         return [(atom & held).bit_count() for atom in self._atoms]
 
     def weighted(self) -> list[tuple[int, float]]:
-        """Sets of changes and the probability of each change in them, the likeliest first; what is negligible is left
-        out.
+        """Sets of changes and the probability of each change in them, the likeliest first; what is
+        negligible is left out.
         """
         found = [
             (atom, math.fsum(s.chance * s.weights[index] for s in self._scenarios))
@@ -176,7 +180,9 @@ class GraphBelief:
 
 
 class _Scenario:
-    """One way the running trials may end: the weight of a change of each atom, and how often both sides fail then."""
+    """One way the running trials may end: the weight of a change of each atom, and how often both
+    sides fail then.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
 """Bisection of a history with merges, whose trials may lie.
 
-While no trial contradicts another, the next state is the one that cuts the changes left most nearly in half, as in `git
-bisect`; as soon as one does, it is the one expected to say most. Every trial counts for or against exactly the changes
-that its state contains, so what is said of the answer is said of the whole way to it.
+While no trial contradicts another, the next state is the one that cuts the changes left most nearly
+in half, as in `git bisect`; as soon as one does, it is the one expected to say most. Every trial
+counts for or against exactly the changes that its state contains, so what is said of the answer is
+said of the whole way to it.
 """
 
 from collections import Counter
@@ -40,9 +41,10 @@ _MOST_WEIGHED = 1500  # states weighed for one question: a sample of them where 
 
 
 class GraphBisection(Bisection):
-    """While every trial agrees, no state beside the answer is tried, so that a steady failure costs what it costs with
-    `git bisect`. A noisy test that looks steady by luck uses up most of the doubt that is allowed (of 100 at .9 and .2
-    that may be wrong in 5, 4 were so); one that is seen through may leave hardly any.
+    """While every trial agrees, no state beside the answer is tried, so that a steady failure costs
+    what it costs with `git bisect`. A noisy test that looks steady by luck uses up most of the
+    doubt that is allowed (of 100 at .9 and .2 that may be wrong in 5, 4 were so); one that is seen
+    through may leave hardly any.
     """
 
     timeline: GraphTimeline
@@ -66,7 +68,7 @@ class GraphBisection(Bisection):
         left = self._left()
         return left is None or (self._held(vector) & left) not in (0, left)
 
-    # -- what is known --------------------------------------------------------------------------------------------
+    # -- what is known
 
     @property
     def answer(self) -> Candidates | None:
@@ -91,7 +93,9 @@ class GraphBisection(Bisection):
         return list(self._belief.runs(self.graph.changes))
 
     def expected_questions(self) -> int:
-        """About how many more trials: exact halving where nothing is flaky, by information otherwise."""
+        """About how many more trials: exact halving where nothing is flaky, by information
+        otherwise.
+        """
         if self.done:
             return 0
         if left := self._left():
@@ -124,7 +128,7 @@ class GraphBisection(Bisection):
     def _held(self, vector: Vector) -> int:
         return self.graph.holds[vector[0]]
 
-    # -- choosing the next question -------------------------------------------------------------------------------
+    # -- choosing the next question
 
     def _question(self, waiting: Counter[Vector]) -> Question | None:
         if self.ends is EndsVerdict.OPEN:
@@ -161,7 +165,9 @@ class GraphBisection(Bisection):
         return 1 - (1 - _NOISY_DOUBT) * self._belief.noisy()
 
     def _left(self) -> int | None:
-        """The changes that every failing state has and no passing one; None once a trial contradicts another."""
+        """The changes that every failing state has and no passing one; None once a trial
+        contradicts another.
+        """
         left = self._among
         for vector, (hits, misses) in self.trials.items():
             if hits and misses:
@@ -182,14 +188,18 @@ class GraphBisection(Bisection):
         return None
 
     def _cuts(self, part: int, waiting: Counter[Vector]) -> Iterator[tuple[float, int]]:
-        """How evenly each state would cut these changes, where it can be tested; of equals the first is the best."""
+        """How evenly each state would cut these changes, where it can be tested; of equals the
+        first is the best.
+        """
         for state, held in enumerate(self.graph.holds):
             fewer = min((part & held).bit_count(), (part & ~held).bit_count())
             if fewer and (state,) not in waiting and (chance := self._chance_of((state,))):
                 yield fewer * chance, -state
 
     def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
-        """Nothing contradicts the answer, and only the rates are in question: one of its sides once more."""
+        """Nothing contradicts the answer, and only the rates are in question: one of its sides once
+        more.
+        """
         bad = self._sides(left)[1]
         if self._may_run(bad) and not self._fails_firmly(waiting):
             return bad
@@ -214,7 +224,9 @@ class GraphBisection(Bisection):
         return max(worth, key=lambda v: (scores[v], v in self.trials, -v[0]), default=None)
 
     def _worth_weighing(self) -> Iterator[Vector]:
-        """The tested states, and those that cut what is believed at all; of very many, a sample along the history."""
+        """The tested states, and those that cut what is believed at all; of very many, a sample
+        along the history.
+        """
         yield from self.trials
         plausible = sum(atom for atom, _ in self._belief.weighted())  # no two share a change
         seen: set[int] = set()
@@ -240,8 +252,9 @@ class GraphBisection(Bisection):
         return None if steady else self._elsewhere(self._sentinel_states(), waiting)
 
     def _sentinel_states(self) -> Iterator[tuple[Vector, bool]]:
-        """A state that contains the whole answer, and one that contains nothing of it, as unlike those tried as can be.
-        While nothing contradicts anything they are left alone: `git bisect` looks at none of them.
+        """A state that contains the whole answer, and one that contains nothing of it, as unlike
+        those tried as can be. While nothing contradicts anything they are left alone: `git bisect`
+        looks at none of them.
         """
         tried = [self._held(vector) for vector in self.trials.keys() - self._sentinels]
         sample = _sample(range(len(self.graph.holds)))
@@ -260,7 +273,7 @@ class GraphBisection(Bisection):
                 tried.append(self.graph.holds[state])
                 yield (state,), fails
 
-    # -- bookkeeping ----------------------------------------------------------------------------------------------
+    # -- bookkeeping
 
     def _believe(self) -> None:
         self._take_in()
@@ -280,7 +293,9 @@ class GraphBisection(Bisection):
         self._is_whole = not self._can_be_cut(self._group)
 
     def _likeliest(self) -> tuple[int, float]:
-        """The fewest changes that together hold the wanted probability; those that nothing tells apart go together."""
+        """The fewest changes that together hold the wanted probability; those that nothing tells
+        apart go together.
+        """
         group, mass, wanted = 0, 0.0, self._wanted
         for atom, weight in self._belief.weighted():
             if mass >= wanted:
@@ -297,7 +312,9 @@ class GraphBisection(Bisection):
         )
 
     def _repaired(self) -> tuple[Vector, Vector] | None:
-        """Two states between which an older break was repaired, along states that each contain the one before."""
+        """Two states between which an older break was repaired, along states that each contain the
+        one before.
+        """
         tried = sorted(self.trials, key=self._size)
         chain: list[tuple[Vector, Counts]] = []
         for vector in reversed(tried):

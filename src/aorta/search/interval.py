@@ -36,7 +36,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Changes that hold the one sought with probability `mass`, and the two states they lie between."""
+    """Changes that hold the one sought with probability `mass`, and the two states they lie
+    between.
+    """
 
     changes: tuple[Change, ...]
     good: Vector
@@ -51,7 +53,9 @@ class Candidates:
 def likeliest_group(
     timeline: Timeline, belief: Belief, splits: Callable[[int], bool] | None
 ) -> Interval:
-    """The candidate, or the run of candidates that no testable state tells apart, with the largest probability."""
+    """The candidate, or the run of candidates that no testable state tells apart, with the largest
+    probability.
+    """
     start, _, weight = max(belief.atoms(), key=lambda atom: atom[2])
     best = Interval(timeline, start, start + 1, weight)
     if splits is None:
@@ -88,7 +92,9 @@ def shortest_interval(timeline: Timeline, belief: Belief, confidence: float) -> 
 
 @dataclass
 class Rotation:
-    """Which orders of a stuck group were tried: each package first, once; again from the start when it shrank."""
+    """Which orders of a stuck group were tried: each package first, once; again from the start when
+    it shrank.
+    """
 
     _group: frozenset[Change] = frozenset()
     _tried: int = 0

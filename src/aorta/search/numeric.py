@@ -1,9 +1,11 @@
-"""The smallest number that still reproduces: the floor first, then bisection on a logarithmic scale.
+"""The smallest number that still reproduces: the floor first, then bisection on a logarithmic
+scale.
 
-One trial settles the common case that the floor itself reproduces. Otherwise the gap between the largest rejected and
-the smallest accepted value is halved by ratio, until it is within the tolerance or one step wide. Unless the
-user promised it, monotonicity is a guess: at the end the rejected values must leave no large gap unseen, and whatever
-reproduces down there is taken and reported. Spare slots ask what either answer would ask next.
+One trial settles the common case that the floor itself reproduces. Otherwise the gap between the
+largest rejected and the smallest accepted value is halved by ratio, until it is within the
+tolerance or one step wide. Unless the user promised it, monotonicity is a guess: at the end the
+rejected values must leave no large gap unseen, and whatever reproduces down there is taken and
+reported. Spare slots ask what either answer would ask next.
 """
 
 import math
@@ -34,7 +36,9 @@ class NumberScale:
     tolerance: float
 
     def between(self, low: Number, high: Number) -> Number | None:
-        """The value that halves what is left; None when nothing is, or all of it is within the tolerance."""
+        """The value that halves what is left; None when nothing is, or all of it is within the
+        tolerance.
+        """
         if high - low <= self.tolerance * abs(high) / (1 + self.tolerance):
             return None
         share = 0.5
@@ -136,7 +140,9 @@ class Bracket(NamedTuple):
 
 
 class NumericSearch(RankedSearch):
-    """`place` turns a number into the axis's value, where that is more than the number: a window of that length."""
+    """`place` turns a number into the axis's value, where that is more than the number: a window of
+    that length.
+    """
 
     def __init__(
         self,
@@ -201,7 +207,9 @@ class NumericSearch(RankedSearch):
 
     @property
     def monotone(self) -> bool | None:
-        """False where it was seen not to be; True where nothing seen on the whole scale speaks against it."""
+        """False where it was seen not to be; True where nothing seen on the whole scale speaks
+        against it.
+        """
         if self.doubts() or self._axis.monotone is False:
             return False
         return True if self.done and not self._unresolved else None

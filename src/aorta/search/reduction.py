@@ -53,7 +53,9 @@ class Reduction:
     setbacks: int  # how often an accepted point failed its replay or confirmation
 
     def without(self, ignored: Collection[str]) -> "Reduction":
-        """The same with these axes as they were: whatever their value, it fails the same, so they were not reduced."""
+        """The same with these axes as they were: whatever their value, it fails the same, so they
+        were not reduced.
+        """
         if not ignored:
             return self
         best = self.best

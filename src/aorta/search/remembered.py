@@ -12,8 +12,8 @@ SearchT = TypeVar("SearchT", bound=Search)
 
 
 class Remembered(Generic[SearchT]):
-    """`known`: the answers to a point's configuration, in the order they were given. Each is used once. The ends are
-    always tried anew; where one is not as it was, nothing that was known counts.
+    """`known`: the answers to a point's configuration, in the order they were given. Each is used
+    once. The ends are always tried anew; where one is not as it was, nothing that was known counts.
     """
 
     def __init__(self, search: SearchT, known: Callable[[Point], Sequence[bool]]) -> None:

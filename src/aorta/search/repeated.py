@@ -1,8 +1,9 @@
-"""The searches that only go through a list of points: all of them, up to the first that reproduces, or in turns.
+"""The searches that only go through a list of points: all of them, up to the first that reproduces,
+or in turns.
 
-Their base is for searches that can rank every useful question at any moment: such a search states its ideal list of
-questions from what it was told, and the base turns the list into the contract. Pending points are left out, and a pending
-point is still wanted while it stands on the list.
+Their base is for searches that can rank every useful question at any moment: such a search states
+its ideal list of questions from what it was told, and the base turns the list into the contract.
+Pending points are left out, and a pending point is still wanted while it stands on the list.
 """
 
 from abc import ABC, abstractmethod
@@ -65,7 +66,9 @@ class EveryPoint(RankedSearch):
 
 
 class FirstThatReproduces(RankedSearch):
-    """The earliest of these points that reproduces; points after a known answer are not asked about."""
+    """The earliest of these points that reproduces; points after a known answer are not asked
+    about.
+    """
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.points = tuple(points)
@@ -99,9 +102,11 @@ Place = tuple[int, int]
 
 
 class Interleaved:
-    """`place(cell, n)` orders the n-th trials; `is_open(cell, tallies)` says whether a cell wants another trial.
+    """`place(cell, n)` orders the n-th trials; `is_open(cell, tallies)` says whether a cell wants
+    another trial.
 
-    `follow_up` is asked once every cell has enough: it may name further cells, and is asked again after those.
+    `follow_up` is asked once every cell has enough: it may name further cells, and is asked again
+    after those.
     """
 
     def __init__(
@@ -177,7 +182,9 @@ class Interleaved:
         return number
 
     def _refresh(self) -> None:
-        """Cells do not open again: a cell that was settled stays settled, whatever the others do."""
+        """Cells do not open again: a cell that was settled stays settled, whatever the others
+        do.
+        """
         self._open = {cell for cell in self._open if self._is_open(cell, self.tallies)}
         if not self._open:
             further = [cell for cell in self._follow_up(self.tallies) if cell not in self.tallies]

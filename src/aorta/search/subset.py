@@ -1,14 +1,17 @@
-"""Which of these items are needed? Generalised binary splitting, of blocks first and then of lines, checked for 1-minimality.
+"""Which of these items are needed? Generalised binary splitting, of blocks first and then of lines,
+checked for 1-minimality.
 
-Leaving out a chunk asks "does the chunk hold a needed item?", which is adaptive group testing: chunks are as large as
-makes the answer even odds, a chunk that cannot go is halved down to one needed item, and what can go is gone at once.
-Within a third of the information bound log2 C(N, k), without knowing k. Every acceptance is a set that was seen to
-reproduce; monotonicity only guides, so input that breaks it costs size and never truth. Structured text breaks it at every bracket:
-there blocks go first, the coarsest first, and at the end parts are tried alone, because one line may fail by itself where
-no larger set without its neighbours does.
+Leaving out a chunk asks "does the chunk hold a needed item?", which is adaptive group testing:
+chunks are as large as makes the answer even odds, a chunk that cannot go is halved down to one
+needed item, and what can go is gone at once. Within a third of the information bound log2 C(N, k),
+without knowing k. Every acceptance is a set that was seen to reproduce; monotonicity only guides,
+so input that breaks it costs size and never truth. Structured text breaks it at every bracket:
+there blocks go first, the coarsest first, and at the end parts are tried alone, because one line
+may fail by itself where no larger set without its neighbours does.
 
-Side by side, disjoint chunks are judged against one assumed set, the verified one less all that was found clean so far.
-The assumed set is itself asked about; if it turns out wrong, the search goes on with one acceptance at a time.
+Side by side, disjoint chunks are judged against one assumed set, the verified one less all that was
+found clean so far. The assumed set is itself asked about; if it turns out wrong, the search goes on
+with one acceptance at a time.
 """
 
 import math
@@ -27,9 +30,11 @@ _IN_FLIGHT = 64  # at most this many sets are remembered: each may hold ten thou
 
 
 class Splitting:
-    """Which of these numbers are needed? `floor` says what is kept at least, `checks` whether each is asked about at the end.
+    """Which of these numbers are needed? `floor` says what is kept at least, `checks` whether each
+    is asked about at the end.
 
-    `all_expected` says that every one is believed needed, as after an earlier search: each is tried alone.
+    `all_expected` says that every one is believed needed, as after an earlier search: each is tried
+    alone.
     """
 
     def __init__(self, start: Items, *, floor: int, all_expected: bool, checks: bool) -> None:
@@ -120,7 +125,9 @@ class Splitting:
             yield assumed
 
     def _checks(self) -> Iterator[Items]:
-        """Each item alone, then neighbours that may only go together, such as an opening and a closing line."""
+        """Each item alone, then neighbours that may only go together, such as an opening and a
+        closing line.
+        """
         kept = self._assumed
         if not self._with_checks or self._removable <= 0:
             return
@@ -182,7 +189,9 @@ class _Pass:
     always: Items
     splitting: Splitting
     _numbers: Callable[[Items], Items] = field(init=False, repr=False, compare=False)
-    """Of the groups that are whole in some items; of what is in flight it is asked again and again."""
+    """Of the groups that are whole in some items; of what is in flight it is asked again and
+    again.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_numbers", lru_cache(_IN_FLIGHT)(self._whole_groups))
@@ -241,9 +250,11 @@ class _Alone:
 
 
 class SubsetSearch:
-    """Blocks of lines first, the coarsest first, then lines; then whether a part of what is left fails by itself.
+    """Blocks of lines first, the coarsest first, then lines; then whether a part of what is left
+    fails by itself.
 
-    `all_expected` says that every item is believed needed, as after an earlier search: each is tried alone.
+    `all_expected` says that every item is believed needed, as after an earlier search: each is
+    tried alone.
     """
 
     def __init__(self, base: Point, axis: SubsetAxis, *, all_expected: bool = False) -> None:
@@ -283,7 +294,9 @@ class SubsetSearch:
 
     @property
     def monotone(self) -> bool | None:
-        """False when removing more brought the failure back; True is never claimed without a promise."""
+        """False when removing more brought the failure back; True is never claimed without a
+        promise.
+        """
         return False if self.doubts() else self._axis.monotone
 
     def doubts(self) -> list[Point]:
@@ -311,7 +324,7 @@ class SubsetSearch:
     def _rejected(self) -> list[Items]:
         return [kept for kept, answer in self._answers.items() if answer is False]
 
-    # -- what follows what ----------------------------------------------------------------------------
+    # -- what follows what
 
     def _program(self) -> "Iterator[_Pass | _Alone]":
         promised = bool(self._axis.monotone)
@@ -337,7 +350,9 @@ class SubsetSearch:
                 return
 
     def _parts_alone(self) -> "Iterator[_Pass | _Alone]":
-        """Halves of what is left, quarters and so on, and again of the part that fails by itself."""
+        """Halves of what is left, quarters and so on, and again of the part that fails by
+        itself.
+        """
         while len(self._verified) > 2:
             before, ordered = self._verified, sorted(self._verified)
             for count in _PARTS:
@@ -355,7 +370,9 @@ class SubsetSearch:
         return len(kept) == 1 or all(self._answers.get(kept - {item}) is False for item in kept)
 
     def _advance(self) -> None:
-        """Answer from memory what was asked before, and go on to the next pass that has a question."""
+        """Answer from memory what was asked before, and go on to the next pass that has a
+        question.
+        """
         while self._pass is not None:
             asked = self._pass.ask(1, ())
             if not asked:

@@ -1,8 +1,8 @@
 """How likely is a state to build and run, given which others did not?
 
-Broken states come in runs, and how long the runs are differs from project to project. So the chance is learned as it
-goes, apart for each distance to the nearest broken state: where one breakage lasts, the search soon jumps far; where
-each commit breaks on its own, it tries the next one.
+Broken states come in runs, and how long the runs are differs from project to project. So the chance
+is learned as it goes, apart for each distance to the nearest broken state: where one breakage
+lasts, the search soon jumps far; where each commit breaks on its own, it tries the next one.
 """
 
 from bisect import bisect_left
@@ -17,9 +17,9 @@ _PRIOR_SEEN = (6.0, 1.0)
 
 
 class _Kind(NamedTuple):
-    """`seen`: every version of the state ran before, in another combination. `edge`: a state that ran is its nearest
-    tried neighbour on one side, so that it may well run itself; then `distance` is that to the broken one on the other,
-    in powers of two.
+    """`seen`: every version of the state ran before, in another combination. `edge`: a state that
+    ran is its nearest tried neighbour on one side, so that it may well run itself; then `distance`
+    is that to the broken one on the other, in powers of two.
     """
 
     seen: bool = False
@@ -50,7 +50,9 @@ class Testability:
             self.untestable.add(vector)
 
     def chance(self, timeline: Timeline, vector: Vector) -> float:
-        """0 for a state not worth a build: broken itself, or deep inside a stretch where nothing ran."""
+        """0 for a state not worth a build: broken itself, or deep inside a stretch where nothing
+        ran.
+        """
         if vector in self.untestable:
             return 0.0
         if not self.untestable:

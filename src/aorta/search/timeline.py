@@ -1,8 +1,9 @@
 """One merged timeline of the changes of several packages.
 
-A *vector* says how many changes of each package are applied: the good end is all zeros, the bad end all of them. A
-*path* is an order of all the changes; its states are its prefixes, so neighbouring states differ by one change of one
-package and whatever flips between them is the culprit: no second phase has to find out which package it was.
+A *vector* says how many changes of each package are applied: the good end is all zeros, the bad end
+all of them. A *path* is an order of all the changes; its states are its prefixes, so neighbouring
+states differ by one change of one package and whatever flips between them is the culprit: no second
+phase has to find out which package it was.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,9 @@ Vector = tuple[int, ...]
 
 @dataclass(frozen=True)
 class History:
-    """One package: its versions, oldest first. The first is the good end and no candidate itself."""
+    """One package: its versions, oldest first. The first is the good end and no candidate
+    itself.
+    """
 
     package: str
     versions: tuple[str, ...]
@@ -77,14 +80,18 @@ class Timeline:
 
     @cached_property
     def weight_before(self) -> tuple[int, ...]:
-        """For each state how many commits are in it; a change is one, unless its history says more."""
+        """For each state how many commits are in it; a change is one, unless its history says
+        more.
+        """
         weights = (self.histories[c.package].weights for c in self.path)
         each = (w[c.rank] if w else 1 for w, c in zip(weights, self.path, strict=True))
         return tuple(accumulate(each, initial=0))
 
     @cached_property
     def prior(self) -> tuple[tuple[int, float], ...]:
-        """A change is as likely as the commits it brings: `(from this one on, the weight of each)`."""
+        """A change is as likely as the commits it brings: `(from this one on, the weight of
+        each)`.
+        """
         steps = [(0, 1.0)]
         for position, (before, after) in enumerate(pairwise(self.weight_before)):
             if position == 0 or after - before != steps[-1][1]:
@@ -133,7 +140,9 @@ class Timeline:
         return {change: index for index, change in enumerate(self.path)}
 
     def reordered(self, start: int, stop: int, first: Sequence[int]) -> "Timeline":
-        """The same changes, those in [start, stop) taken package by package in the order `first`."""
+        """The same changes, those in [start, stop) taken package by package in the order
+        `first`.
+        """
         block = sorted(self.order[start:stop], key=list(first).index)
         return Timeline(self.histories, (*self.order[:start], *block, *self.order[stop:]))
 
@@ -161,9 +170,11 @@ class Timeline:
 
 
 def _by_date(histories: Sequence[History]) -> tuple[int, ...]:
-    """By date, never against the order within a package; equal dates are dealt out evenly between packages.
+    """By date, never against the order within a package; equal dates are dealt out evenly between
+    packages.
 
-    Dates of a history may go backwards (rebases, clocks): a change counts as made no earlier than those before it.
+    Dates of a history may go backwards (rebases, clocks): a change counts as made no earlier than
+    those before it.
     """
     known = [time for history in histories for time in (history.times or ())]
     first, last = (min(known), max(known)) if known else (0.0, 0.0)

@@ -1,4 +1,6 @@
-"""What is asked of `aorta solve`, and what is kept of it so that a resumed run needs no more than its directory."""
+"""What is asked of `aorta solve`, and what is kept of it so that a resumed run needs no more than
+its directory.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -23,7 +25,9 @@ _NOT_KEPT = frozenset({"executor", "resume"})  # a run may be gone on with elsew
 
 @dataclass(frozen=True, kw_only=True)
 class SolveRequest:
-    """A command that fails, or a directory of another verb that knows of one, and what may be spent on it."""
+    """A command that fails, or a directory of another verb that knows of one, and what may be spent
+    on it.
+    """
 
     command: tuple[str, ...] = ()
     source: Path | None = None  # a case, or the run directory of another verb
@@ -55,7 +59,8 @@ class SolveRequest:
         given = [bool(self.command), self.source is not None, self.spec is not None]
         if sum(given) != 1:
             raise UsageError(
-                "give one thing to solve: a command behind --, a directory of a case or a run, or --spec"
+                "give one thing to solve: a command behind --, a directory of a case or a run, or "
+                "--spec"
             )
         if self.source is not None and not self.source.is_dir():
             raise UsageError(
@@ -95,7 +100,9 @@ def solve(
     listeners: Callable[[str], Sequence[Listener]] = lambda _stage: (),
     say: Callable[[str], None] = lambda _text: None,
 ) -> "Solution":
-    """From a failing command to all that can be found out about it within the budget. `listeners` of a stage, by its name."""
+    """From a failing command to all that can be found out about it within the budget. `listeners`
+    of a stage, by its name.
+    """
     from aorta.solve import running
 
     views = Views(listeners, say)

@@ -1,5 +1,5 @@
-"""`solve`: the stages one after the other, each written down before the next begins; and which of them are worth their cost: how many
-trials and how long each takes, and what a budget leaves out.
+"""`solve`: the stages one after the other, each written down before the next begins; and which of
+them are worth their cost: how many trials and how long each takes, and what a budget leaves out.
 """
 
 import math
@@ -96,7 +96,9 @@ def _trials_for_one(rate: float) -> int:
 
 
 def _left_out(state: State, costs: Mapping[str, Cost]) -> dict[str, str]:
-    """A stage that could not even begin to answer in what is left goes; the others share what there is."""
+    """A stage that could not even begin to answer in what is left goes; the others share what there
+    is.
+    """
     left = state.seconds_left("plan")
     if left is None:
         return {}
@@ -135,7 +137,9 @@ def begin(request: SolveRequest, views: Views) -> Solution:
 
 
 def dry_run(request: SolveRequest) -> SolvePlan:
-    """What would be done, and what it should cost as far as that can be told before anything has run."""
+    """What would be done, and what it should cost as far as that can be told before anything has
+    run.
+    """
     request = request.checked()
     check_good(request)
     with tempfile.TemporaryDirectory(prefix="aorta-solve-") as scratch:
@@ -169,7 +173,9 @@ def _solve(run: RunDir, request: SolveRequest, views: Views) -> Solution:
 
 
 def _stages(state: State) -> Exit | None:
-    """Every stage that is not written down yet. The exit code of whoever stopped it; None where it came to its end."""
+    """Every stage that is not written down yet. The exit code of whoever stopped it; None where it
+    came to its end.
+    """
     every: Sequence[Stage] = (Reproduce(), Reduce(), Triage(), Bisect(), Diverge(), Bundle())
     stages = {stage.name: stage for stage in every}
     try:

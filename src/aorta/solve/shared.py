@@ -1,7 +1,9 @@
-"""Nothing is run twice: a trial that one stage ran is handed to a later stage that asks for the same.
+"""Nothing is run twice: a trial that one stage ran is handed to a later stage that asks for the
+same.
 
-Two trials are the same when they run the same command with the same variables on the same files in the same image. What
-a stage ran to choose among candidates is not handed on: the chosen one was chosen for how its trials ended.
+Two trials are the same when they run the same command with the same variables on the same files in
+the same image. What a stage ran to choose among candidates is not handed on: the chosen one was
+chosen for how its trials ended.
 """
 
 import hashlib
@@ -45,7 +47,9 @@ class Ran:
 
 
 class SharedTrials:
-    """The trials of a whole solve, on disk as they end; also the clock and the counter of what was spent."""
+    """The trials of a whole solve, on disk as they end; also the clock and the counter of what was
+    spent.
+    """
 
     def __init__(self, folder: Path, most: int | None = None) -> None:
         self._file = folder / "trials.jsonl"
@@ -216,7 +220,9 @@ def what_is_run(trial: TrialSpec) -> str:
 
 
 def _plain_command(trial: TrialSpec) -> tuple[list[str], dict[str, str]]:
-    """A shell text whose variables are all the trial's own is the command line with their values in it."""
+    """A shell text whose variables are all the trial's own is the command line with their values in
+    it.
+    """
     env = {name: value for name, value in trial.env.items() if name not in _OURS}
     argv = list(trial.argv)
     if len(argv) != 3 or argv[1] != "-c":
@@ -241,7 +247,9 @@ def _plain_command(trial: TrialSpec) -> tuple[list[str], dict[str, str]]:
 
 
 def _word(word: str, trial: TrialSpec) -> str:
-    """A file by its content: anywhere by that alone where it was laid out for this trial, else by its place too."""
+    """A file by its content: anywhere by that alone where it was laid out for this trial, else by
+    its place too.
+    """
     path = trial.cwd / word
     with suppress(OSError, ValueError):
         if "/" in word or "." in word:
@@ -308,7 +316,9 @@ def _end_from(content: Mapping[str, Any]) -> TrialEnd:
 
 
 def _moved(end: TrialEnd, trial: TrialSpec) -> TrialEnd:
-    """The same end as the trial's own: its logs beside it, and what this trial watches for found in them."""
+    """The same end as the trial's own: its logs beside it, and what this trial watches for found in
+    them.
+    """
     streams = {
         name: replace(stream, path=_copied(stream.path, trial.trial_dir / stream.path.name))
         for name, stream in (("stdout", end.stdout), ("stderr", end.stderr))

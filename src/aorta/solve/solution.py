@@ -1,5 +1,5 @@
-"""What all stages together amount to: the one value that the JSON, the summary, the page and the exit code read; and ten lines of
-it for people, the same as `summary.md`.
+"""What all stages together amount to: the one value that the JSON, the summary, the page and the
+exit code read; and ten lines of it for people, the same as `summary.md`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -93,7 +93,9 @@ class Solution:
 
     @property
     def culprits(self) -> list[Any]:
-        """What the bisection named; nothing where it did not come to its end, or the original contradicts it."""
+        """What the bisection named; nothing where it did not come to its end, or the original
+        contradicts it.
+        """
         if not self.state.is_done("bisect"):
             return []
         return list(self.state.known("bisect").get("culprits") or [])
@@ -257,7 +259,9 @@ def _cure(document: dict[str, Any]) -> str:
 
 
 def _culprit(document: dict[str, Any]) -> str:
-    """One change; two that must come together; or the candidates among which it could not be told."""
+    """One change; two that must come together; or the candidates among which it could not be
+    told.
+    """
     culprits, status = document["culprits"], document["bisect_status"]
     if not culprits:
         return "not known"

@@ -1,7 +1,7 @@
 """What is known so far: one line a finished stage, written before the next begins.
 
-Killed at any point, a solve goes on from here: a stage that is written down is never run again, and one that had begun is
-taken up through the verb's own resume.
+Killed at any point, a solve goes on from here: a stage that is written down is never run again, and
+one that had begun is taken up through the verb's own resume.
 """
 
 import json
@@ -24,7 +24,9 @@ Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 
 
 class Stopped(Exception):  # noqa: N818 - nothing went wrong
-    """Somebody stopped the run while a stage was at work; what it wrote stays, and is gone on with."""
+    """Somebody stopped the run while a stage was at work; what it wrote stays, and is gone on
+    with.
+    """
 
     def __init__(self, exit_code: Exit) -> None:
         super().__init__(f"stopped with {exit_code}")
@@ -70,7 +72,9 @@ class Stage(Protocol):
         """Why there is nothing for it to do here; empty where there is."""
 
     def __call__(self, state: "State") -> StageResult:
-        """To its end, or to the end of what it may spend. Raises `Stopped` where somebody stopped it."""
+        """To its end, or to the end of what it may spend. Raises `Stopped` where somebody stopped
+        it.
+        """
 
 
 class State:
@@ -118,7 +122,9 @@ class State:
         return lambda: self.views.listeners(stage)
 
     def seconds_left(self, stage: str) -> float | None:
-        """The time that is left for a stage. Trials are counted where they are started: some need not be."""
+        """The time that is left for a stage. Trials are counted where they are started: some need
+        not be.
+        """
         if self.request.budget is None:
             return None
         left = self.request.budget - self.shared.elapsed

@@ -1,5 +1,6 @@
-"""What is to be solved: a command with where it runs and what is known of its failure, wherever that was written; and what worked, as
-`--good` says it: a revision of the checkout, an environment, or a container where it fails in one.
+"""What is to be solved: a command with where it runs and what is known of its failure, wherever
+that was written; and what worked, as `--good` says it: a revision of the checkout, an environment,
+or a container where it fails in one.
 """
 
 import re
@@ -28,7 +29,9 @@ Command = str | list[str]
 
 @dataclass(frozen=True)
 class Subject:
-    """The original. `spec` is a reduction spec that somebody wrote already, and `finding` what killed it."""
+    """The original. `spec` is a reduction spec that somebody wrote already, and `finding` what
+    killed it.
+    """
 
     command: Command
     cwd: Path
@@ -96,7 +99,9 @@ def _of_spec(path: Path, request: SolveRequest, **more: Any) -> Subject:
 
 
 def initial_variables(axis: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The variables of an axis as the original has them; the number of ranks stands in the command itself."""
+    """The variables of an axis as the original has them; the number of ranks stands in the command
+    itself.
+    """
     kind, initial = axis.get("kind"), axis.get("initial")
     if kind in {"world_size", "ranks"}:
         return []
@@ -134,7 +139,8 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
             cwd = Path(config.get("cwd", request.directory))
             return Subject(config["command"], cwd, oracle=request.oracle)
     raise UsageError(
-        "this is no case and no run of a command; expected a directory of launch, run, reduce or triage",
+        "this is no case and no run of a command; expected a directory of launch, run, reduce or "
+        "triage",
         where=str(source),
     )
 
@@ -160,7 +166,9 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def good_environment(request: SolveRequest) -> Path | None:
-    """A requirements or lock file, an env.json or a virtual environment; None where it is something else."""
+    """A requirements or lock file, an env.json or a virtual environment; None where it is something
+    else.
+    """
     if request.good is None:
         return None
     path = request.directory / request.good
@@ -168,8 +176,8 @@ def good_environment(request: SolveRequest) -> Path | None:
 
 
 def good_containers(request: SolveRequest) -> ContainersSpec | None:
-    """From the container that worked to the one it fails in. Two of one family with a date in their tags have those
-    of the days between them.
+    """From the container that worked to the one it fails in. Two of one family with a date in their
+    tags have those of the days between them.
     """
     failing = environment_of(request)
     if request.good is None or failing.image is None:
@@ -199,7 +207,8 @@ def _image_of(good: str, failing: Environment) -> str:
         return good
     if len(_DATE.findall(image)) != 1:
         raise UsageError(
-            f"found the date {good}, but the container it fails in has no date in its name: {image}; "
+            f"found the date {good}, but the container it fails in has no date in its name: "
+            f"{image}; "
             "expected the name of the one that worked",
             where="--good",
         )
@@ -207,14 +216,17 @@ def _image_of(good: str, failing: Environment) -> str:
 
 
 def _check_image(containers: ContainersSpec, failing: Environment) -> None:
-    """Named outright it must be somewhere; between two dates the days that are missing are passed over."""
+    """Named outright it must be somewhere; between two dates the days that are missing are passed
+    over.
+    """
     passing = containers.passing
     if passing is None or failing.kind not in ENGINES:
         return
     if is_at_hand(replace(failing, image=passing)) or digest_of(passing) is not None:
         return
     raise UsageError(
-        f"found {passing!r}, which {ENGINES[failing.kind].command} does not have, and no registry says that it has it; "
+        f"found {passing!r}, which {ENGINES[failing.kind].command} does not have, and no registry "
+        "says that it has it; "
         "expected the image that worked, or its date",
         where="--good",
     )
@@ -239,7 +251,8 @@ def check_good(request: SolveRequest) -> None:
         return
     if environment.isolated:
         raise UsageError(
-            f"what worked before {environment.name!r} cannot be looked for; expected a command of this machine, or one "
+            f"what worked before {environment.name!r} cannot be looked for; expected a command of "
+            "this machine, or one "
             "in an image",
             where="--good",
         )
@@ -248,8 +261,10 @@ def check_good(request: SolveRequest) -> None:
     repository = repository_of(subject_of(request).cwd)
     if repository is None:
         raise UsageError(
-            f"found {request.good!r}, which is no file, and there is no git checkout to find it in; "
-            "expected a revision, a requirements or lock file, an env.json or a virtual environment, "
+            f"found {request.good!r}, which is no file, and there is no git checkout to find it "
+            "in; "
+            "expected a revision, a requirements or lock file, an env.json or a virtual "
+            "environment, "
             "or, beside --environment image:REF, the image or the date of one that worked",
             where="--good",
         )

@@ -1,4 +1,6 @@
-"""What a run that ends well may show all the same: a number that is none, or steps that got slow on the way."""
+"""What a run that ends well may show all the same: a number that is none, or steps that got slow on
+the way.
+"""
 
 import re
 import statistics
@@ -56,7 +58,9 @@ def nan_words(line: re.Match[str]) -> str:
 
 
 def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:
-    """Its last quarter is slower than its first half by so much that no line of it is as fast as that."""
+    """Its last quarter is slower than its first half by so much that no line of it is as fast as
+    that.
+    """
     text = _text(stream)
     for pattern, is_time in (*((p, True) for p in _TIMES), *((p, False) for p in _RATES)):
         values = _of_one_kind(pattern, text)[1:]  # the first warms up
@@ -80,8 +84,8 @@ def _slow(stream: StreamEnd, name: str) -> Iterator[Symptom]:
 
 
 def _of_one_kind(pattern: str, text: str) -> list[float]:
-    """The numbers of the kind of line that the last one stands in: another bar (of a download, an evaluation) has a speed of its
-    own, and the last number is what a metric is judged by.
+    """The numbers of the kind of line that the last one stands in: another bar (of a download, an
+    evaluation) has a speed of its own, and the last number is what a metric is judged by.
     """
     kinds: dict[str, list[float]] = {}
     words = ""

@@ -1,9 +1,11 @@
-"""What the trials of one cell amount to: counts, step times, the error line seen most; and how fast it is beside its baseline.
+"""What the trials of one cell amount to: counts, step times, the error line seen most; and how fast
+it is beside its baseline.
 
-Does a mitigation mend, or does it only slow? Races go away when things are slower, whatever made them so. Two cells are
-compared by their steps where both tell of them in the same way, and else by how long their clean trials took: the wall clock of
-a crash measures when it crashed. A cell is flagged as slower only if it is above the threshold and the 95 % interval of the
-ratio lies above 1; with two noisy trials a side nothing is flagged.
+Does a mitigation mend, or does it only slow? Races go away when things are slower, whatever made
+them so. Two cells are compared by their steps where both tell of them in the same way, and else by
+how long their clean trials took: the wall clock of a crash measures when it crashed. A cell is
+flagged as slower only if it is above the threshold and the 95 % interval of the ratio lies above 1;
+with two noisy trials a side nothing is flagged.
 """
 
 import math
@@ -34,7 +36,9 @@ _UNRELIABLE = 0.1  # a cell that loses this share of its trials to errors is not
 
 @dataclass(frozen=True)
 class StepTimes:
-    """`per_trial` is what two cells are compared by: steps of one trial are not independent of each other."""
+    """`per_trial` is what two cells are compared by: steps of one trial are not independent of each
+    other.
+    """
 
     source: StepTimeSource = "missing"
     per_trial: Sequence[float] = ()
@@ -81,7 +85,8 @@ def aggregate_cell(
 ) -> CellStats:
     """One pass, so that only the numbers of a cell are held and not its records.
 
-    `expected` is the signature of the baseline's failure: one that was counted before it was known may be another failure.
+    `expected` is the signature of the baseline's failure: one that was counted before it was known
+    may be another failure.
     """
     outcomes: list[Outcome] = []
     walls: list[float] = []
@@ -206,7 +211,9 @@ class Speed:
 def speed_of(
     cell: CellStats, baseline: CellStats, threshold: float, *, is_baseline: bool = False
 ) -> Speed:
-    """`n/a` is said wherever the ratio cannot be known, never the `-` that means "no reason to doubt"."""
+    """`n/a` is said wherever the ratio cannot be known, never the `-` that means "no reason to
+    doubt".
+    """
     if cell.error is not None:
         return Speed("error")
     if is_baseline:
@@ -224,7 +231,9 @@ def speed_of(
 
 
 def ratio_interval(cell: Sequence[float], baseline: Sequence[float]) -> tuple[float, float] | None:
-    """Welch's interval of the ratio, on logarithms of the mean of each trial; None where no spread is known."""
+    """Welch's interval of the ratio, on logarithms of the mean of each trial; None where no spread
+    is known.
+    """
     if len(cell) + len(baseline) < 3 or min(*cell, *baseline) <= 0:
         return None
     logs = [[math.log(value) for value in side] for side in (cell, baseline)]

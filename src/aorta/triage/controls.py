@@ -1,7 +1,9 @@
-"""Slow-only controls: the baseline again, slowed as much as a mitigation that slows, and not mitigated.
+"""Slow-only controls: the baseline again, slowed as much as a mitigation that slows, and not
+mitigated.
 
-A mitigation that works and slows is credited only if it beats its control. Which controls are needed is known when every
-cell of the matrix has its answer; told the same trials, the same controls follow.
+A mitigation that works and slows is credited only if it beats its control. Which controls are
+needed is known when every cell of the matrix has its answer; told the same trials, the same
+controls follow.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +64,9 @@ class Controls:
         )
 
     def _may_show_slowness(self, control: Tally, tallies: Mapping[str, Tally], most: int) -> bool:
-        """Whether it is open that slowing alone helps, and further trials, all of them clean, would show it."""
+        """Whether it is open that slowing alone helps, and further trials, all of them clean, would
+        show it.
+        """
         if self._helps_alone(control, tallies):
             return False
         return self._helps_alone(

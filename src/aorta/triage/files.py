@@ -1,4 +1,6 @@
-"""The files of a run directory around its trials: sidecars, the resolved recipe, snapshots, the matrix."""
+"""The files of a run directory around its trials: sidecars, the resolved recipe, snapshots, the
+matrix.
+"""
 
 import json
 import shutil
@@ -35,7 +37,9 @@ class RunFiles:
         return self.run.path
 
     def adopt(self, recipe: Recipe) -> Recipe:
-        """The recipe as it will run: resolved from the copies of its sidecars, written down so that it runs again."""
+        """The recipe as it will run: resolved from the copies of its sidecars, written down so that
+        it runs again.
+        """
         copies = tuple(self._copy(sidecar) for sidecar in recipe.sidecars)
         write_atomically(self.path / RESOLVED_RECIPE, resolved_yaml(recipe))
         inline = {
@@ -50,14 +54,18 @@ class RunFiles:
         return replace(recipe, sidecars=copies)
 
     def _copy(self, sidecar: Path) -> Path:
-        """A copy that is already there belongs to the run that is resumed, and stays what it was."""
+        """A copy that is already there belongs to the run that is resumed, and stays what it
+        was.
+        """
         copy = self.path / SIDECARS / sidecar.name
         if not copy.exists():
             write_atomically(copy, sidecar.read_bytes())
         return copy
 
     def take_snapshots(self, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
-        """The host's once and that of each environment once, before any trial; what is missing in them, as warnings."""
+        """The host's once and that of each environment once, before any trial; what is missing in
+        them, as warnings.
+        """
         host = self._once(self.path / "host_env.json", host_snapshot)
         said = {"host": _missing_in(host)}
         taken: dict[str, dict[str, Any]] = {}
@@ -109,7 +117,9 @@ def _by_scope(said: Mapping[str, str]) -> list[str]:
 
 
 def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:
-    """The snapshot of the environment, with the variables of the cell among those that a snapshot records."""
+    """The snapshot of the environment, with the variables of the cell among those that a snapshot
+    records.
+    """
     seen = dict(snapshot)
     known = snapshot.get("env_vars")
     if isinstance(known, dict):

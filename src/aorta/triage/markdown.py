@@ -83,7 +83,8 @@ def _table(rows: Sequence[Row]) -> list[str]:
 def _hints(rows: Sequence[Row]) -> list[str]:
     """The error line seen most in each cell, without what differs from run to run."""
     lines = [
-        f"- `{row.name}`: {_one_line(row.stats.hints[0][0])} ({row.stats.hints[0][1]} of {row.stats.tally.trials})"
+        f"- `{row.name}`: {_one_line(row.stats.hints[0][0])} ({row.stats.hints[0][1]} of "
+        f"{row.stats.tally.trials})"
         for row in rows
         if row.stats.hints
     ]
@@ -102,7 +103,8 @@ def _notes(matrix: Matrix) -> list[str]:
     lines = [text for call, text in _LEGEND.items() if call in said]
     if any(row.speed.is_flagged for row in matrix.rows):
         lines.append(
-            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind that; `control: true` in the "
+            "- `speed (+N%)`: the cell is slower than the baseline, and a race may hide behind "
+            "that; `control: true` in the "
             "recipe (or `--control`) runs the baseline slowed as much, and tells the two apart."
         )
     whys = [
@@ -114,16 +116,21 @@ def _notes(matrix: Matrix) -> list[str]:
         "## Notes",
         "",
         (
-            "- Rates are of trials that ran; failures other than this one (`Other`) and trials that could not be told "
-            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the baseline, one-sided in "
-            "the direction seen, corrected for the number of cells; below 2.5 % a cell works, or makes it worse."
+            "- Rates are of trials that ran; failures other than this one (`Other`) and trials "
+            "that could not be told "
+            "(`Errors`) are never counted as reproductions. p: Fisher's exact test against the "
+            "baseline, one-sided in "
+            "the direction seen, corrected for the number of cells; below 2.5 % a cell works, or "
+            "makes it worse."
         ),
         f"- Sure of all of it: {STATEMENT}.",
         *lines,
         *whys,
         (
-            "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in it and copied sidecars "
-            "stay what they are; names of built-in and plugin mitigations and environments mean what they mean then: "
+            "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in "
+            "it and copied sidecars "
+            "stay what they are; names of built-in and plugin mitigations and environments mean "
+            "what they mean then: "
             "compare `resolved_env_vars` in matrix.json."
         ),
     ]
@@ -132,12 +139,16 @@ def _notes(matrix: Matrix) -> list[str]:
 _LEGEND = {
     Call.WORKS: "- `works`: fails significantly less often than the baseline.",
     Call.WORSE: "- `worse`: fails significantly more often than the baseline.",
-    Call.NO_EFFECT: "- `no effect`: no useful cure; it fails more than half as often as the baseline.",
-    Call.NOT_KNOWN: "- `not known`: these trials do not tell; the number is how many more of each of the cell and the "
+    Call.NO_EFFECT: "- `no effect`: no useful cure; it fails more than half as often as the "
+    "baseline.",
+    Call.NOT_KNOWN: "- `not known`: these trials do not tell; the number is how many more of each "
+    "of the cell and the "
     "baseline would, if the rates stay as they are.",
-    Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another name.",
+    Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another "
+    "name.",
     Call.OTHER_FAILURE: "- `other failure`: this failure went, and another one came.",
-    Call.ONLY_SLOWER: "- `only slower`: slowing the baseline as much makes the failure rarer too; the mitigation is not credited.",
+    Call.ONLY_SLOWER: "- `only slower`: slowing the baseline as much makes the failure rarer too; "
+    "the mitigation is not credited.",
     Call.CONTROL: "- `(control)`: the baseline slowed as much as a mitigation, and not mitigated.",
     Call.DID_NOT_RUN: "- `did not run`: no trial of the cell came to its work; it says nothing.",
 }

@@ -1,4 +1,6 @@
-"""The matrix as data: every cell with its counts, its comparison and its speed; `to_json` is matrix.json."""
+"""The matrix as data: every cell with its counts, its comparison and its speed; `to_json` is
+matrix.json.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -129,7 +131,9 @@ class Matrix:
 
     @property
     def trials_saved(self) -> int:
-        """Trials that were allowed and not run, because the answer of their cell was settled without them."""
+        """Trials that were allowed and not run, because the answer of their cell was settled
+        without them.
+        """
         if self.ending.reason is not Reason.DONE:
             return 0
         ran = [row for row in self.rows if row.comparison.call is not Call.DID_NOT_RUN]
@@ -255,7 +259,8 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     caps = Caps(trials, plan.baseline.trials, max(1, compared))
     if compared and not can_settle(caps):
         said.append(
-            f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of {trials} "
+            f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of "
+            f"{trials} "
             f"may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at least "
             f"{caps.floor + 1} are needed"
         )
@@ -263,7 +268,9 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
 
 
 def _uncontrolled(tried: SearchResult, rows: Sequence[Row]) -> list[str]:
-    """A control that was asked for and could not be made is said, because without it `works` is only half an answer."""
+    """A control that was asked for and could not be made is said, because without it `works` is
+    only half an answer.
+    """
     if tried.plan.recipe.content.control is None:
         return []
     without = [
@@ -277,15 +284,18 @@ def _uncontrolled(tried: SearchResult, rows: Sequence[Row]) -> list[str]:
         return []
     return [
         (
-            f"{', '.join(without)}: no control was run, because how fast the steps are is not known: print step times, write "
-            "them to $AORTA_STEP_TIMES (a line for each step, in ms), or say how much to slow: control: {slowdown: 2}"
+            f"{', '.join(without)}: no control was run, because how fast the steps are is not "
+            "known: print step times, write "
+            "them to $AORTA_STEP_TIMES (a line for each step, in ms), or say how much to slow: "
+            "control: {slowdown: 2}"
         )
     ]
 
 
 def _lost_cells(rows: Sequence[Row]) -> list[str]:
     return [
-        f"{row.name}: {row.stats.tally.error} of {row.stats.tally.trials} trials ended in an error and are no evidence"
+        f"{row.name}: {row.stats.tally.error} of {row.stats.tally.trials} trials ended in an "
+        "error and are no evidence"
         for row in rows
         if row.stats.tally.error and row.stats.tally.evidence and row.stats.unreliable
     ]

@@ -1,4 +1,6 @@
-"""`--mode optimize`: the smallest stack of mitigations that makes the failure go away, in one environment."""
+"""`--mode optimize`: the smallest stack of mitigations that makes the failure go away, in one
+environment.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -66,7 +68,9 @@ def optimize(
     open_executor: Callable[[], Executor],
     listeners: Sequence[Listener] = (),
 ) -> StackReport:
-    """Find the smallest stack, and write what was found; also when the run is stopped before its end."""
+    """Find the smallest stack, and write what was found; also when the run is stopped before its
+    end.
+    """
     recipe = with_timeout(recipe, settings.timeout)
     plan = plan_stacks(recipe, settings, goal)
     session = open_session(plan.plan, settings)

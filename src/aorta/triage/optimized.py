@@ -1,4 +1,6 @@
-"""optimize.json and optimize.md: the sets that were found, why none of one can be left out, and how sure that is."""
+"""optimize.json and optimize.md: the sets that were found, why none of one can be left out, and how
+sure that is.
+"""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -200,7 +202,8 @@ def _answer(found: Optimized) -> list[str]:
     best = found.recommended
     if best is None:
         words = {
-            "did_not_reproduce": "The failure did not show without mitigations: there is nothing to mend.",
+            "did_not_reproduce": "The failure did not show without mitigations: there is nothing "
+            "to mend.",
             "not_found": "No stack of these candidates makes the failure go away.",
             "partial": "Stopped before an answer.",
         }
@@ -213,8 +216,10 @@ def _answer(found: Optimized) -> list[str]:
         "```",
         "",
         (
-            f"With {' + '.join(best.mitigations)}, {failures(best.tally).hits} of {best.tally.evidence} fresh trials "
-            f"failed: the rate is below {100 * best.rate_below:.0f} % (95 % sure), and luck alone would do this "
+            f"With {' + '.join(best.mitigations)}, {failures(best.tally).hits} of "
+            f"{best.tally.evidence} fresh trials "
+            f"failed: the rate is below {100 * best.rate_below:.0f} % (95 % sure), and luck alone "
+            "would do this "
             f"with a chance of {best.luck:.1g}."
         ),
     ]

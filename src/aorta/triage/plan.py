@@ -1,4 +1,6 @@
-"""From a recipe to cells that can be tried, with every check that needs no trial. Reads the registry, runs nothing."""
+"""From a recipe to cells that can be tried, with every check that needs no trial. Reads the
+registry, runs nothing.
+"""
 
 import json
 import os
@@ -31,7 +33,9 @@ CONTROL_SUFFIX = ".slowed"
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One cell, resolved: what it runs, at most how often, and why it could be a second baseline under another name."""
+    """One cell, resolved: what it runs, at most how often, and why it could be a second baseline
+    under another name.
+    """
 
     index: int
     cell: Cell
@@ -112,7 +116,8 @@ class Plan:
 def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     """Every check that a run makes before its first trial; a dry run makes the same ones."""
     environments = [recipe.environment_of(cell) for cell in recipe.content.cells]
-    # What a workload's name means may differ from cell to cell; one that nobody here knows is wrong where none can differ.
+    # What a workload's name means may differ from cell to cell; one that nobody here knows is wrong
+    # where none can differ.
     elsewhere = any(environment.isolated for environment in environments) or any(
         "PYTHONPATH" in {**recipe.content.extra_env, **cell.extra_env}
         for cell in recipe.content.cells
@@ -165,7 +170,9 @@ def _planned(
 
 
 def baseline_index(recipe: Recipe) -> int:
-    """The one named; else the first called baseline-*; else the first without mitigations; else the only one."""
+    """The one named; else the first called baseline-*; else the first without mitigations; else the
+    only one.
+    """
     cells = recipe.content.cells
     wanted = recipe.content.confound.baseline_cell
     rules = (
@@ -179,7 +186,8 @@ def baseline_index(recipe: Recipe) -> int:
         if found is not None:
             return found
     raise SpecError(
-        "no cell can be the baseline; name one with confound.baseline_cell (--baseline-cell), call one "
+        "no cell can be the baseline; name one with confound.baseline_cell (--baseline-cell), "
+        "call one "
         "baseline-..., or add a cell with mitigations: [none]",
         where=f"{recipe.file}: cells",
     )
@@ -192,7 +200,8 @@ def _check_directories(recipe: Recipe, names: Sequence[str], folder: str) -> Non
         first = seen.setdefault(slug(name), name)
         if first != name:
             raise SpecError(
-                f"{first!r} and {name!r} would share the directory {folder}/{slug(name)}; rename one of them",
+                f"{first!r} and {name!r} would share the directory {folder}/{slug(name)}; rename "
+                "one of them",
                 where=recipe.file,
             )
 
@@ -202,7 +211,8 @@ def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
     for cell in cells:
         if cell.experiment.deciding != cells[0].experiment.deciding:
             raise SpecError(
-                f"cells {cells[0].name!r} and {cell.name!r} have different oracles; a matrix compares one failure: "
+                f"cells {cells[0].name!r} and {cell.name!r} have different oracles; a matrix "
+                "compares one failure: "
                 "keep oracle in the workload_config of the recipe",
                 where=f"{recipe.file}: cells[{cell.index}].workload_config.oracle",
             )
@@ -263,8 +273,8 @@ def _fingerprint_of(cell: PlannedCell) -> list[Any]:
 
 
 class Schedule:
-    """Which trial goes when. Half of the baseline's come first, because every comparison rests on them; the other half
-    is spread over the rounds, so that drift is seen by the baseline too.
+    """Which trial goes when. Half of the baseline's come first, because every comparison rests on
+    them; the other half is spread over the rounds, so that drift is seen by the baseline too.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -295,7 +305,9 @@ class Schedule:
 
 
 def check_ticket_directory(output: Path, plan: Plan) -> None:
-    """Two tickets whose names differ only in what a path cannot hold must not be mixed up silently."""
+    """Two tickets whose names differ only in what a path cannot hold must not be mixed up
+    silently.
+    """
     ticket = plan.recipe.content.ticket
     marker = output / plan.parent.parts[0] / ".ticket"
     try:
@@ -333,7 +345,9 @@ def describe_plan(plan: Plan, output_dir: Path, jobs: int) -> Iterator[str]:
 
 
 def _unknown_workload(cell: PlannedCell) -> str | None:
-    """What keeps this cell from running, as far as it is known here; an environment of its own may have the workload."""
+    """What keeps this cell from running, as far as it is known here; an environment of its own may
+    have the workload.
+    """
     if cell.request.workload == COMMAND:
         return None
     try:
@@ -363,14 +377,22 @@ def _command(cell: PlannedCell, scratch: Path) -> str:
 
 
 def _estimate(plan: Plan, output_dir: Path, jobs: int) -> str:
-    """From the newest run of the same ticket and workload; without one, what the time limit allows."""
+    """From the newest run of the same ticket and workload; without one, what the time limit
+    allows.
+    """
     seconds = _seconds_of_a_trial(output_dir / plan.parent)
     if seconds is not None:
         total = show_duration(seconds * plan.most_trials / jobs)
-        return f"about {total} at most ({show_duration(seconds)} a trial in the newest run, {jobs} at once)"
+        return (
+            f"about {total} at most ({show_duration(seconds)} a trial in the newest run, "
+            f"{jobs} at once)"
+        )
     limit = plan.recipe.content.timeout
     if limit is not None:
-        return f"{show_duration(limit * plan.most_trials / jobs)} at most, by --timeout; no earlier run tells more"
+        return (
+            f"{show_duration(limit * plan.most_trials / jobs)} at most, by --timeout; no "
+            "earlier run tells more"
+        )
     return "unknown: there is no earlier run here and no --timeout"
 
 

@@ -1,7 +1,8 @@
-"""The recipe as a file: its keys, read strictly, and written back so that the result reads in again.
+"""The recipe as a file: its keys, read strictly, and written back so that the result reads in
+again.
 
-Names of mitigations and environments are resolved here, because a recipe that names nothing real is wrong; the workload
-is looked up when the recipe runs.
+Names of mitigations and environments are resolved here, because a recipe that names nothing real is
+wrong; the workload is looked up when the recipe runs.
 """
 
 import hashlib
@@ -42,10 +43,13 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 def checked_cell_name(name: str) -> str:
-    """A cell's name is a directory too, and may stand behind an option: hence no slash, no space, no leading dash."""
+    """A cell's name is a directory too, and may stand behind an option: hence no slash, no space,
+    no leading dash.
+    """
     if not is_path_safe(name) or name in RESERVED_CELL_NAMES:
         raise UsageError(
-            f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a letter, digit or _, "
+            f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a "
+            "letter, digit or _, "
             f"and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
         )
     return name
@@ -92,7 +96,9 @@ class StopAfter(StrictModel):
 
 
 class TrialOrder(StrictModel):
-    """In which order trials run. `cells` is one cell after the other, for machines where changing over is dear."""
+    """In which order trials run. `cells` is one cell after the other, for machines where changing
+    over is dear.
+    """
 
     by: Literal["shuffled", "rounds", "cells"] = "shuffled"
     seed: int = Field(default=0, ge=0)
@@ -188,7 +194,8 @@ class RecipeFile(StrictModel):
             raise UsageError("the key steps is required for a workload; only a command has none")
         if self.exact_trials and self.stop_after is not None:
             raise UsageError(
-                "exact_trials and stop_after contradict each other: one runs every trial, the other stops; drop one"
+                "exact_trials and stop_after contradict each other: one runs every trial, the "
+                "other stops; drop one"
             )
         wanted = self.confound.baseline_cell
         names = [cell.name for cell in self.cells]
@@ -202,7 +209,9 @@ class RecipeFile(StrictModel):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe that is sound, and where it came from. `sidecars` are the files its names were resolved with."""
+    """A recipe that is sound, and where it came from. `sidecars` are the files its names were
+    resolved with.
+    """
 
     content: RecipeFile
     source: Path | None = None  # None: flags
@@ -216,7 +225,9 @@ class Recipe:
 
     @cached_property
     def mitigations(self) -> Catalogue[Mitigation]:
-        """Gathered once: a look through what is installed takes 10 ms, and a matrix has hundreds of cells."""
+        """Gathered once: a look through what is installed takes 10 ms, and a matrix has hundreds of
+        cells.
+        """
         return mitigation_catalogue(self.sidecars)
 
     @cached_property
@@ -247,7 +258,9 @@ def load_recipe(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """The recipe in a YAML or JSON file. `defaults` are keys that the command line gives where the file does not."""
+    """The recipe in a YAML or JSON file. `defaults` are keys that the command line gives where the
+    file does not.
+    """
     document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
     if isinstance(document, dict):
         document = {**(defaults or {}), **document}
@@ -282,7 +295,9 @@ def check_names(recipe: Recipe) -> None:
 
 
 def resolved_yaml(recipe: Recipe) -> str:
-    """The recipe as it ran, in the keys of a recipe and nothing else: `load_recipe` reads it back as the same."""
+    """The recipe as it ran, in the keys of a recipe and nothing else: `load_recipe` reads it back
+    as the same.
+    """
     content = recipe.content.model_dump(exclude_defaults=True, mode="json")
     content["schema_version"] = SCHEMA_VERSION
     if recipe.content.control is not None:

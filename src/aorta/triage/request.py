@@ -1,6 +1,8 @@
-"""The door of the room: everything that may be asked of a triage, and the one function that answers it.
+"""The door of the room: everything that may be asked of a triage, and the one function that answers
+it.
 
-A recipe is named in one of three ways: a file, axes that span one, or a run directory to go on with.
+A recipe is named in one of three ways: a file, axes that span one, or a run directory to go on
+with.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +49,8 @@ _EVERY_TRIAL_COUNTS = 40
 """optimize: trials of one candidate at most, where nothing else was said."""
 
 
-# What a recipe says itself; its cells may be added to, and the mode, output_dir and the like stay free beside it.
+# What a recipe says itself; its cells may be added to, and the mode, output_dir and the like stay
+# free beside it.
 _RECIPE_CONTENT = ("workload", "steps", "ticket", "baseline_cell", "confound_threshold")
 
 
@@ -84,7 +87,9 @@ def triage(
     request: TriageRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
 ) -> MatrixReport | StackReport:
-    """Which mitigation, in which environment, makes it stop? The kind of report follows the mode."""
+    """Which mitigation, in which environment, makes it stop? The kind of report follows the
+    mode.
+    """
     recipe, settings = recipe_of(request), _settings(request)
     if request.mode == "optimize":
         return optimize(recipe, settings, _goal(request), request.executor.open, listeners())
@@ -151,7 +156,8 @@ def wrapped(command_line: Sequence[str], oracle: Oracle | None) -> dict[str, Any
         "\0".join(command_line).encode("utf-8")
     except UnicodeEncodeError:
         raise UsageError(
-            "the command holds bytes that are not UTF-8, which no recipe can hold; put it into a script"
+            "the command holds bytes that are not UTF-8, which no recipe can hold; put it into a "
+            "script"
         ) from None
     config: dict[str, Any] = {"command": list(command_line), "cwd": str(Path.cwd())}
     if oracle is not None:
@@ -176,7 +182,9 @@ def from_file(path: Path, sidecars: Sequence[Path], command: Mapping[str, Any]) 
 
 
 def extended(recipe: Recipe, request: TriageRequest) -> Recipe:
-    """The recipe with what the command line adds: cells of its axes, another number of trials, a control."""
+    """The recipe with what the command line adds: cells of its axes, another number of trials, a
+    control.
+    """
     content = recipe.content.model_dump(mode="python")
     if request.trials is not None:
         content["trials"] = request.trials
@@ -191,7 +199,9 @@ def extended(recipe: Recipe, request: TriageRequest) -> Recipe:
 
 
 def _added_cells(recipe: Recipe, request: TriageRequest) -> list[dict[str, Any]]:
-    """The product of the axes, each cell like the baseline but for its mitigation and environment; none twice."""
+    """The product of the axes, each cell like the baseline but for its mitigation and environment;
+    none twice.
+    """
     if request.mitigation_axis is None and request.environment_axis is None:
         return []
     baseline = recipe.content.cells[baseline_index(recipe)]

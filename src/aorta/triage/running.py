@@ -1,4 +1,6 @@
-"""`run_recipe`: the one way from a recipe to a matrix, whether the recipe came from a file or from flags."""
+"""`run_recipe`: the one way from a recipe to a matrix, whether the recipe came from a file or from
+flags.
+"""
 
 import os
 import time
@@ -146,7 +148,9 @@ def open_session(plan: Plan, settings: RunSettings) -> Session:
 
 
 def without_single_verdicts(listener: Listener) -> Listener:
-    """In a matrix every trial settles a point of its own; saying so after each would only repeat its outcome."""
+    """In a matrix every trial settles a point of its own; saying so after each would only repeat
+    its outcome.
+    """
 
     def listen(event: Event) -> None:
         if not isinstance(event, events.PointSettled):
@@ -221,7 +225,9 @@ def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object
 
 
 class TolerantExecutor:
-    """Implements `Executor`. A trial whose container or engine is missing ends at once as lost, with the reason."""
+    """Implements `Executor`. A trial whose container or engine is missing ends at once as lost,
+    with the reason.
+    """
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor

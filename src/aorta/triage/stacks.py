@@ -1,4 +1,6 @@
-"""What may be stacked: the mitigations that a recipe names, or all, less those that cannot act or contradict others."""
+"""What may be stacked: the mitigations that a recipe names, or all, less those that cannot act or
+contradict others.
+"""
 
 import math
 import os
@@ -32,7 +34,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class StackPlan:
-    """The original, and the mitigations that may be stacked on it; `left_out` says why others may not."""
+    """The original, and the mitigations that may be stacked on it; `left_out` says why others may
+    not.
+    """
 
     plan: Plan
     candidates: tuple[Mitigation, ...]
@@ -156,7 +160,9 @@ class GoneJudge:
 
 
 class GoneJudges:
-    """Learns the rate of the original from its calibration; `max_rate` is how often a mended run may still fail."""
+    """Learns the rate of the original from its calibration; `max_rate` is how often a mended run
+    may still fail.
+    """
 
     def __init__(self, cap: int, max_rate: float = 0.0) -> None:
         self.cap = cap
@@ -172,9 +178,11 @@ class GoneJudges:
         return GoneJudge(self._test(_BETA, _CERTAIN), self.cap)
 
     def _test(self, beta: float, certain: float = 0.0) -> Sprt | PresenceTest:
-        """Fails as what was seen of the original does, or no more than it may? Rates too close to be told apart are drawn apart.
+        """Fails as what was seen of the original does, or no more than it may? Rates too close to
+        be told apart are drawn apart.
 
-        A candidate's good luck is found out by its confirmation, so that what always failed is first taken to be `certain`.
+        A candidate's good luck is found out by its confirmation, so that what always failed is
+        first taken to be `certain`.
         """
         if self.rate > 2 * self.max_rate:
             return PresenceTest(self.original, self.max_rate, _ALPHA, beta, certain)

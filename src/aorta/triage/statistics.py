@@ -1,15 +1,19 @@
-"""What counts say about a cell beside its baseline, and when they have said enough. Pure arithmetic on tallies.
+"""What counts say about a cell beside its baseline, and when they have said enough. Pure arithmetic
+on tallies.
 
-Three things may be said of a cell, and each needs evidence: it `works` (fails less often than the baseline), it is `worse`
-(fails more often), or it has `no effect` (it is no useful cure: its rate is more than half of the baseline's). Whatever has
-no evidence is `not known`, with how many more trials would tell. Both rates are compared by Fisher's exact test, the half by an
-exact test of the ratio. At most 5 % of matrices say anything wrong of any cell: 2.5 % for `works` (Holm over the cells), and
-2.5 % for `worse` and `no effect` together (a share for each cell), because at most one of those two can be wrong of one cell.
+Three things may be said of a cell, and each needs evidence: it `works` (fails less often than the
+baseline), it is `worse` (fails more often), or it has `no effect` (it is no useful cure: its rate
+is more than half of the baseline's). Whatever has no evidence is `not known`, with how many more
+trials would tell. Both rates are compared by Fisher's exact test, the half by an exact test of the
+ratio. At most 5 % of matrices say anything wrong of any cell: 2.5 % for `works` (Holm over the
+cells), and 2.5 % for `worse` and `no effect` together (a share for each cell), because at most one
+of those two can be wrong of one cell.
 
-A cell is left early where no outcome of its remaining trials, and of the baseline's, could change what is said of it; or where
-the evidence is far beyond the level (Haybittle and Peto's rule), which costs next to nothing of the 5 %; or where it has been
-seen to have no effect. It is never left for want of hope before it has as many trials as the smallest matrix
-that could say anything would give it: asking for more trials never gives fewer.
+A cell is left early where no outcome of its remaining trials, and of the baseline's, could change
+what is said of it; or where the evidence is far beyond the level (Haybittle and Peto's rule), which
+costs next to nothing of the 5 %; or where it has been seen to have no effect. It is never left for
+want of hope before it has as many trials as the smallest matrix that could say anything would give
+it: asking for more trials never gives fewer.
 """
 
 import functools
@@ -32,8 +36,10 @@ USEFUL_RATIO = 0.5
 _MOST_NEEDED = 1000  # beyond this, "trials still needed" is no plan but a shrug
 
 STATEMENT = (
-    "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for `works` (Fisher, Holm over the "
-    "cells) and 2.5 % for `worse` (Fisher) and `no effect` (exact test that the rate is more than half of the baseline's) together"
+    "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for "
+    "`works` (Fisher, Holm over the "
+    "cells) and 2.5 % for `worse` (Fisher) and `no effect` (exact test that the rate is more than "
+    "half of the baseline's) together"
 )
 
 Test = Callable[[int, int, int, int], float]
@@ -56,10 +62,12 @@ class Call(StrEnum):
 
 @dataclass(frozen=True)
 class CellComparison:
-    """`p` is of the direction that was seen: less often than the baseline, or as often and more; `p_adjusted` is what the
-    number of cells makes of it, to be held against `SIDE_ALPHA`. `p_no_cure` is for `no effect`, adjusted too.
+    """`p` is of the direction that was seen: less often than the baseline, or as often and more;
+    `p_adjusted` is what the number of cells makes of it, to be held against `SIDE_ALPHA`.
+    `p_no_cure` is for `no effect`, adjusted too.
 
-    `needed` is how many more trials each of the cell and the baseline would settle what is not known, at these rates.
+    `needed` is how many more trials each of the cell and the baseline would settle what is not
+    known, at these rates.
     """
 
     call: Call
@@ -72,7 +80,9 @@ class CellComparison:
 
 @dataclass(frozen=True)
 class Caps:
-    """The most evidence that a cell and its baseline may collect, and how many cells are compared."""
+    """The most evidence that a cell and its baseline may collect, and how many cells are
+    compared.
+    """
 
     cell: int
     baseline: int
@@ -84,13 +94,17 @@ class Caps:
 
     @property
     def floor(self) -> int:
-        """As many trials as cannot say anything in a matrix of this size: at least so many are run, hope or not."""
+        """As many trials as cannot say anything in a matrix of this size: at least so many are run,
+        hope or not.
+        """
         return next(n for n in range(_MOST_NEEDED) if p_fewer(0, n + 1, n + 1, n + 1) < self.level)
 
 
 @functools.cache
 def p_fewer(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
-    """How likely so few failures beside the baseline's are if nothing differs; 1 where one side has nothing to say."""
+    """How likely so few failures beside the baseline's are if nothing differs; 1 where one side has
+    nothing to say.
+    """
     if not trials or not base_trials:
         return 1.0
     return fisher_fewer(hits, trials, base_hits, base_trials)
@@ -102,7 +116,9 @@ def p_more(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
 
 @functools.cache
 def p_no_cure(hits: int, trials: int, base_hits: int, base_trials: int) -> float:
-    """How likely so many failures are if the cell were a useful cure, one that at least halves the rate."""
+    """How likely so many failures are if the cell were a useful cure, one that at least halves the
+    rate.
+    """
     if not trials or not base_trials or not base_hits:
         return 1.0
     return ratio_above(hits, trials, base_hits, base_trials, USEFUL_RATIO)
@@ -117,12 +133,16 @@ def rate(tally: Tally) -> float:
 
 
 def is_settled(cell: Tally, baseline: Tally, caps: Caps) -> bool:
-    """Whether the cell has all its trials, or further ones could no longer change what is said of it."""
+    """Whether the cell has all its trials, or further ones could no longer change what is said of
+    it.
+    """
     return cell.evidence >= caps.cell or is_decided(cell, baseline, caps)
 
 
 def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
-    """Whether the trials that are left, the baseline's among them, are not worth running for this cell's answer."""
+    """Whether the trials that are left, the baseline's among them, are not worth running for this
+    cell's answer.
+    """
     if not can_settle(caps):
         return False  # so few trials settle nothing; they still measure a rate
     if _is_far_beyond(cell, baseline, caps):
@@ -178,7 +198,9 @@ class _Ahead:
 
     @property
     def can_be_no_cure(self) -> bool:
-        """The baseline's further trials may also fail less: the fewest failures it can end with are the likeliest to show it."""
+        """The baseline's further trials may also fail less: the fewest failures it can end with are
+        the likeliest to show it.
+        """
         fewest = max(1, self.baseline.reproduced)
         worst = (self._most, self.caps.cell, fewest, self.caps.baseline)
         return p_no_cure(*worst) < self.caps.level
@@ -191,7 +213,9 @@ def can_settle(caps: Caps) -> bool:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a cell of the plan has enough trials: the rule of the recipe, or that of the statistics, and never more than the cap."""
+    """When a cell of the plan has enough trials: the rule of the recipe, or that of the statistics,
+    and never more than the cap.
+    """
 
     plan: Plan
 
@@ -210,7 +234,9 @@ class Stopping:
         return self._baseline_is_needed(tallies)
 
     def _baseline_is_needed(self, tallies: Mapping[str, Tally]) -> bool:
-        """A cell that has all its trials is still open while the baseline's could tip the scales."""
+        """A cell that has all its trials is still open while the baseline's could tip the
+        scales.
+        """
         baseline = tallies[self.plan.baseline.name]
         compared = [name for name in self._compared if not tallies[name].is_hopeless()]
         return not compared or any(
@@ -224,26 +250,35 @@ class Stopping:
 
     @cached_property
     def _compared(self) -> tuple[str, ...]:
-        """The cells that are hypotheses: not the baseline, and not those that cannot differ from it."""
+        """The cells that are hypotheses: not the baseline, and not those that cannot differ from
+        it.
+        """
         plan = self.plan
         return tuple(
             name for name in plan.names if name != plan.baseline.name and name not in plan.inert
         )
 
     def note(self, cell: str, tally: Tally) -> str:
-        """Why the cell stopped where it did, if that was before its cap or by a rule; else nothing."""
+        """Why the cell stopped where it did, if that was before its cap or by a rule; else
+        nothing.
+        """
         rule, cap = self.plan.recipe.content.stop_after, self.plan.by_name[cell].trials
         if rule is not None:
             seen = events(tally, rule)
             reached = "stopped early" if seen >= rule.events else "cap reached"
-            return f"{reached}: {seen} {rule.event_verdict} event(s) in {tally.evidence + tally.error} trial(s)"
+            return (
+                f"{reached}: {seen} {rule.event_verdict} event(s) in "
+                f"{tally.evidence + tally.error} trial(s)"
+            )
         if tally.is_hopeless():
             return f"given up after {tally.error} errors"
         return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
 
 
 def interval(tally: Tally, rule: StopAfter | None) -> tuple[float, float]:
-    """Of the failure rate. A cell that went on until it had seen so many failures or passes is no sample of a fixed size."""
+    """Of the failure rate. A cell that went on until it had seen so many failures or passes is no
+    sample of a fixed size.
+    """
     if rule is not None and events(tally, rule) >= rule.events:
         if rule.event_verdict == "fail":
             return inverse_interval(tally.reproduced, tally.evidence)
@@ -263,7 +298,9 @@ def events(tally: Tally, rule: StopAfter) -> int:
 def compare_all(
     tallies: Mapping[str, Tally], baseline: str, inert: Mapping[str, str] | None = None
 ) -> dict[str, CellComparison]:
-    """Every cell beside the baseline. Cells that cannot differ, or never ran, are no hypotheses and cost no power."""
+    """Every cell beside the baseline. Cells that cannot differ, or never ran, are no hypotheses and
+    cost no power.
+    """
     inert = inert or {}
     base = tallies[baseline]
     family = [
@@ -330,7 +367,9 @@ def beats(cell: Tally, control: Tally) -> bool:
 
 
 def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | None:
-    """How many more trials, of the cell and where needed of the baseline, settle it if the rates stay as they are."""
+    """How many more trials, of the cell and where needed of the baseline, settle it if the rates
+    stay as they are.
+    """
     level = SIDE_ALPHA / comparisons
 
     def settles(more: int) -> bool:

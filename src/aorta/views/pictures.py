@@ -1,7 +1,8 @@
-"""The picture of a run in characters: what a page draws, for a terminal. Pictures listen to events and draw lines.
+"""The picture of a run in characters: what a page draws, for a terminal. Pictures listen to events
+and draw lines.
 
-A line never has more characters than it is given, holds no control characters, and has an ASCII form for terminals that
-know nothing else.
+A line never has more characters than it is given, holds no control characters, and has an ASCII
+form for terminals that know nothing else.
 """
 
 import math
@@ -111,7 +112,9 @@ class CellsPicture:
 
 
 class StacksPicture:
-    """A search for the smallest stack: for each size that was tried, how many were and how many of them work."""
+    """A search for the smallest stack: for each size that was tried, how many were and how many of
+    them work.
+    """
 
     def __init__(self) -> None:
         self._judged: dict[int, list[bool | None]] = {}

@@ -1,7 +1,8 @@
 """What a workload is: a class that sets up, runs once and says how it went.
 
-Standard library only, and nothing newer than Python 3.10: this module is also imported inside containers where
-neither aorta nor its dependencies are installed. It knows nothing of trials, oracles or searches.
+Standard library only, and nothing newer than Python 3.10: this module is also imported inside
+containers where neither aorta nor its dependencies are installed. It knows nothing of trials,
+oracles or searches.
 """
 
 import logging
@@ -20,7 +21,8 @@ RESERVED_PREFIX = "_aorta_"
 
 @dataclass
 class WorkloadResult:
-    """What `run()` returns. By convention `failure_details[i]["hint"]` is the cause in one line for people.
+    """What `run()` returns. By convention `failure_details[i]["hint"]` is the cause in one line for
+    people.
 
     The last three say how far it got; None means that the workload does not know.
     """
@@ -38,7 +40,9 @@ class WorkloadResult:
     configured_iterations: int | None = None
 
     def check(self) -> None:
-        """Refuse, with ValueError, a result that contradicts itself or holds what cannot be counted or timed."""
+        """Refuse, with ValueError, a result that contradicts itself or holds what cannot be counted
+        or timed.
+        """
         _require(isinstance(self.passed, bool), "passed", self.passed, "True or False")
         began = self.main_work_started
         _require(began in (True, False, None), "main_work_started", began, "True, False or None")
@@ -63,7 +67,9 @@ class WorkloadResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "WorkloadResult":
-        """The result in a JSON object that may carry further keys; ValueError where it is not one."""
+        """The result in a JSON object that may carry further keys; ValueError where it is not
+        one.
+        """
         names = [f.name for f in fields(cls)]
         missing = [name for name in names if name not in data]
         if missing:
@@ -76,40 +82,51 @@ class WorkloadResult:
 
 
 class Workload(ABC):
-    """One run of something that may fail. Constructed with its config, then setup, run and, always, cleanup."""
+    """One run of something that may fail. Constructed with its config, then setup, run and, always,
+    cleanup.
+    """
 
     launch_mode: ClassVar[LaunchMode] = "single_process"
     min_world_size: ClassVar[int] = 1
 
     axes: ClassVar[Sequence[Mapping[str, Any]]] = ()
-    """What may be shrunk, in the keys of a reduction spec: name, kind, type, initial, floor, strategy, monotone."""
+    """What may be shrunk, in the keys of a reduction spec: name, kind, type, initial, floor,
+    strategy, monotone.
+    """
 
     steps_axis: ClassVar[str | None] = None
     """The axis that `--steps N` sets, where the workload counts steps."""
 
     predicates: ClassVar[Mapping[str, Callable[[WorkloadResult], bool]]] = {}
-    """Named questions about the result that a `python` oracle may ask instead of `failure_count > 0`."""
+    """Named questions about the result that a `python` oracle may ask instead of `failure_count
+    > 0`.
+    """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
 
     @abstractmethod
     def setup(self) -> None:
-        """Everything before the main work. What it raises is never counted as the failure looked for."""
+        """Everything before the main work. What it raises is never counted as the failure looked
+        for.
+        """
 
     @abstractmethod
     def run(self) -> WorkloadResult:
-        """The main work, once. A failure that was noticed is returned; an exception is one that was not."""
+        """The main work, once. A failure that was noticed is returned; an exception is one that was
+        not.
+        """
 
     def cleanup(self) -> None:
         """Give back what was taken. Called once the object exists, however far it got."""
         return
 
     def variables(self) -> dict[str, str]:
-        """Every setting of this trial as text, the way a script finds its settings in the environment.
+        """Every setting of this trial as text, the way a script finds its settings in the
+        environment.
 
-        The environment itself wins, because that is how a search sets an axis; then the config; then, for the steps
-        axis, `--steps`; then what the axes declare as initial.
+        The environment itself wins, because that is how a search sets an axis; then the config;
+        then, for the steps axis, `--steps`; then what the axes declare as initial.
         """
         initial = {axis["name"]: str(axis["initial"]) for axis in self.axes}
         given = {
@@ -136,7 +153,9 @@ class Workload(ABC):
 
 
 def plain(value: Any) -> Any:
-    """`value` in the types of JSON: odd numbers (NaN, numpy's) by their text or value, anything else by its repr."""
+    """`value` in the types of JSON: odd numbers (NaN, numpy's) by their text or value, anything
+    else by its repr.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -168,7 +187,7 @@ def _is_time(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-# -- which rank this process is, and whether a workload may be launched so -----------------------------------------------
+# -- which rank this process is, and whether a workload may be launched so
 
 
 @dataclass(frozen=True)
@@ -178,7 +197,9 @@ class World:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "World":
-        """From what torchrun and its like export. A nonsensical WORLD_SIZE is refused; a nonsensical RANK is 0."""
+        """From what torchrun and its like export. A nonsensical WORLD_SIZE is refused; a
+        nonsensical RANK is 0.
+        """
         return cls(rank=rank_of(environ), size=_size(environ.get("WORLD_SIZE", "1")))
 
 
@@ -191,7 +212,8 @@ def check_launch(name: str, workload: type[Workload], world: World) -> None:
         )
     if workload.launch_mode == "distributed" and world.size < workload.min_world_size:
         raise RuntimeError(
-            f"{name} needs at least {workload.min_world_size} ranks, and WORLD_SIZE is {world.size}; start it with: "
+            f"{name} needs at least {workload.min_world_size} ranks, and WORLD_SIZE is "
+            f"{world.size}; start it with: "
             f"torchrun --nproc-per-node {workload.min_world_size} -m aorta run --workload {name}"
         )
 

@@ -1,7 +1,8 @@
-"""Runs the child where aorta is not installed: `python3 .../aorta/workloads/bootstrap.py ORDER.json`.
+"""Runs the child where aorta is not installed: `python3 .../aorta/workloads/bootstrap.py
+ORDER.json`.
 
-It exposes this one package and nothing that lies beside it. Putting our site-packages on the path instead would let a
-container or another virtual environment import our torch in place of its own.
+It exposes this one package and nothing that lies beside it. Putting our site-packages on the path
+instead would let a container or another virtual environment import our torch in place of its own.
 """
 
 import importlib.util

@@ -1,11 +1,14 @@
-"""One trial of a registered workload, in this process: `python -m aorta.workloads.child ORDER.json`.
+"""One trial of a registered workload, in this process: `python -m aorta.workloads.child
+ORDER.json`.
 
-A workload may segfault, exit, hang or fill its output with garbage; in a process of its own each of these is a result.
-The order names the workload, its config and the file to leave the result in. That file appears whole or not at all,
-before cleanup begins: a process that dies in the main work simply leaves none. stdout is the workload's alone.
+A workload may segfault, exit, hang or fill its output with garbage; in a process of its own each of
+these is a result. The order names the workload, its config and the file to leave the result in.
+That file appears whole or not at all, before cleanup begins: a process that dies in the main work
+simply leaves none. stdout is the workload's alone.
 
-With `--alone` nobody waits for that file: the order is shipped with what a reduction found, the trial's directory is
-`AORTA_TRIAL_DIR`, and the exit code alone says whether the failure showed: 1, and no other.
+With `--alone` nobody waits for that file: the order is shipped with what a reduction found, the
+trial's directory is `AORTA_TRIAL_DIR`, and the exit code alone says whether the failure showed: 1,
+and no other.
 
 Standard library only, and nothing newer than Python 3.10: it also runs inside containers.
 """
@@ -66,9 +69,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class WorkloadOrder:
-    """What to run. `given` are the reserved config keys; `trial_env` names the variables set for this trial.
+    """What to run. `given` are the reserved config keys; `trial_env` names the variables set for
+    this trial.
 
-    `rank` is that of the process that gives the order: under torchrun each rank gives its own, in a directory of its own.
+    `rank` is that of the process that gives the order: under torchrun each rank gives its own, in a
+    directory of its own.
     """
 
     workload: str
@@ -108,7 +113,9 @@ class WorkloadOrder:
         return cls(**{**content, "result": Path(order.result)})
 
     def full_config(self, environ: Mapping[str, str]) -> dict[str, Any]:
-        """What the workload is constructed with. Variables are read here, so that no file ever holds their values."""
+        """What the workload is constructed with. Variables are read here, so that no file ever
+        holds their values.
+        """
         trial_env = {name: environ[name] for name in self.trial_env if name in environ}
         return {**self.config, **self.given, f"{RESERVED_PREFIX}trial_env": trial_env}
 
@@ -127,7 +134,9 @@ class WorkloadTrial:
         self.cleanup_exception: str | None = None
 
     def perform(self) -> None:
-        """Import, launch check, construct, setup, run. Whatever the workload raises ends here, as a failed result."""
+        """Import, launch check, construct, setup, run. Whatever the workload raises ends here, as a
+        failed result.
+        """
         try:
             kind = load_workload(self.order.workload)
             self.phase = Phase.LAUNCH
@@ -147,7 +156,9 @@ class WorkloadTrial:
             self.predicates = _answers(self.workload, self.result)
 
     def clean_up(self) -> None:
-        """Always attempted once the workload exists; what it raises is told, and changes nothing."""
+        """Always attempted once the workload exists; what it raises is told, and changes
+        nothing.
+        """
         workload, self.workload = self.workload, None
         if workload is None:
             return
@@ -158,7 +169,9 @@ class WorkloadTrial:
             self.cleanup_exception = _text_of(wrong)
 
     def keep(self) -> None:
-        """Write the result: to the path in the order, or beside it where a launcher made further ranks of one order."""
+        """Write the result: to the path in the order, or beside it where a launcher made further
+        ranks of one order.
+        """
         rank = rank_of(self.environ)
         target = (
             self.order.result if rank == self.order.rank else rank_path(self.order.result, rank)
@@ -234,13 +247,16 @@ def _placed(order: WorkloadOrder) -> WorkloadOrder:
 
 
 def _temporary() -> str:
-    import tempfile  # a tenth of what a child would import, and nearly every one is told its directory
+    # a tenth of what a child would import, and nearly every one is told its directory
+    import tempfile
 
     return tempfile.mkdtemp(prefix="aorta-")
 
 
 def _said_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
-    """As the oracle of a registered workload says it; the step times go where a trial of a command tells them."""
+    """As the oracle of a registered workload says it; the step times go where a trial of a command
+    tells them.
+    """
     result, predicate = trial.result, trial.order.predicate
     place = os.environ.get("AORTA_STEP_TIMES")
     if place and result.step_times_ms:
@@ -291,7 +307,9 @@ def _checked(returned: object) -> WorkloadResult:
 
 
 def _failed_result(phase: str, wrong: BaseException) -> WorkloadResult:
-    """An exception as a result. A missing module says that the place is broken, wherever it was missed."""
+    """An exception as a result. A missing module says that the place is broken, wherever it was
+    missed.
+    """
     began = None if phase == Phase.RUN and not isinstance(wrong, ImportError) else False
     error = f"{type(wrong).__name__}: {wrong}"
     detail = {"error": error, "type": type(wrong).__name__, "phase": phase}
@@ -301,7 +319,9 @@ def _failed_result(phase: str, wrong: BaseException) -> WorkloadResult:
 
 
 def _answers(workload: Workload, result: WorkloadResult) -> dict[str, bool]:
-    """What each predicate says; one that raises is left out, so that an oracle asking for it cannot tell."""
+    """What each predicate says; one that raises is left out, so that an oracle asking for it cannot
+    tell.
+    """
     answers = {}
     for name, predicate in workload.predicates.items():
         try:

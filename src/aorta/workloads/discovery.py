@@ -1,6 +1,8 @@
-"""From a name to a workload's class: a registered name, or `package.module:Class` for one that is not registered.
+"""From a name to a workload's class: a registered name, or `package.module:Class` for one that is
+not registered.
 
-Checking a name imports nothing of the workload; loading it does. Standard library only: it also runs in containers.
+Checking a name imports nothing of the workload; loading it does. Standard library only: it also
+runs in containers.
 """
 
 import importlib
@@ -25,11 +27,14 @@ def place_of(name: str) -> str:
 
 
 def load_workload(name: str) -> type[Workload]:
-    """The class itself. An import that fails keeps its own exception: it tells more than we could."""
+    """The class itself. An import that fails keeps its own exception: it tells more than we
+    could.
+    """
     found = _named(name) if ":" in name else get_workload(name)
     if not (isinstance(found, type) and issubclass(found, Workload)):
         raise RegistryError(
-            f"workload {name!r} is no subclass of aorta.workloads.base.Workload that a child could run"
+            f"workload {name!r} is no subclass of aorta.workloads.base.Workload that a child "
+            "could run"
         )
     return found
 

@@ -1,7 +1,9 @@
-"""A small real training step under FSDP2, in ranks that it starts itself: gloo on CPUs, NCCL or RCCL where there are GPUs.
+"""A small real training step under FSDP2, in ranks that it starts itself: gloo on CPUs, NCCL or
+RCCL where there are GPUs.
 
-It needs torch (the extra `launch`) and nothing else: a few seconds on a laptop, and every step is timed on rank 0. A loss that
-is no number is its failure. Two ranks on CPUs; on GPUs as many as there are, up to `ranks`.
+It needs torch (the extra `launch`) and nothing else: a few seconds on a laptop, and every step is
+timed on rank 0. A loss that is no number is its failure. Two ranks on CPUs; on GPUs as many as
+there are, up to `ranks`.
 """
 
 import json
@@ -29,8 +31,9 @@ class Fsdp(Workload):
         if unknown:
             raise ValueError(f"unknown setting {unknown[0]!r}; expected {', '.join(_DEFAULTS)}")
         self.settings = {**_DEFAULTS, **given}
-        # A missing torch is a set-up that failed, not the failure; and what is imported here no forked rank imports again:
-        # to shard a parameter takes torch._dynamo, half a second of CPU for each of them.
+        # A missing torch is a set-up that failed, not the failure; and what is imported here no
+        # forked rank imports again: to shard a parameter takes torch._dynamo, half a second of CPU
+        # for each of them.
         import torch._dynamo
         import torch.distributed.fsdp  # noqa: F401
 
@@ -40,7 +43,8 @@ class Fsdp(Workload):
 
         gpus = torch.cuda.device_count()
         ranks = min(int(self.settings["ranks"]), gpus) if gpus else int(self.settings["ranks"])
-        # A rank that is forked has torch imported already; with GPUs it may not be, as CUDA cannot be used after a fork.
+        # A rank that is forked has torch imported already; with GPUs it may not be, as CUDA cannot
+        # be used after a fork.
         method = "spawn" if gpus else "fork"
         sys.stdout.flush()
         with tempfile.TemporaryDirectory(prefix="aorta-fsdp-") as folder:
@@ -110,7 +114,8 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            # One loss for all: they stop at the same step, and none leaves while another still needs it.
+            # One loss for all: they stop at the same step, and none leaves while another still
+            # needs it.
             everyones = loss.detach().clone()
             dist.all_reduce(everyones)
             losses.append(everyones.item() / ranks)  # waits for the device
@@ -123,6 +128,7 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
     except BaseException:
         dist.destroy_process_group()
         raise
-    # All is done and told. To take down an interpreter with gloo's threads now and then ends in SIGABRT.
+    # All is done and told. To take down an interpreter with gloo's threads now and then ends in
+    # SIGABRT.
     sys.stdout.flush()
     os._exit(0)

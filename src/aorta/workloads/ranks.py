@@ -1,4 +1,6 @@
-"""Which ranks of a launched command must fail, from the files that the launcher keeps for each of them."""
+"""Which ranks of a launched command must fail, from the files that the launcher keeps for each of
+them.
+"""
 
 import re
 from collections.abc import Mapping
@@ -65,7 +67,9 @@ class RankLog:
 
 
 def rank_logs(folder: Path) -> list[RankLog]:
-    """What torchrun left there: `<run>/attempt_<n>/<rank>/stdout.log`; of several attempts the last."""
+    """What torchrun left there: `<run>/attempt_<n>/<rank>/stdout.log`; of several attempts the
+    last.
+    """
     found: dict[int, RankLog] = {}
     for place in sorted(folder.glob("*/attempt_*/*/"), key=_run_and_attempt):
         if place.name.isdecimal():
@@ -87,7 +91,9 @@ def failed_ranks(report: str) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class RankedOracle:
-    """The failure of any rank, of all ranks or of one, from the files that the launcher keeps for each."""
+    """The failure of any rank, of all ranks or of one, from the files that the launcher keeps for
+    each.
+    """
 
     inner: RegexOracle | ExitCodeOracle
     which: WhichRanks

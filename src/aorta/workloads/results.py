@@ -1,9 +1,11 @@
-"""The record of one trial as a file: `trial_d<D>_m<M>_t<T>.json`, schema "0.1", written and read by one model.
+"""The record of one trial as a file: `trial_d<D>_m<M>_t<T>.json`, schema "0.1", written and read by
+one model.
 
-It joins three words on the same trial: the executor's (how the process ended), the oracle's (what that means) and the
-workload's own (what it counted). `result.passed` is true only if neither the oracle nor the workload saw a failure.
-How long a step took is read from what commands print, where no file says it: the time stands beside a step (`12.3 it/s`,
-`step time: 16 ms`), or lies between the clocks of two lines that tell of steps.
+It joins three words on the same trial: the executor's (how the process ended), the oracle's (what
+that means) and the workload's own (what it counted). `result.passed` is true only if neither the
+oracle nor the workload saw a failure. How long a step took is read from what commands print, where
+no file says it: the time stands beside a step (`12.3 it/s`, `step time: 16 ms`), or lies between
+the clocks of two lines that tell of steps.
 """
 
 import json
@@ -29,7 +31,8 @@ from aorta.workloads.child import RESULT_SCHEMA, Phase
 from aorta.workloads.trial import STEPS, WorkloadRequest, describe_environment
 
 _STEP_NUMBER = re.compile(
-    r"(?:iteration|iter|step|update|batch)s?[\"']?[ \t]*[:=#]?[ \t]*\[?[ \t]*(?P<step>\d{1,12})(?![\d.]*%)",
+    r"(?:iteration|iter|step|update|"
+    r"batch)s?[\"']?[ \t]*[:=#]?[ \t]*\[?[ \t]*(?P<step>\d{1,12})(?![\d.]*%)",
     re.IGNORECASE,
 )
 _UNIT_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
@@ -58,7 +61,9 @@ _ENOUGH_SAMPLES = 3
 
 
 def printed_step_times(text: str) -> list[float]:
-    """Step times in ms as `text` prints them, without the first, which pays for warming up; else between its clocks."""
+    """Step times in ms as `text` prints them, without the first, which pays for warming up; else
+    between its clocks.
+    """
     times = [_milliseconds(found) for found in _STEP_TIME.finditer(text)]
     times = [time for time in times if time > 0] or _between_clocks(text)
     return times[1:] if len(times) > _ENOUGH_SAMPLES else times
@@ -95,7 +100,9 @@ def _between_clocks(text: str) -> list[float]:
 
 
 STEP_TIMES_TOLD_BY = "step_times_told_by"
-"""A metric of a command's result: whether its step times stood in the file it was given or in its output."""
+"""A metric of a command's result: whether its step times stood in the file it was given or in
+its output.
+"""
 _LONGEST_WORDS = 200
 
 ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastructure_failed"]
@@ -218,7 +225,9 @@ def read_trial(path: Path) -> TrialDocument:
 
 
 def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
-    """The workload's own result where it left a whole one, made to say no less than the oracle does."""
+    """The workload's own result where it left a whole one, made to say no less than the oracle
+    does.
+    """
     own = _own_result(end)
     if found.outcome is Outcome.CLEAN:
         return own or _timed(
@@ -233,7 +242,9 @@ def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
 
 
 def _timed(result: WorkloadResult, end: TrialEnd) -> WorkloadResult:
-    """With the step times of a command: those it wrote to AORTA_STEP_TIMES, or else those it printed."""
+    """With the step times of a command: those it wrote to AORTA_STEP_TIMES, or else those it
+    printed.
+    """
     written = _written_step_times(end.stdout.path.with_name(STEP_TIMES_FILE))
     printed = [] if written else printed_step_times(end.stdout.tail)
     printed = printed or ([] if written else printed_step_times(end.stderr.tail))
@@ -262,7 +273,9 @@ def _written_step_times(path: Path) -> list[float]:
 
 
 def _why(found: Classified, end: TrialEnd) -> str:
-    """A bare exit status is no reason; the last line that the command wrote to stderr may be one."""
+    """A bare exit status is no reason; the last line that the command wrote to stderr may be
+    one.
+    """
     said = next(
         (line.strip() for line in reversed(end.stderr.tail.splitlines()) if line.strip()), ""
     )
@@ -277,7 +290,9 @@ def _own_result(end: TrialEnd) -> WorkloadResult | None:
 
 
 def _is_ours(result: Mapping[str, Any]) -> bool:
-    """A command may leave a result.json of its own making, or bring back a metrics file and nothing else."""
+    """A command may leave a result.json of its own making, or bring back a metrics file and nothing
+    else.
+    """
     return result.get("schema") == RESULT_SCHEMA
 
 

@@ -1,8 +1,9 @@
-"""Runs a command at a fraction of its speed and changes nothing else: `python slowed.py FACTOR COMMAND...`.
+"""Runs a command at a fraction of its speed and changes nothing else: `python slowed.py FACTOR
+COMMAND...`.
 
-The command's processes, those in sessions of their own too, are stopped and continued in short turns, so that everything
-they do takes FACTOR times as long.
-A failure that goes away under this goes away because of time. Standard library only: it also runs inside containers.
+The command's processes, those in sessions of their own too, are stopped and continued in short
+turns, so that everything they do takes FACTOR times as long. A failure that goes away under this
+goes away because of time. Standard library only: it also runs inside containers.
 """
 
 import os
@@ -52,7 +53,9 @@ def _slow_down(child: "subprocess.Popen[bytes]", factor: float) -> None:
 
 
 def _groups_below(first: int) -> set[int]:
-    """The process groups of the command and of everything it started: launchers give their workers sessions of their own."""
+    """The process groups of the command and of everything it started: launchers give their workers
+    sessions of their own.
+    """
     parents: dict[int, list[tuple[int, int]]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):

@@ -1,8 +1,10 @@
-"""From a workload, its config and its environment to trials: the experiment that `run` and `triage` share.
+"""From a workload, its config and its environment to trials: the experiment that `run` and `triage`
+share.
 
-A registered workload becomes a child process that is given an order file. The `command` workload, the user's own command
-with where it runs and what counts as its failure, has no class and no child of ours: it becomes itself. Names of
-environments and mitigations are resolved by the caller: here they are already what they stand for.
+A registered workload becomes a child process that is given an order file. The `command` workload,
+the user's own command with where it runs and what counts as its failure, has no class and no child
+of ours: it becomes itself. Names of environments and mitigations are resolved by the caller: here
+they are already what they stand for.
 """
 
 import json
@@ -99,7 +101,8 @@ def command_trial(
 ) -> CommandTrial:
     """What this `workload_config` runs, where, and what counts as its failure.
 
-    A relative `cwd` lies in `base`: the directory of the file that holds it. `file` and `at` say in errors where that is.
+    A relative `cwd` lies in `base`: the directory of the file that holds it. `file` and `at` say in
+    errors where that is.
     """
     workload = validated(CommandWorkload, config, file=file, at=at)
     cwd = ((base or Path.cwd()) / Path(workload.cwd).expanduser()).resolve()
@@ -119,7 +122,9 @@ _CONTAINERS = (RuntimeKind.DOCKER, RuntimeKind.PODMAN, RuntimeKind.PYXIS)
 
 @dataclass(frozen=True)
 class WorkloadRequest:
-    """What to try. `mitigations` are (name, variables); `extra_env` are further layers, weakest first."""
+    """What to try. `mitigations` are (name, variables); `extra_env` are further layers, weakest
+    first.
+    """
 
     workload: str
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -159,7 +164,9 @@ class _Subject(Protocol):
 
 @dataclass(frozen=True)
 class WorkloadExperiment:
-    """Implements `engine.question.Experiment`. The values of a point are variables on top of every layer."""
+    """Implements `engine.question.Experiment`. The values of a point are variables on top of every
+    layer.
+    """
 
     request: WorkloadRequest
     oracle: Oracle
@@ -190,7 +197,9 @@ class WorkloadExperiment:
 
 
 def workload_experiment(request: WorkloadRequest) -> WorkloadExperiment:
-    """The experiment of one request; whatever is wrong with it is said here, before anything runs."""
+    """The experiment of one request; whatever is wrong with it is said here, before anything
+    runs.
+    """
     _check_config(request)
     if request.steps is not None and request.steps < 1:
         raise UsageError(f"steps is {request.steps}; expected a whole number, 1 or more")
@@ -290,7 +299,9 @@ class _SlowedSubject:
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
-    """The environment as trial results and workloads see it. Names of its variables only: values may be secrets."""
+    """The environment as trial results and workloads see it. Names of its variables only: values
+    may be secrets.
+    """
     container = environment.image if environment.kind in _CONTAINERS else None
     return {
         "name": environment.name,
@@ -303,7 +314,9 @@ def describe_environment(environment: Environment) -> dict[str, Any]:
 
 
 def _with_script(environment: Environment, script: str) -> tuple[Environment, tuple[str, ...]]:
-    """The environment in which a script of ours can start, and the command line that starts it there."""
+    """The environment in which a script of ours can start, and the command line that starts it
+    there.
+    """
     if environment.kind in _CONTAINERS:
         mount = f"{_PACKAGE}:{_PACKAGE_IN_CONTAINER}:ro"
         mounts = environment.mounts if mount in environment.mounts else (*environment.mounts, mount)

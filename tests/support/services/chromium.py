@@ -1,4 +1,6 @@
-"""A real headless Chromium, driven over the DevTools protocol through a pipe: no port, no download, no library."""
+"""A real headless Chromium, driven over the DevTools protocol through a pipe: no port, no download,
+no library.
+"""
 
 import base64
 import json

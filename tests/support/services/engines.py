@@ -1,4 +1,6 @@
-"""Real container engines, private to the tests: a dockerd of our own, and podman with a store of its own."""
+"""Real container engines, private to the tests: a dockerd of our own, and podman with a store of
+its own.
+"""
 
 import os
 import subprocess
@@ -14,7 +16,9 @@ from support.waiting import wait_until
 
 
 class Engine:
-    """A container engine as the tests use it; `options` and `environ` lead Aorta to the same one."""
+    """A container engine as the tests use it; `options` and `environ` lead Aorta to the same
+    one.
+    """
 
     kind: RuntimeKind
 
@@ -82,14 +86,18 @@ class PodmanEngine(Engine):
     kind = RuntimeKind.PODMAN
 
     def trust(self, registry: Registry) -> None:
-        """Speak plain HTTP with this registry, as docker does with any on the loopback interface."""
+        """Speak plain HTTP with this registry, as docker does with any on the loopback
+        interface.
+        """
         known = Path(self.environ["CONTAINERS_REGISTRIES_CONF"])
         entry = f'[[registry]]\nlocation = "{registry.address}"\ninsecure = true\n'
         known.write_text(known.read_text() + entry)
 
 
 def start_docker() -> DockerEngine:
-    """A daemon that shares nothing with one that the machine may already run, and touches no network setting."""
+    """A daemon that shares nothing with one that the machine may already run, and touches no
+    network setting.
+    """
     directory = private_directory("docker")
     socket = f"unix://{directory}/docker.sock"
     client = ("docker", "--host", socket)
@@ -112,7 +120,9 @@ def start_docker() -> DockerEngine:
 
 
 def start_podman() -> PodmanEngine:
-    """No daemon: a store of its own, and the options that podman needs where a process may not raise its limits."""
+    """No daemon: a store of its own, and the options that podman needs where a process may not
+    raise its limits.
+    """
     directory = private_directory("podman")
     store = (f"--root={directory}/root", f"--runroot={directory}/run", "--runtime=runc")
     limits = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096")

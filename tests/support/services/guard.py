@@ -1,8 +1,9 @@
 """Keeps a service alive exactly as long as its owner, whatever happens to the owner.
 
-Run as a script in its own session, with a pipe from the owner as stdin. The pipe ends when the owner closes it or dies, be it
-by `kill -9`; then the guard runs the farewell commands, stops the service, undoes mounts and removes the directory. Every line
-that comes through the pipe before asks for a service that has ended to be started again.
+Run as a script in its own session, with a pipe from the owner as stdin. The pipe ends when the
+owner closes it or dies, be it by `kill -9`; then the guard runs the farewell commands, stops the
+service, undoes mounts and removes the directory. Every line that comes through the pipe before asks
+for a service that has ended to be started again.
 """
 
 import ctypes

@@ -1,4 +1,6 @@
-"""A service that died is started again before the next test, so that its death costs one test and not a hundred."""
+"""A service that died is started again before the next test, so that its death costs one test and
+not a hundred.
+"""
 
 from typing import Protocol
 

@@ -29,7 +29,9 @@ def busybox_rootfs(directory: Path) -> Rootfs:
 
 
 def python_rootfs(directory: Path) -> Rootfs:
-    """The same with Debian's python3 and its standard library, compiled as it is on a machine: else each start compiles it."""
+    """The same with Debian's python3 and its standard library, compiled as it is on a machine: else
+    each start compiles it.
+    """
     tarball = directory / "python.tar"
     with tarfile.open(tarball, "w") as archive:
         _add_busybox(archive)
@@ -81,7 +83,9 @@ def _shared_libraries(binaries: Iterable[Path]) -> list[str]:
 
 
 def _paths(listing: str) -> Iterator[str]:
-    """The absolute paths of `ldd`: `name => /path (address)`, or `/path (address)` for the loader."""
+    """The absolute paths of `ldd`: `name => /path (address)`, or `/path (address)` for the
+    loader.
+    """
     for line in listing.splitlines():
         path = line.rpartition("=>")[2].partition("(")[0].strip()
         if path.startswith("/") and "(" in line:

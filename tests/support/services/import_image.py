@@ -1,4 +1,6 @@
-"""Unpacks an image of a loopback registry into a directory: `import_image.py HOST#NAME:TAG DIRECTORY`."""
+"""Unpacks an image of a loopback registry into a directory: `import_image.py HOST#NAME:TAG
+DIRECTORY`.
+"""
 
 import io
 import json

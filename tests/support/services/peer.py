@@ -1,4 +1,6 @@
-"""The peer whose wire the attribution service speaks: NVIDIA's resiliency extension, as it is on PyPI."""
+"""The peer whose wire the attribution service speaks: NVIDIA's resiliency extension, as it is on
+PyPI.
+"""
 
 import os
 import subprocess
@@ -23,7 +25,9 @@ def demand_peer() -> None:
 
 
 def run_peer_launcher(folder: Path, service_url: str, script: Path) -> int:
-    """Its `ft_launcher`, unchanged, with two ranks on this machine, acting on what the service says. The exit code."""
+    """Its `ft_launcher`, unchanged, with two ranks on this machine, acting on what the service
+    says. The exit code.
+    """
     rendezvous, log_server = free_ports(2)
     arguments = {
         "--nnodes": "1",

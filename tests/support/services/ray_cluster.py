@@ -1,4 +1,6 @@
-"""A real Ray cluster on this machine: a head without CPUs, and nodes that can be added, hidden from, and killed."""
+"""A real Ray cluster on this machine: a head without CPUs, and nodes that can be added, hidden
+from, and killed.
+"""
 
 import os
 import secrets
@@ -22,7 +24,8 @@ _QUIET = (
     "PYTHONUNBUFFERED=1",
     "RAY_USAGE_STATS_ENABLED=0",
     "RAY_prestart_worker_first_driver=0",
-    "RAY_worker_maximum_startup_concurrency=1",  # side by side it starts one more than there are tasks
+    # side by side it starts one more than there are tasks
+    "RAY_worker_maximum_startup_concurrency=1",
 )
 _SOON = ("RAY_health_check_period_ms=1000", "RAY_health_check_failure_threshold=8")
 _NODE_MARK = "AORTA_TEST_RAY_NODE"
@@ -30,7 +33,9 @@ _NODE_MARK = "AORTA_TEST_RAY_NODE"
 
 @dataclass
 class RayCluster:
-    """`environ` holds the way to its token: whatever token the user has for other clusters is not asked for."""
+    """`environ` holds the way to its token: whatever token the user has for other clusters is not
+    asked for.
+    """
 
     address: str
     environ: dict[str, str]
@@ -42,7 +47,9 @@ class RayCluster:
         return self.head.directory
 
     def with_nodes(self, count: int) -> "RayCluster":
-        """With at least so many: each takes two seconds of CPU to start, so there are no more than a test needs."""
+        """With at least so many: each takes two seconds of CPU to start, so there are no more than
+        a test needs.
+        """
         while len(self.nodes) < count:
             self.add_node()
         return self

@@ -35,7 +35,9 @@ _LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 
 @dataclass(frozen=True)
 class Registry:
-    """`address` is HOST:PORT, the first part of an image's reference; engines take the loopback without TLS."""
+    """`address` is HOST:PORT, the first part of an image's reference; engines take the loopback
+    without TLS.
+    """
 
     kept: Guarded
     held: dict[str, str] = field(default_factory=dict)  # a repository that has this blob
@@ -60,7 +62,9 @@ class Registry:
     def push(
         self, repository: str, tag: str, layers: Sequence[Path], env: Sequence[str] = ()
     ) -> str:
-        """An image made of tar files, lowest first, through the registry's own API; returns its reference."""
+        """An image made of tar files, lowest first, through the registry's own API; returns its
+        reference.
+        """
         config = {
             "architecture": "amd64",
             "os": "linux",
@@ -135,7 +139,9 @@ def _digest_of(layer: Path) -> str:
 
 @functools.cache
 def _digest_of_content(layer: Path, *_: int) -> str:
-    """Of a file that is as old and as long as it was: the layers of an image are those of many others."""
+    """Of a file that is as old and as long as it was: the layers of an image are those of many
+    others.
+    """
     return _digest(layer.read_bytes())
 
 

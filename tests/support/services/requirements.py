@@ -1,7 +1,8 @@
 """The one rule for what the tests need of a machine.
 
-A missing component fails the run and says which command installs it. Only a plain user outside CI, who could not install
-it, gets a skip with the reason instead; `make test` as root, or with CI set, never skips.
+A missing component fails the run and says which command installs it. Only a plain user outside CI,
+who could not install it, gets a skip with the reason instead; `make test` as root, or with CI set,
+never skips.
 """
 
 import os
@@ -65,7 +66,9 @@ def demand(*components: Component) -> None:
 
 
 def end_without(reason: str) -> None:
-    """End the test for what this machine lacks: a failure, or a skip where nobody could have mended it."""
+    """End the test for what this machine lacks: a failure, or a skip where nobody could have mended
+    it.
+    """
     if os.geteuid() == 0 or os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

@@ -1,4 +1,6 @@
-"""A real Slurm of four nodes on this one machine, private: its own munge, configuration, state and ports."""
+"""A real Slurm of four nodes on this one machine, private: its own munge, configuration, state and
+ports.
+"""
 
 import os
 import secrets
@@ -98,7 +100,9 @@ class SlurmCluster:
         self.nodes[name] = Guarded(place, daemon)
 
     def kill_node(self, name: str) -> None:
-        """As if its power were cut: the daemon, its steps and everything they run, without a word."""
+        """As if its power were cut: the daemon, its steps and everything they run, without a
+        word.
+        """
         for mark in (f"{_NODE_MARK}={self.directory}-{name}", f"SLURMD_NODENAME={name}"):
             for pid in processes_with(mark):
                 if self._is_ours(pid):
@@ -153,11 +157,14 @@ class SlurmCluster:
 
 
 def start_slurm(*, accounting: bool = False, message_timeout: int = 30) -> SlurmCluster:
-    """`message_timeout`: the seconds that Slurm's commands wait for a controller that does not answer."""
+    """`message_timeout`: the seconds that Slurm's commands wait for a controller that does not
+    answer.
+    """
     directory = private_directory("slurm")
     directory.chmod(0o711)  # munge wants a socket that everybody could reach
     _write_keys(directory)
-    # The last to stop: the directory goes with it, and the controller writes its state there as it ends.
+    # The last to stop: the directory goes with it, and the controller writes its state there as it
+    # ends.
     munge = Guarded(directory, _munged(directory), [_until_gone(_controllers_place(directory))])
     munge.wait_until((directory / "munge.sock").exists, "munged")
     kept = start_accounting(directory) if accounting else None

@@ -1,4 +1,6 @@
-"""Slurm's accounting: a real slurmdbd and the MariaDB it keeps its records in, private like the cluster they serve."""
+"""Slurm's accounting: a real slurmdbd and the MariaDB it keeps its records in, private like the
+cluster they serve.
+"""
 
 import os
 import secrets

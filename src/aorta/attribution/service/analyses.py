@@ -1,8 +1,10 @@
-"""Many reports of one cycle -> one analysis -> one decision that every reader gets and nothing changes.
+"""Many reports of one cycle -> one analysis -> one decision that every reader gets and nothing
+changes.
 
-An analysis starts when the reports have settled: all expected agents are heard, or, uncounted, none came for a moment. What comes while it
-runs starts it once more before the decision is given; what comes later is kept and changes nothing. Several services may share
-one store: the first decision that is committed is everybody's.
+An analysis starts when the reports have settled: all expected agents are heard, or, uncounted, none
+came for a moment. What comes while it runs starts it once more before the decision is given; what
+comes later is kept and changes nothing. Several services may share one store: the first decision
+that is committed is everybody's.
 """
 
 import asyncio
@@ -42,7 +44,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Metrics:
-    """What is counted, in the names of the contracts. A registry of its own: two services in one process do not count together."""
+    """What is counted, in the names of the contracts. A registry of its own: two services in one
+    process do not count together.
+    """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -84,7 +88,9 @@ class _Cycle:
         self.first_report = self.first_report or self.last_report
 
     async def settled(self) -> None:
-        """Returns when all agents were heard; where nobody counted them, also when none came for a moment; late if need be."""
+        """Returns when all agents were heard; where nobody counted them, also when none came for a
+        moment; late if need be.
+        """
         while not self.all_heard.is_set():
             wake = self.first_report + SETTLE_AT_MOST
             if self.expected is None:
@@ -98,7 +104,9 @@ class _Cycle:
 
 @dataclass(frozen=True)
 class CycleAnswer:
-    """What a reader gets: the answer, once there is one, and what a language model said about it, once it has."""
+    """What a reader gets: the answer, once there is one, and what a language model said about it,
+    once it has.
+    """
 
     document: dict[str, Any] | None
     opinion: dict[str, Any] | None = None
@@ -125,7 +133,8 @@ class Analyses:
         self._aside: set[asyncio.Task[None]] = set()  # what nobody waits for
         self._asking = asyncio.Semaphore(_MOST_QUESTIONS)
         self._questions = 0
-        # One at a time: a hundred cycles that settle together must not take the store from the reports.
+        # One at a time: a hundred cycles that settle together must not take the store from the
+        # reports.
         self._reading = asyncio.Lock()
         self._cycles: OrderedDict[CycleKey, _Cycle] = OrderedDict()
         self._unkept: list[tuple[Report, asyncio.Future[None]]] = []
@@ -150,9 +159,11 @@ class Analyses:
     async def report(
         self, report: CycleReport, written: Callable[[], Awaitable[None]] | None = None
     ) -> tuple[bool, bool]:
-        """Keep a report and see that its cycle is analysed. Returns (is decided, was known already).
+        """Keep a report and see that its cycle is analysed. Returns (is decided, was known
+        already).
 
-        `written` is awaited before the first look at the logs, where a report may come before their last lines.
+        `written` is awaited before the first look at the logs, where a report may come before their
+        last lines.
         """
         self._metrics.triggers.inc()
         key = CycleKey(report.job_id, report.cycle_id)
@@ -187,7 +198,9 @@ class Analyses:
             await asyncio.sleep(_TIDY)
 
     async def _keep(self, report: Report) -> None:
-        """Return when the report is committed. What comes while a commit runs goes into the next one together."""
+        """Return when the report is committed. What comes while a commit runs goes into the next
+        one together.
+        """
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unkept.append((report, kept))
         if self._keeping is None or self._keeping.done():
@@ -213,7 +226,8 @@ class Analyses:
     async def answer(self, key: CycleKey, wait: float = 0.0) -> CycleAnswer:
         """The answer, the moment it is known; without one when `wait` seconds were not enough.
 
-        A cycle that nobody has reported yet is waited for like any other: a leader may ask before its agents tell.
+        A cycle that nobody has reported yet is waited for like any other: a leader may ask before
+        its agents tell.
         """
         cycle = await self._cycle(key)
         began = time.monotonic()
@@ -229,7 +243,9 @@ class Analyses:
         return CycleAnswer(cycle.answer, cycle.opinion)
 
     async def _look_for_others(self, key: CycleKey, cycle: _Cycle, waited: float) -> None:
-        """A cycle that was not reported here may be another service's: its decision, or its remains."""
+        """A cycle that was not reported here may be another service's: its decision, or its
+        remains.
+        """
         row = await asyncio.wrap_future(self._store.cycle(key))
         if row is None or cycle.answer is not None:
             return
@@ -261,7 +277,9 @@ class Analyses:
             del self._cycles[key]
 
     def _forget_old(self) -> None:
-        """Decided cycles can be read from the store again; those nobody reported are only questions."""
+        """Decided cycles can be read from the store again; those nobody reported are only
+        questions.
+        """
         while len(self._cycles) > _REMEMBERED:
             idle = (key for key, cycle in self._cycles.items() if cycle.answer or not cycle.task)
             oldest = next(idle, None)
@@ -274,7 +292,9 @@ class Analyses:
             cycle.task = asyncio.create_task(self._decide(key, cycle))
 
     async def _decide(self, key: CycleKey, cycle: _Cycle) -> None:
-        """Nobody gets an answer that is not committed: a store that refuses is asked until it takes it."""
+        """Nobody gets an answer that is not committed: a store that refuses is asked until it takes
+        it.
+        """
         while cycle.answer is None:
             try:
                 analysed = await self._settled_answer(key, cycle)
@@ -288,7 +308,9 @@ class Analyses:
             self._run_aside(self._ask(key, cycle, analysed.question))
 
     async def _ask(self, key: CycleKey, cycle: _Cycle, question: str) -> None:
-        """A language model's words, which are kept beside the decision once they are there. Nobody waits for them."""
+        """A language model's words, which are kept beside the decision once they are there. Nobody
+        waits for them.
+        """
         assert self._adviser is not None
         self._questions += 1
         try:

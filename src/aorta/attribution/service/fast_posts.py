@@ -1,7 +1,8 @@
-"""The short way for what agents send ten thousand times: POSTs of one JSON document to a route of the application.
+"""The short way for what agents send ten thousand times: POSTs of one JSON document to a route of
+the application.
 
-The web framework takes 400 of the 570 microseconds of a report. This calls the same endpoint with the same model, and the same
-handlers word what is refused: it has no rules of its own.
+The web framework takes 400 of the 570 microseconds of a report. This calls the same endpoint with
+the same model, and the same handlers word what is refused: it has no rules of its own.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,7 +22,9 @@ _JSON = "application/json"
 
 
 class FastPosts:
-    """ASGI: answers the POST requests for `routes`, which are those of `app`; `app` answers everything else."""
+    """ASGI: answers the POST requests for `routes`, which are those of `app`; `app` answers
+    everything else.
+    """
 
     def __init__(self, app: FastAPI, routes: Iterable[BaseRoute], handlers: Handlers) -> None:
         self._app, self._handlers = app, handlers
@@ -60,7 +63,9 @@ def _body_model(route: APIRoute) -> type[BaseModel]:
 
 
 def _demand_json(scope: Scope) -> None:
-    """A web page may send any other type to the loopback interface without being asked for leave."""
+    """A web page may send any other type to the loopback interface without being asked for
+    leave.
+    """
     kinds = [value for name, value in scope["headers"] if name == b"content-type"]
     if not any(kind.lower().startswith(_JSON.encode()) for kind in kinds):
         raise _refused({"loc": (), "msg": f"expected a body of {_JSON}", "type": "content_type"})

@@ -71,8 +71,8 @@ class RateLimit:
 class Guard:
     """ASGI middleware: the token, the rate, and the size of bodies, before anything is parsed.
 
-    `own_user_is_free`: processes of the user who serves need no token over the loopback interface, where the kernel says whose
-    they are.
+    `own_user_is_free`: processes of the user who serves need no token over the loopback interface,
+    where the kernel says whose they are.
     """
 
     def __init__(
@@ -116,7 +116,9 @@ class Guard:
 
 
 def _is_ours(host: bytes) -> bool:
-    """Whether a caller meant this machine: a page that a browser of this user shows may come to us under a name of its own."""
+    """Whether a caller meant this machine: a page that a browser of this user shows may come to us
+    under a name of its own.
+    """
     try:
         name = urlsplit(f"//{host.decode('ascii')}").hostname or ""
     except ValueError:

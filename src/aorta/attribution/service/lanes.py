@@ -1,8 +1,10 @@
-"""Where analyses run: processes beside the one that answers, so that neither a large log nor a crash is felt by agents.
+"""Where analyses run: processes beside the one that answers, so that neither a large log nor a
+crash is felt by agents.
 
-A lane is one worker that does one analysis at a time. Two lanes: everything begins in the quick one, and what takes longer
-there than an ordinary failure ever does starts again in the patient one. So one endless log delays nobody else's decision.
-The worker of the patient lane is started when something comes there: that is seldom, and half a second is nothing to it.
+A lane is one worker that does one analysis at a time. Two lanes: everything begins in the quick
+one, and what takes longer there than an ordinary failure ever does starts again in the patient one.
+So one endless log delays nobody else's decision. The worker of the patient lane is started when
+something comes there: that is seldom, and half a second is nothing to it.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
-"""Checks of paths, in processes of their own: a mount that hangs holds up whoever looks there, and cannot be interrupted.
+"""Checks of paths, in processes of their own: a mount that hangs holds up whoever looks there, and
+cannot be interrupted.
 
-Not even the end of a process interrupts it: with a thread that waits there the service could not end. A process that does not come
-back in time is given up, and while it waits, nobody else is sent to the same place.
+Not even the end of a process interrupts it: with a thread that waits there the service could not
+end. A process that does not come back in time is given up, and while it waits, nobody else is sent
+to the same place.
 """
 
 import asyncio
@@ -57,7 +59,9 @@ class PathChecker:
         self._admitted: OrderedDict[str, float] = OrderedDict()  # path -> until when
 
     async def admit(self, paths: Iterable[str]) -> None:
-        """Refuse what may not be read. What does not answer is let in: it is opened without following a link, or not at all."""
+        """Refuse what may not be read. What does not answer is let in: it is opened without
+        following a link, or not at all.
+        """
         unseen = [path for path in paths if not self.was_seen(path)]
         for path in unseen:
             self._jail.check_name(path)
@@ -80,7 +84,9 @@ class PathChecker:
             self._admitted.popitem(last=False)
 
     async def silent(self, paths: Iterable[str]) -> frozenset[str]:
-        """Which of these paths do not answer: asked directory by directory, and one by one where a directory has such a path."""
+        """Which of these paths do not answer: asked directory by directory, and one by one where a
+        directory has such a path.
+        """
         groups = _by_directory(paths)
         answers = await self._answers(groups)
         doubtful = [path for place, well in answers.items() if not well for path in groups[place]]
@@ -101,9 +107,11 @@ class PathChecker:
         return True
 
     async def look(self, place: str, paths: Iterable[str], patience: float) -> list[Seen]:
-        """What these paths are; SilentError where one of them takes longer than `patience` seconds, or holds somebody up already.
+        """What these paths are; SilentError where one of them takes longer than `patience` seconds,
+        or holds somebody up already.
 
-        What is asked about a place while somebody looks there is one question, asked next: a whole cluster may tell of it at once.
+        What is asked about a place while somebody looks there is one question, asked next: a whole
+        cluster may tell of it at once.
         """
         question = [self._jail.check_name(path) for path in paths]
         answer: asyncio.Future[list[Seen]] = asyncio.get_running_loop().create_future()
@@ -154,7 +162,9 @@ class PathChecker:
         return seen
 
     async def _free_looker(self) -> "_CheckingProcess":
-        """One that is free soon; else a new one, for those there are may wait for a mount that hangs."""
+        """One that is free soon; else a new one, for those there are may wait for a mount that
+        hangs.
+        """
         if not self._idle.empty() or self._lookers >= _MOST:
             return await self._idle.get()
         if self._lookers >= _ENOUGH:

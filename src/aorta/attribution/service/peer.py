@@ -1,8 +1,9 @@
 """The wire of NVIDIA's resiliency extension, so that its launcher can use this service unchanged.
 
-There a cycle is known by the path of its log. `POST /logs` tells of a log, `GET /logs` asks for its result; the
-caller acts on `recommendation.action`. Its launcher tells of a log before the log is there, and that a cycle has ended before
-the last lines of it are written: a log is read when it has been still for a while.
+There a cycle is known by the path of its log. `POST /logs` tells of a log, `GET /logs` asks for its
+result; the caller acts on `recommendation.action`. Its launcher tells of a log before the log is
+there, and that a cycle has ended before the last lines of it are written: a log is read when it has
+been still for a while.
 """
 
 import asyncio
@@ -142,7 +143,9 @@ class PeerWire:
         await self._analyses.report(report, written=lambda: self._written(path))
 
     async def _written(self, path: Path) -> None:
-        """Return when the log has been still for a while, or when that has been waited for long enough."""
+        """Return when the log has been still for a while, or when that has been waited for long
+        enough.
+        """
         began = still_since = time.monotonic()
         size = -1
         while (now := time.monotonic()) - began < _STILL_AT_MOST:
@@ -174,7 +177,9 @@ def peer_routes(wire: PeerWire) -> APIRouter:
         file: Annotated[str | None, Query(max_length=4096)] = None,
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> LogResult:
-        """The result for a log that was told of; asking for one that was only tracked starts its analysis."""
+        """The result for a log that was told of; asking for one that was only tracked starts its
+        analysis.
+        """
         return await wire.result(log_path, _WAIT if wait else 0.0, wl_restart or 0)
 
     return routes

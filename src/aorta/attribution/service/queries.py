@@ -1,6 +1,8 @@
-"""What is asked of the database: plain SQL that SQLite and PostgreSQL both take, and the rows it gives.
+"""What is asked of the database: plain SQL that SQLite and PostgreSQL both take, and the rows it
+gives.
 
-The statements are constants: one put together anew for every call costs ten times what SQLite takes to answer it.
+The statements are constants: one put together anew for every call costs ten times what SQLite takes
+to answer it.
 """
 
 import json
@@ -45,8 +47,8 @@ sa.Table(
     sa.Column("cycle_id", sa.String(200), nullable=False),
 )
 
-# A job's later cycle is the later one though the clock was set back between the two. A row that another service put there
-# this moment stays as it is.
+# A job's later cycle is the later one though the clock was set back between the two. A row that
+# another service put there this moment stays as it is.
 _NEW_CYCLE = sa.text(
     "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id,"
     " (SELECT CASE WHEN MAX(created) >= :now THEN MAX(created) + 0.00001 ELSE :now END"
@@ -179,7 +181,9 @@ def add_opinion(connection: sa.Connection, key: CycleKey, opinion: dict[str, Any
 
 
 def forget_before(connection: sa.Connection, before: float) -> int:
-    """Whole jobs, by their last cycle: what a job did before is what its next cycle is compared with."""
+    """Whole jobs, by their last cycle: what a job did before is what its next cycle is compared
+    with.
+    """
     jobs = [
         {"job_id": name} for name in connection.execute(_OLD_JOBS, {"before": before}).scalars()
     ]

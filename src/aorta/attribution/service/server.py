@@ -67,14 +67,18 @@ def serve(app: Any, listener: socket.socket) -> None:
 
 
 def leave() -> NoReturn:
-    """End this process. Threads and workers that wait for a mount that hangs cannot be ended, and would be waited for."""
+    """End this process. Threads and workers that wait for a mount that hangs cannot be ended, and
+    would be waited for.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection whose requests come whole within a time, so that nobody can hold a thousand of them open."""
+    """A connection whose requests come whole within a time, so that nobody can hold a thousand of
+    them open.
+    """
 
     _late: asyncio.TimerHandle | None = None
     _caller: int | None = None
@@ -118,8 +122,8 @@ class _Server(uvicorn.Server):
 def _stop_when_told(server: uvicorn.Server) -> None:
     """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed.
 
-    From here on no handler raises: in a task of the loop, or in what the garbage collector calls, that is lost.
-    Started in the background by a shell, with Ctrl-C ignored, it stays deaf to it.
+    From here on no handler raises: in a task of the loop, or in what the garbage collector calls,
+    that is lost. Started in the background by a shell, with Ctrl-C ignored, it stays deaf to it.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:

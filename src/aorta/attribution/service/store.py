@@ -1,8 +1,8 @@
 """What survives a restart or `kill -9`: reports, decisions, and which log belongs to which cycle.
 
-One thread owns the database and commits what has queued up in one transaction, so that a thousand agents reporting at once
-cost a few commits. What is asked is in `queries`. A database that goes away is an error to
-whoever asks meanwhile, and is there again when it is there again.
+One thread owns the database and commits what has queued up in one transaction, so that a thousand
+agents reporting at once cost a few commits. What is asked is in `queries`. A database that goes
+away is an error to whoever asks meanwhile, and is there again when it is there again.
 """
 
 import os
@@ -90,7 +90,9 @@ class Store:
         return self._submit(lambda connection: queries.cycles_of(connection, job_id))
 
     def answers_before(self, key: CycleKey) -> Future[list[tuple[str, str]]]:
-        """The name and the answer, as JSON, of each decided cycle of the job before this one, oldest first."""
+        """The name and the answer, as JSON, of each decided cycle of the job before this one,
+        oldest first.
+        """
         return self._submit(lambda connection: queries.answers_before(connection, key))
 
     def undecided(self) -> Future[list[CycleKey]]:
@@ -121,7 +123,9 @@ class Store:
                 return
 
     def _batch(self) -> tuple[list[tuple[Work[Any], Future[Any]]], bool]:
-        """What has queued up, without what its caller no longer waits for; and whether it is the last."""
+        """What has queued up, without what its caller no longer waits for; and whether it is the
+        last.
+        """
         batch: list[tuple[Work[Any], Future[Any]]] = []
         asked = self._queue.get()
         while asked is not None:
@@ -152,7 +156,9 @@ class Store:
 
 
 def _connect_arguments(url: str) -> dict[str, Any]:
-    """A PostgreSQL that fell silent is given up after seconds, not after the minutes TCP would wait."""
+    """A PostgreSQL that fell silent is given up after seconds, not after the minutes TCP would
+    wait.
+    """
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "postgresql":
         return {}

@@ -1,7 +1,9 @@
-"""Version sets inside containers: one image each, made once from the bisection container and reused by its trials.
+"""Version sets inside containers: one image each, made once from the bisection container and reused
+by its trials.
 
-Packages come in their order: a build sees the packages before it, and later ones that it says it needs. So what was built
-of the same versions of the same packages before is used again, however those behind it move.
+Packages come in their order: a build sees the packages before it, and later ones that it says it
+needs. So what was built of the same versions of the same packages before is used again, however
+those behind it move.
 
 The bisection container itself is got once, with every commit in it that the search will need.
 """
@@ -32,7 +34,9 @@ _ORDERED = "made.txt"  # the images of this run, each written down before it is 
 
 @dataclass(frozen=True)
 class BaseImage:
-    """The bisection container: `image` has every commit fetched; `versions` are those it was made with."""
+    """The bisection container: `image` has every commit fetched; `versions` are those it was made
+    with.
+    """
 
     environment: Environment
     image: str
@@ -79,7 +83,9 @@ class Images(VersionSets):
         self._made.add(key)
 
     def _is_there(self, target: str) -> bool:
-        """Of what this run ordered before, as before it was cut short; nobody else makes its images."""
+        """Of what this run ordered before, as before it was cut short; nobody else makes its
+        images.
+        """
         place = self._base.environment
         return target in self._ordered() and is_made(place.kind, place.options, target)
 
@@ -100,7 +106,9 @@ class Images(VersionSets):
         return "\n".join(["set -e", *lines, *(line for layer in layers for line in layer)])
 
     def _layers(self) -> list[Sequence[Package]]:
-        """The packages in their order, cut behind each build whose result can be used again: others move behind it."""
+        """The packages in their order, cut behind each build whose result can be used again: others
+        move behind it.
+        """
         layers: list[Sequence[Package]] = []
         start = 0
         for end in range(1, len(self._packages)):
@@ -160,7 +168,9 @@ class Images(VersionSets):
         (self._root / _ORDERED).unlink(missing_ok=True)
 
     def _must_build(self, package: Package, versions: Versions) -> bool:
-        """A package that declares it is rebuilt only if it, or what it needs, is not what the container came with."""
+        """A package that declares it is rebuilt only if it, or what it needs, is not what the
+        container came with.
+        """
         if package.spec.rebuild == "always":
             return True
         names = (package.name, *package.spec.needs)
@@ -194,7 +204,9 @@ class Images(VersionSets):
 
 
 def _checkout(package: Package, version: str) -> list[str]:
-    """As the container left it matters no more; build fixes are tried and left out where they do not apply."""
+    """As the container left it matters no more; build fixes are tried and left out where they do
+    not apply.
+    """
     git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
     picks = [
         f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
@@ -209,7 +221,9 @@ Ends = Sequence[tuple[PackageSpec, str, str]]
 
 
 def at_hand(run: BisectRun, environment: Environment, root: Path) -> Environment:
-    """The environment with an image that costs no import: an engine keeps what it pulled, pyxis would import anew."""
+    """The environment with an image that costs no import: an engine keeps what it pulled, pyxis
+    would import anew.
+    """
     image = str(environment.image)
     if environment.kind in ENGINES:
         client, _ = client_of(ENGINES[environment.kind], environment.options)

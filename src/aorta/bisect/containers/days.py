@@ -1,7 +1,7 @@
 """The days of a container family between which it broke: back in growing steps, then bisection.
 
-What earlier runs found out about an image is used again: by its digest, which the registry tells without a pull, since
-a tag may be moved.
+What earlier runs found out about an image is used again: by its digest, which the registry tells
+without a pull, since a tag may be moved.
 """
 
 import json
@@ -58,7 +58,9 @@ class Family:
 
 @dataclass(frozen=True)
 class ContainerSides:
-    """The containers on both sides of the break; one may be unknown where versions are given instead."""
+    """The containers on both sides of the break; one may be unknown where versions are given
+    instead.
+    """
 
     passing: str | None
     failing: str | None
@@ -151,7 +153,9 @@ def _never_started(answer: Answer) -> bool:
 
 
 def _within(days: int) -> Callable[[Interval], bool] | None:
-    """A day is as near as two containers can be: without a threshold the search goes on until it is sure."""
+    """A day is as near as two containers can be: without a threshold the search goes on until it is
+    sure.
+    """
     if days == 1:
         return None
 
@@ -168,8 +172,9 @@ def _names(interval: Interval) -> tuple[str, str]:
 
 
 class DayImages:
-    """The builder of dated images: there is nothing to build. A day whose image is gone since the tags were listed is
-    untestable; a registry that does not answer is no fault of the day, and ends the run.
+    """The builder of dated images: there is nothing to build. A day whose image is gone since the
+    tags were listed is untestable; a registry that does not answer is no fault of the day, and ends
+    the run.
     """
 
     def __init__(self, root: Path) -> None:
@@ -194,8 +199,8 @@ class DayImages:
 class EarlierOutcomes:
     """Cached outcomes of dated images, looked up when a day is first asked about.
 
-    What was found then is kept in the run's own file: a resumed run must not take its own trials for those of
-    another. A digest serves one day, so that days with one image count no trial twice.
+    What was found then is kept in the run's own file: a resumed run must not take its own trials
+    for those of another. A digest serves one day, so that days with one image count no trial twice.
     """
 
     def __init__(

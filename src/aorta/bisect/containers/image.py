@@ -37,8 +37,9 @@ CACHE_OPTION = "BAZEL_CACHE_OPTION"
 
 
 def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) -> str | None:
-    """The cache of builds, a directory of it made on its first use: the one that is named; else, where a build can use
-    one, a directory of this machine. Under pyxis builds run on other machines, so there one must be named.
+    """The cache of builds, a directory of it made on its first use: the one that is named; else,
+    where a build can use one, a directory of this machine. Under pyxis builds run on other
+    machines, so there one must be named.
     """
     if containers.bazel_cache is not None:
         if containers.bazel_cache.startswith("/"):
@@ -81,8 +82,8 @@ def environment_of(
 
 
 def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
-    """The image's own user, who may write where its builds write; shared memory, and the GPUs of this machine. Under
-    pyxis, as in the other engines' containers, root and a writable file system.
+    """The image's own user, who may write where its builds write; shared memory, and the GPUs of
+    this machine. Under pyxis, as in the other engines' containers, root and a writable file system.
     """
     kind = RUNTIME_KINDS[containers.runtime]
     named = {option.partition("=")[0] for option in containers.options}
@@ -107,7 +108,8 @@ def command_inside(
 
 
 def digest_in(environment: Environment) -> str | None:
-    """The digest of what would run: of the image that the engine has, else of the one the registry would give.
+    """The digest of what would run: of the image that the engine has, else of the one the registry
+    would give.
 
     None where nobody can say: a squashfs file, or a registry that does not answer.
     """
@@ -149,8 +151,9 @@ class ImageContents:
 
 
 class ImageReader:
-    """One image, asked by short commands to one shell in a container that lives as long as questions come: to start one
-    takes a step of srun, or a part of a second. An image does not change, so nothing is asked twice.
+    """One image, asked by short commands to one shell in a container that lives as long as
+    questions come: to start one takes a step of srun, or a part of a second. An image does not
+    change, so nothing is asked twice.
     """
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
@@ -208,7 +211,9 @@ class ImageReader:
 
 
 class ContainerShell:
-    """A shell in a container. Each answer ends with a mark that nobody can guess, on both of its streams."""
+    """A shell in a container. Each answer ends with a mark that nobody can guess, on both of its
+    streams.
+    """
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self._image = str(environment.image)
@@ -244,7 +249,9 @@ class ContainerShell:
         return subprocess.CompletedProcess(argv, code, *texts)
 
     def _answer(self, mark: bytes) -> list[tuple[bytes, bytes]]:
-        """What stands before the mark and behind it, of both streams; nothing behind it where a stream ended."""
+        """What stands before the mark and behind it, of both streams; nothing behind it where a
+        stream ended.
+        """
         deadline = time.monotonic() + _PATIENCE
         said = {self._process.stdout: b"", self._process.stderr: b""}
         with selectors.DefaultSelector() as waiting:
@@ -284,14 +291,19 @@ class ContainerShell:
 
 
 def _question(package: PackageSpec) -> list[str]:
-    """Sources lie at the path, or beside it with `-source` behind; versions of libraries are in the environment."""
+    """Sources lie at the path, or beside it with `-source` behind; versions of libraries are in the
+    environment.
+    """
     name = package.name
     if package.path is not None:
         path = package.path
         return [
             f"for p in {shlex.quote(path)} {shlex.quote(path + '-source')}; do",
             f'  if v=$({_GIT} -C "$p" rev-parse HEAD 2>/dev/null); then',
-            f'    printf "path\\t%s\\t%s\\n" {name} "$p"; printf "version\\t%s\\t%s\\n" {name} "$v"; break',
+            (
+                f'    printf "path\\t%s\\t%s\\n" {name} "$p"; printf "version\\t%s\\t%s\\n" {name} '
+                '"$v"; break'
+            ),
             "  fi",
             "done",
         ]

@@ -1,4 +1,5 @@
-"""The way in through containers: the two days between which it broke, then which of the versions inside them did it.
+"""The way in through containers: the two days between which it broke, then which of the versions
+inside them did it.
 
 What no listed version explains is told as the difference of the two environments themselves.
 """
@@ -205,7 +206,9 @@ class ContainerBisection:
     def _ends(
         self, inside: ImageReader, found: ImageContents
     ) -> Iterator[tuple[PackageSpec, str, str]]:
-        """Each package with its good and its bad version: as given, or as the two containers have them."""
+        """Each package with its good and its bad version: as given, or as the two containers have
+        them.
+        """
         contents = {
             "good": self._contents(inside, found, self.sides.passing),
             "bad": self._contents(inside, found, self.sides.failing),
@@ -264,7 +267,8 @@ def _only_containers(between: ContainerBisection) -> tuple[Findings, ShownStates
     run, sides = between.run, between.sides
     if sides.names is None:
         raise UsageError(
-            "no listed package differs between the two containers; list the packages that may in a spec"
+            "no listed package differs between the two containers; list the packages that may in "
+            "a spec"
         )
     good, bad = sides.names
     nobody = dict.fromkeys(("title", "author", "date", "url"))
@@ -307,7 +311,9 @@ def with_hidden_variable(
 def differences_of(
     run: BisectRun, environment: Environment, sides: ContainerSides, root: Path
 ) -> list[dict[str, Any]]:
-    """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their variables."""
+    """As `aorta env probe --diff` of snapshots inside both; without a Python in there, of their
+    variables.
+    """
     snapshots: dict[str, dict[str, Any]] = {}
     for side, image in (("good", sides.passing), ("bad", sides.failing)):
         place = replace(environment, image=image)

@@ -1,4 +1,5 @@
-"""What a bisection between two environments found: culprits with their kind, both environments as files, how to show them.
+"""What a bisection between two environments found: culprits with their kind, both environments as
+files, how to show them.
 
 And, before anything is made, what it would look at.
 """
@@ -88,7 +89,9 @@ class EnvironmentAnswer:
         return written
 
     def _as_it_was(self, versions: Versions, had: Mapping[str, str]) -> dict[str, str]:
-        """A package that does not matter may have been another one than was asked for, where the culprit wants it so."""
+        """A package that does not matter may have been another one than was asked for, where the
+        culprit wants it so.
+        """
         lines = self.recipe.requirements(versions)
         return {
             name: had[name] if name in had and "==" in lines.get(name, "") else version
@@ -118,7 +121,9 @@ class EnvironmentAnswer:
         return said
 
     def _reproduce(self, packages: Sequence[Package], versions: Versions, listed: Path) -> str:
-        """Shell lines that show one side: the environment from its file, then the test where it was run."""
+        """Shell lines that show one side: the environment from its file, then the test where it was
+        run.
+        """
         recipe, uv = self.recipe, find_uv()
         python = shlex.quote(recipe.interpreter(versions))
         install = shlex.join(installer("PYTHON")).replace("PYTHON", '"$place"/env/bin/python')
@@ -155,7 +160,9 @@ def _requirements_text(
     had: Mapping[str, str],
     title: str,
 ) -> str:
-    """The environment as a file that every installer reads: what was in it, dependencies that came by themselves too."""
+    """The environment as a file that every installer reads: what was in it, dependencies that came
+    by themselves too.
+    """
     built = {p.name: p for p in packages if p.spec.is_git}
     lines = recipe.requirements(versions)
     pinned = {name: f"{name}=={version}" for name, version in had.items()}
@@ -191,7 +198,7 @@ def _step(name: str, versions: Sequence[str], kind: str) -> dict[str, Any]:
     return {"package": name, "good": versions[0], "bad": versions[-1], **_NOT_SAID, "kind": kind}
 
 
-# -- the plan ---------------------------------------------------------------------------------------------------------
+# -- the plan
 
 
 def plan_of_environments(spec: EnvironmentsSpec, directory: Path) -> dict[str, Any]:
@@ -240,8 +247,12 @@ def _planned(name: str, ends: Sequence[str], kind: str, steps: int) -> dict[str,
 def plan_lines_of_environments(plan: Mapping[str, Any]) -> Iterator[str]:
     for package in plan["packages"]:
         between = f", {package['commits'] - 1} releases between" if package["commits"] > 1 else ""
-        yield f"{package['kind']:<10} {package['package']} {package['good']} → {package['bad']}{between}"
+        yield (
+            f"{package['kind']:<10} {package['package']} {package['good']} → "
+            f"{package['bad']}{between}"
+        )
     yield (
-        f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and as many trials "
+        f"probes     {plan['changes']} differ: about {plan['expected_builds']} environments and "
+        "as many trials "
         "for one culprit, more trials if it is flaky"
     )

@@ -1,7 +1,9 @@
-"""Version sets as environments: one virtual environment for each set of packages, made once and shared by its trials.
+"""Version sets as environments: one virtual environment for each set of packages, made once and
+shared by its trials.
 
-Environments are named by what is in them, so states that differ in a variable share one, and a killed run finds what it
-made. They lie in the run's own directory and go with it; the cache they are linked from stays.
+Environments are named by what is in them, so states that differ in a variable share one, and a
+killed run finds what it made. They lie in the run's own directory and go with it; the cache they
+are linked from stays.
 """
 
 import hashlib
@@ -29,7 +31,9 @@ _NOWHERE = "sys_platform == 'nowhere'"
 
 @dataclass(frozen=True)
 class EnvironmentRecipe:
-    """How a state becomes an environment: what both ends have in common, and each name at a version."""
+    """How a state becomes an environment: what both ends have in common, and each name at a
+    version.
+    """
 
     ends: EnvironmentEnds
     sources: Sources
@@ -59,7 +63,9 @@ class EnvironmentRecipe:
         return f"{name}=={version}"
 
     def loose(self, versions: Versions, free: Sequence[str]) -> dict[str, str]:
-        """The same with packages anywhere between their two ends, where they need not stand still."""
+        """The same with packages anywhere between their two ends, where they need not stand
+        still.
+        """
         found = self.requirements(versions)
         for name in free:
             ends = [end.versions.get(name) for end in (self.ends.good, self.ends.bad)]
@@ -73,7 +79,9 @@ class EnvironmentRecipe:
         return found
 
     def overrides(self, versions: Versions) -> list[str]:
-        """What the two ends themselves have against what their packages ask for is no conflict of a state."""
+        """What the two ends themselves have against what their packages ask for is no conflict of a
+        state.
+        """
         present = self.requirements(versions)
         names = sorted(unmet(self.ends.good.installed) | unmet(self.ends.bad.installed))
         return [
@@ -166,7 +174,9 @@ class Environments(VersionSets):
         )
 
     def _key(self, versions: Versions) -> str:
-        """By what is installed: where it lies, and how variables are set, makes no other environment."""
+        """By what is installed: where it lies, and how variables are set, makes no other
+        environment.
+        """
         job = self._job(versions, "", None)
         trees = [(t.package, t.sha, t.build, list(t.cherry_pick)) for t in job.trees]
         content = [sorted(job.requirements), sorted(job.overrides), job.python, trees]
@@ -209,7 +219,10 @@ def _not_of_the_environment(directory: Path, command: Sequence[str], asked: Aske
     """What would be the same in every state, whatever is installed there."""
     program = directory / command[0]
     if "/" in command[0] and (program.parent.parent / "pyvenv.cfg").exists():
-        yield f"{command[0]} is of one virtual environment, whatever the state: write {program.name} alone"
+        yield (
+            f"{command[0]} is of one virtual environment, whatever the state: write "
+            f"{program.name} alone"
+        )
     lines = {**asked.good.requirements, **asked.bad.requirements}
     for name in (name for name, line in lines.items() if not line.startswith("-e ")):
         module = directory / name.replace("-", "_")

@@ -1,7 +1,8 @@
-"""The two ends as they are once installed: what is in each, what its packages ask for, what differs, and what goes together.
+"""The two ends as they are once installed: what is in each, what its packages ask for, what
+differs, and what goes together.
 
-Both are made before anything is tested, from whatever people have of them; what is written down then is what a resumed run
-goes on with, also where the index has moved on since.
+Both are made before anything is tested, from whatever people have of them; what is written down
+then is what a resumed run goes on with, also where the index has moved on since.
 """
 
 import json
@@ -38,7 +39,9 @@ _KEPT = "environments.json"
 
 @dataclass(frozen=True)
 class Installed:
-    """One end: versions by canonical name, and what each of them asks for. `around` is what markers are judged by."""
+    """One end: versions by canonical name, and what each of them asks for. `around` is what markers
+    are judged by.
+    """
 
     versions: Mapping[str, str]
     asks: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -63,7 +66,9 @@ class Installed:
 
 @dataclass(frozen=True)
 class EnvironmentEnd:
-    """`lines` install exactly what is there, by canonical name; `versions` tell two of them apart."""
+    """`lines` install exactly what is there, by canonical name; `versions` tell two of them
+    apart.
+    """
 
     name: str
     python: str
@@ -96,7 +101,9 @@ class EnvironmentEnds:
 
     @property
     def packages(self) -> list[str]:
-        """Those that differ. Installers come with a Python and are no part of what was asked about."""
+        """Those that differ. Installers come with a Python and are no part of what was asked
+        about.
+        """
         names = dict.fromkeys((*self.good.versions, *self.bad.versions))
         return [n for n in names if self.good.versions.get(n) != self.bad.versions.get(n)]
 
@@ -163,7 +170,7 @@ def _whole(place: str, directory: Path) -> str:
     return place if "://" in place else os.path.normpath(directory / place)
 
 
-# -- making them ------------------------------------------------------------------------------------------------------
+# -- making them
 
 
 def make_ends(
@@ -207,7 +214,8 @@ def _notes(asked: Asked) -> Iterator[str]:
             yield f"{side.name}: {names} is the project itself, and is not installed"
         if not side.complete:
             yield (
-                f"{side.name} names only the packages that matter most: what else they need is as it is in the index now"
+                f"{side.name} names only the packages that matter most: what else they need is as "
+                "it is in the index now"
             )
 
 
@@ -272,15 +280,19 @@ def _read_end(
     return EnvironmentEnd(side.name, *python, lines, versions, asks, requires, variables)
 
 
-# -- what can be new while the rest is old --------------------------------------------------------------------------
+# -- what can be new while the rest is old
+# --------------------------------------------------------------------------
 #
-# What a package asks for is about two packages at a time, and both ends were installed, so every such rule has one form:
-# if this one is new, that one is new as well. The sets that can be installed are then those that hold all that their
-# members need, and an order in which everything comes after what it needs has no other prefixes.
+# What a package asks for is about two packages at a time, and both ends were installed, so every
+# such rule has one form: if this one is new, that one is new as well. The sets that can be
+# installed are then those that hold all that their members need, and an order in which everything
+# comes after what it needs has no other prefixes.
 
 
 def unmet(end: Installed) -> set[str]:
-    """Packages that somebody asks for otherwise, although it was installed so: it is not for a resolver to refuse it."""
+    """Packages that somebody asks for otherwise, although it was installed so: it is not for a
+    resolver to refuse it.
+    """
     return {
         canonicalize_name(wanted.name)
         for name in end.versions
@@ -335,8 +347,8 @@ def _closed(needs: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
 
 
 def in_order(needs: Mapping[str, frozenset[str]]) -> list[str]:
-    """Everything after what it needs; those that need each other stand together. Python goes as late as it may: new
-    packages run on an old one more often than old packages on a new one.
+    """Everything after what it needs; those that need each other stand together. Python goes as
+    late as it may: new packages run on an old one more often than old packages on a new one.
     """
     late = frozenset({PYTHON})
 

@@ -1,7 +1,8 @@
-"""What people have of an environment that worked, or does not: a requirements or lock file, a snapshot, a virtual environment.
+"""What people have of an environment that worked, or does not: a requirements or lock file, a
+snapshot, a virtual environment.
 
-Each kind is read into one `EnvironmentSide`; and which Python a side had, and is at hand. Nothing is installed here, and
-nothing is asked of an index.
+Each kind is read into one `EnvironmentSide`; and which Python a side had, and is at hand. Nothing
+is installed here, and nothing is asked of an index.
 """
 
 import json
@@ -48,7 +49,8 @@ def read_side(given: str, directory: Path, option: str) -> EnvironmentSide:
     except (OSError, UnicodeDecodeError) as wrong:
         said = wrong.strerror if isinstance(wrong, OSError) else "it is no text"
         raise UsageError(
-            f"{said}; expected a requirements or lock file, an env.json of `aorta env probe`, or a virtual environment",
+            f"{said}; expected a requirements or lock file, an env.json of `aorta env probe`, or "
+            "a virtual environment",
             where=f"{option} {given}",
         ) from None
     try:
@@ -70,7 +72,7 @@ def _reader_of(path: Path, text: str) -> Callable[[Path, str], EnvironmentSide]:
     return _requirements_file
 
 
-# -- requirements.txt and pip freeze ---------------------------------------------------------------------------------
+# -- requirements.txt and pip freeze
 
 
 def _requirements_file(path: Path, text: str) -> EnvironmentSide:
@@ -171,7 +173,7 @@ def _requirement(line: str, file: Path, where: str) -> tuple[str | None, str | N
     return canonicalize_name(found.name), line
 
 
-# -- snapshots and virtual environments ------------------------------------------------------------------------------
+# -- snapshots and virtual environments
 
 
 def _snapshot(path: Path, text: str) -> EnvironmentSide:
@@ -226,7 +228,8 @@ def _virtual_environment(path: Path, given: str, option: str) -> EnvironmentSide
         content = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, json.JSONDecodeError):
         raise UsageError(
-            f"its Python does not say what is installed; try: {shlex.quote(str(program))} -m pip list",
+            f"its Python does not say what is installed; try: {shlex.quote(str(program))} -m pip "
+            "list",
             where=where,
         ) from None
     requirements: dict[str, str] = {}
@@ -255,7 +258,9 @@ def _installed(name: str, version: str, direct: str | None) -> str:
 
 
 def interpreter_of(side: EnvironmentSide, warnings: list[str]) -> tuple[str, str]:
-    """The version and the program of the Python a side was made with, or of the one that is at hand."""
+    """The version and the program of the Python a side was made with, or of the one that is at
+    hand.
+    """
     if side.interpreter and (version := version_of(side.interpreter)):
         return version, side.interpreter
     if side.python:

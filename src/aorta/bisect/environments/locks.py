@@ -15,8 +15,9 @@ from aorta.core.errors import UsageError
 
 @dataclass(frozen=True)
 class EnvironmentSide:
-    """`requirements` by canonical name, as a line each. `complete`: every package that was installed is among them, as
-    far as the file can say. `variables`: None where the file says that one was not set; empty where it says nothing.
+    """`requirements` by canonical name, as a line each. `complete`: every package that was
+    installed is among them, as far as the file can say. `variables`: None where the file says that
+    one was not set; empty where it says nothing.
     """
 
     name: str
@@ -51,7 +52,9 @@ def exact_version(line: str) -> str | None:
 
 
 def version_in(line: str) -> str:
-    """What tells two requirements of one package apart: the version, the commit, the address, or the line."""
+    """What tells two requirements of one package apart: the version, the commit, the address, or
+    the line.
+    """
     if line.startswith("-e "):
         return _commit_in(line[3:].strip())
     found = Requirement(line)
@@ -60,7 +63,9 @@ def version_in(line: str) -> str:
 
 
 def _commit_in(url: str) -> str:
-    """Of an address in a repository what comes after its last @; the address itself where nothing does."""
+    """Of an address in a repository what comes after its last @; the address itself where nothing
+    does.
+    """
     address, at, commit = url.partition("#")[0].rpartition("@")
     return commit if at and url.startswith("git+") and "/" in address.partition("://")[2] else url
 
@@ -73,12 +78,15 @@ def read_lock(path: Path, text: str) -> EnvironmentSide:
     if isinstance(packages, list) and "requires-python" in content:
         return _uv_lock(path, packages)
     raise UsageError(
-        "it is neither a uv.lock nor a pylock.toml: it has neither package and requires-python, nor lock-version"
+        "it is neither a uv.lock nor a pylock.toml: it has neither package and requires-python, "
+        "nor lock-version"
     )
 
 
 def _pylock(path: Path, content: Mapping[str, Any]) -> EnvironmentSide:
-    """PEP 751. Packages whose marker is not of this platform are left out, as an installer would."""
+    """PEP 751. Packages whose marker is not of this platform are left out, as an installer
+    would.
+    """
     requirements: dict[str, str] = {}
     left_out: list[str] = []
     groups = content.get("default-groups", [])
@@ -116,7 +124,9 @@ def _locked(
 
 
 def _uv_lock(path: Path, packages: Sequence[Mapping[str, Any]]) -> EnvironmentSide:
-    """What the project needs on this platform, from its own entry on. The project itself is not installed."""
+    """What the project needs on this platform, from its own entry on. The project itself is not
+    installed.
+    """
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for package in packages:
         by_name.setdefault(str(package.get("name")), []).append(package)

@@ -1,8 +1,10 @@
-"""A bisection between two environments: which of the changed packages matter, then which release, then which commit.
+"""A bisection between two environments: which of the changed packages matter, then which release,
+then which commit.
 
-First every changed package takes one step, from its good version to its bad one, in an order that can be installed; what
-is found is asked about again over the oldest of everything else, until nothing else is needed. Then the releases between
-are searched for those packages alone, on one timeline; then the commits between two releases, where a repository is at hand.
+First every changed package takes one step, from its good version to its bad one, in an order that
+can be installed; what is found is asked about again over the oldest of everything else, until
+nothing else is needed. Then the releases between are searched for those packages alone, on one
+timeline; then the commits between two releases, where a repository is at hand.
 """
 
 import json
@@ -102,7 +104,9 @@ def _between(
 
 @dataclass
 class _EnvironmentSearch:
-    """One run's searches. `steps` are the changed names, each from its good version to its bad one."""
+    """One run's searches. `steps` are the changed names, each from its good version to its bad
+    one.
+    """
 
     run: BisectRun
     recipe: EnvironmentRecipe
@@ -146,7 +150,7 @@ class _EnvironmentSearch:
         command = replace(self.run.command(), command=self.command)
         return self.run.setting(self.version_sets, command=command, image=self.recipe.digest)
 
-    # -- which packages, which releases, which commit ----------------------------------------------------------------
+    # -- which packages, which releases, which commit
 
     def investigate(self) -> Investigation:
         setting = self.setting()
@@ -199,7 +203,8 @@ class _EnvironmentSearch:
             last = found
             if not found.is_sure:
                 self.warnings.append(
-                    f"{_listed(needed)} does no harm over the oldest of the rest; what else it takes is not known"
+                    f"{_listed(needed)} does no harm over the oldest of the rest; what else it "
+                    "takes is not known"
                 )
                 break
             needed |= {others[change.package].name for change in found.interval.changes}
@@ -265,7 +270,8 @@ class _EnvironmentSearch:
             return found
         self.beside.append(found)
         self.warnings.append(
-            f"which release of {_listed(needed)} it is was not found: without the other packages it does not show"
+            f"which release of {_listed(needed)} it is was not found: without the other packages "
+            "it does not show"
         )
         return None
 
@@ -317,7 +323,7 @@ class _EnvironmentSearch:
                 )  # a later search was told of earlier trials
         return seen
 
-    # -- commits ------------------------------------------------------------------------------------------------------
+    # -- commits
 
     def _commits(self, setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
         """Between two releases, where their package's repository is at hand and has both."""
@@ -333,7 +339,8 @@ class _EnvironmentSearch:
         if ends[0] is None or ends[1] is None:
             missing = step.versions[rank if ends[0] is None else rank + 1]
             self.warnings.append(
-                f"{repository.where} has no tag for {step.name} {missing}: its commits were not searched"
+                f"{repository.where} has no tag for {step.name} {missing}: its commits were not "
+                "searched"
             )
             return None
         package = git_package(
@@ -350,20 +357,24 @@ class _EnvironmentSearch:
             package if p.name == step.name else p.fixed_at(others[p.name]) for p in self.steps
         ]
         setting.say(
-            f"which commit of {step.name} between {step.versions[rank]} and {step.versions[rank + 1]}?"
+            f"which commit of {step.name} between {step.versions[rank]} and "
+            f"{step.versions[rank + 1]}?"
         )
         commits = search_versions(setting, COMMITS, with_merges(packages), before=found.mass)
         if commits.interval is not None:
             return commits
         self.beside.append(commits)
         self.warnings.append(
-            f"built from its repository {step.name} does not show the difference: its commits were not searched"
+            f"built from its repository {step.name} does not show the difference: its commits "
+            "were not searched"
         )
         return None
 
 
 def _named(name: str, versions: tuple[str, ...]) -> Package:
-    """A name that no repository is behind; every state of it has to be made, so none is made only to check the answer."""
+    """A name that no repository is behind; every state of it has to be made, so none is made only
+    to check the answer.
+    """
     spec = PackageSpec.model_construct(name=name, versions=versions, build=_INSTALLED)
     return Package(spec, versions)
 
@@ -378,11 +389,13 @@ def _listed(names: Collection[str]) -> str:
     return " and ".join(sorted(names))
 
 
-# -- repositories -----------------------------------------------------------------------------------------------------
+# -- repositories
 
 
 def _repository_of(request: ResolvedRequest, names: Collection[str]) -> PackageSpec | None:
-    """The one that the spec names; else the one we are in, if it is the package's own. None for several packages."""
+    """The one that the spec names; else the one we are in, if it is the package's own. None for
+    several packages.
+    """
     if len(names) != 1:
         return None
     for spec in request.spec.packages:

@@ -1,7 +1,9 @@
-"""Lives in the process that is recorded: a digest of every operation's result, without touching the user's code.
+"""Lives in the process that is recorded: a digest of every operation's result, without touching the
+user's code.
 
-It is loaded by file, where nothing of Aorta need be installed: the standard library here, torch beside it once the user has
-imported it. One JSON line an operation goes to `stream-<pid>-<part>.jsonl`.
+It is loaded by file, where nothing of Aorta need be installed: the standard library here, torch
+beside it once the user has imported it. One JSON line an operation goes to
+`stream-<pid>-<part>.jsonl`.
 """
 
 import atexit
@@ -35,7 +37,8 @@ class Orders:
     first_step: int = 0
     last_step: int | None = None
     most: int = 1_000_000  # records
-    ring: bool = False  # over that: the oldest go (what leads to a NaN is at the end), instead of recording no more
+    # over that: the oldest go (what leads to a NaN is at the end), instead of recording no more
+    ring: bool = False
     parameters: bool = False
     dtype: str | None = None
     device: str | None = None
@@ -94,7 +97,9 @@ class Recorder:
         return index
 
     def flush(self) -> None:
-        """What waits is summed up; what a device was asked for at the last flush is there by now, and is written."""
+        """What waits is summed up; what a device was asked for at the last flush is there by now,
+        and is written.
+        """
         pending, self._pending = self._pending, []
         batch, self.batch = self.batch, None
         self._write_fetched()
@@ -226,7 +231,9 @@ def head_of(op: str, place: "Place", *, random: bool = False) -> str:
 
 
 def _spelled(record: _Pending) -> str:
-    """One line. All doubles of a record in base64: spelling them out takes longer than everything else does."""
+    """One line. All doubles of a record in base64: spelling them out takes longer than everything
+    else does.
+    """
     index, step, head, writers, shapes, outputs = record
     facts = ",".join([slot[0] for slot in outputs])
     numbers = b"".join([lot.fetched[start:end] for _, lot, start, end in outputs if lot])

@@ -1,7 +1,8 @@
-"""Results in a few numbers: copied when they come about, summed up on their device many at a time, fetched without waiting.
+"""Results in a few numbers: copied when they come about, summed up on their device many at a time,
+fetched without waiting.
 
-A small tensor is written down whole. Of any other: norm, sum, extrema, sixteen samples, and a sum in which every place
-weighs something else, or torch's hash of all bits.
+A small tensor is written down whole. Of any other: norm, sum, extrema, sixteen samples, and a sum
+in which every place weighs something else, or torch's hash of all bits.
 """
 
 import ctypes
@@ -18,7 +19,8 @@ _LARGE = {"cpu": 1 << 13}  # elements from which computing takes longer than lau
 _LARGE_ELSEWHERE = 1 << 22
 _HELD_BYTES = 256 * 2**20  # of copies that wait for the next fetch, as the doubles they become
 _ROW = 256  # elements that are summed up before the sums are
-_ROWS = 16  # with fewer a GPU adds up a row in another order: the last bit would tell what else was fetched
+# with fewer a GPU adds up a row in another order: the last bit would tell what else was fetched
+_ROWS = 16
 _WEIGHTS = 1021
 _dtype_names: dict[Any, str] = {}
 
@@ -43,7 +45,9 @@ class TensorLot(Lot):
         self.width = 0  # of all its numbers so far
 
     def add(self, tensors: list[Any], sizes: list[int]) -> None:
-        """With one launch, however many there are: they may be written over before they are fetched."""
+        """With one launch, however many there are: they may be written over before they are
+        fetched.
+        """
         torch = self._torch
         if self._sum_up is _of_large:
             self._copies += [_statistics(torch, tensor) for tensor in tensors]
@@ -77,7 +81,9 @@ def _of_ragged(torch: Any, copies: list[Any], sizes: list[int]) -> Any:
 
 
 def _of_even(torch: Any, copies: list[Any], sizes: list[int]) -> Any:
-    """Of sizes that are whole rows: first the rows, on which all of a GPU works at once, then what they come to."""
+    """Of sizes that are whole rows: first the rows, on which all of a GPU works at once, then what
+    they come to.
+    """
     flat = _doubles(torch, copies)
     lengths = torch.tensor(sizes, device=flat.device)
     starts = lengths.cumsum(0) - lengths
@@ -103,7 +109,9 @@ def _samples(torch: Any, flat: Any, starts: Any, lengths: Any) -> Any:
 
 
 def _rows(torch: Any, values: tuple[Any, ...], samples: Any, lengths: Any) -> Any:
-    """Squares, numbers, lowest, highest and weighed of all tensors, to what is written down of each."""
+    """Squares, numbers, lowest, highest and weighed of all tensors, to what is written down of
+    each.
+    """
     norms, totals, lows, highs, weighed = (
         torch.segment_reduce(value, how, lengths=lengths, unsafe=True)
         for value, how in zip(values, ("sum", "sum", "min", "max", "sum"), strict=True)
@@ -136,7 +144,9 @@ def _of_large(torch: Any, copies: list[Any], _sizes: list[int]) -> Any:
 
 
 class _Kind:
-    """What follows from shape, type and device alone, found out once for all tensors that share them."""
+    """What follows from shape, type and device alone, found out once for all tensors that share
+    them.
+    """
 
     __slots__ = ("count", "facts", "is_complex", "lot", "size")
 
@@ -222,7 +232,9 @@ class DigestBatch:
         return slots
 
     def launch(self) -> tuple[bool, Callable[[], None]]:
-        """Summed up and on its way. Whether there is something to wait for, and what waits for it."""
+        """Summed up and on its way. Whether there is something to wait for, and what waits for
+        it.
+        """
         lots: dict[Any, list[TensorLot]] = {}
         for lot in self._lots.values():
             lots.setdefault(lot.device, []).append(lot)

@@ -1,4 +1,6 @@
-"""One call of torch's dispatcher: what it reads and writes, who wrote that memory last, how it runs on this side."""
+"""One call of torch's dispatcher: what it reads and writes, who wrote that memory last, how it runs
+on this side.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -34,9 +36,11 @@ _EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_e
 
 
 class Memory:
-    """Who wrote each piece of memory last. A view shares its memory, so nothing needs to be known of views.
+    """Who wrote each piece of memory last. A view shares its memory, so nothing needs to be known
+    of views.
 
-    Each piece is held by a weak reference: its address is not given to another one while something is known of it.
+    Each piece is held by a weak reference: its address is not given to another one while something
+    is known of it.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -102,8 +106,8 @@ class Memory:
     ) -> list[list[int]]:
         """Of each: the last one that wrote all of it, and those that wrote parts since.
 
-        What nothing recorded wrote is data from outside, or memory that was never written at all; that becomes a record
-        here, of the place that asked for the memory, if one did.
+        What nothing recorded wrote is data from outside, or memory that was never written at all;
+        that becomes a record here, of the place that asked for the memory, if one did.
         """
         found = []
         key_of, writers_of = self._key, self._writers.get
@@ -122,7 +126,9 @@ class Memory:
 
 
 class OperationSignature:
-    """What the schema of an operation says, read once: torch makes it anew each time it is asked."""
+    """What the schema of an operation says, read once: torch makes it anew each time it is
+    asked.
+    """
 
     def __init__(self, torch: Any, func: Any) -> None:
         schema = func._schema
@@ -203,7 +209,9 @@ _born: dict[int, Any] = {}  # storage -> the precision the program asked for
 
 
 class OtherSide:
-    """A call whose side runs it otherwise than the program says: on another device, in another precision, drawn alike."""
+    """A call whose side runs it otherwise than the program says: on another device, in another
+    precision, drawn alike.
+    """
 
     def __init__(self, torch: Any, func: Any, args: Any, kwargs: Any) -> None:
         self._torch, self.func = torch, func
@@ -225,7 +233,9 @@ class OtherSide:
         return self.func(*args, **kwargs)
 
     def _drawn_alike(self, args: Any, kwargs: Any, orders: Any) -> Any:
-        """Drawn on the CPU and in the precision that was asked for, so that both sides draw the same numbers."""
+        """Drawn on the CPU and in the precision that was asked for, so that both sides draw the
+        same numbers.
+        """
         torch = self._torch
         tensors = list(self._tensors([*args, *kwargs.values()]))
         where = kwargs.get("device") or (tensors[0].device if tensors else torch.device("cpu"))
@@ -286,7 +296,9 @@ class OtherSide:
         return args, kwargs
 
     def _raised(self, value: Any, wanted: Any) -> Any:
-        """Every floating type below the wanted one, in tensors and in what a call asks for, becomes it."""
+        """Every floating type below the wanted one, in tensors and in what a call asks for, becomes
+        it.
+        """
         torch = self._torch
         lower = [getattr(torch, name) for name in _LOW]
         if wanted is torch.float64:

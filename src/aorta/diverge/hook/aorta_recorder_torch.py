@@ -1,7 +1,9 @@
-"""Records what torch does, from the moment it is imported: a mode of its dispatcher, hooks of modules and optimizers.
+"""Records what torch does, from the moment it is imported: a mode of its dispatcher, hooks of
+modules and optimizers.
 
-What an operation read is told by who wrote that memory last, so inputs cost nothing. Everything here runs once for each
-call of the dispatcher, most of which are views: what can be known of an operation, a shape or a line is found out once.
+What an operation read is told by who wrote that memory last, so inputs cost nothing. Everything
+here runs once for each call of the dispatcher, most of which are views: what can be known of an
+operation, a shape or a line is found out once.
 """
 
 import gc
@@ -72,7 +74,9 @@ def emit(
     writers: list[list[int]] | None = None,
     shapes: list[str] | None = None,
 ) -> int:
-    """One more record, of results that are tensors. What that computes is nobody's operation, and has no gradient."""
+    """One more record, of results that are tensors. What that computes is nobody's operation, and
+    has no gradient.
+    """
     graded, was_paused, recorder.paused = torch.is_grad_enabled(), recorder.paused, True
     if graded:
         torch._C._set_grad_enabled(False)
@@ -87,7 +91,9 @@ def emit(
 
 
 class _Places:
-    """Where in the program an operation stands: module, phase, step. Fed by torch's global hooks."""
+    """Where in the program an operation stands: module, phase, step. Fed by torch's global
+    hooks.
+    """
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -140,7 +146,9 @@ class _Places:
         return names
 
     def of_call(self) -> Place:
-        """Where the operation that is called now stands. Backward stands where its forward operation stood."""
+        """Where the operation that is called now stands. Backward stands where its forward
+        operation stood.
+        """
         torch = self._torch
         if torch._C._current_graph_task_id() != -1:
             node = torch._C._current_autograd_node()
@@ -149,7 +157,8 @@ class _Places:
         file, line = users_line(self._ours)
         module = self.stack[-1] if self.stack else ""
         if torch.is_grad_enabled():
-            # The first since its node came about is the one: another that follows may have no node of its own.
+            # The first since its node came about is the one: another that follows may have no node
+            # of its own.
             self._of_node.setdefault(torch.autograd._get_sequence_nr() - 1, (module, file, line))
         return (self.phase, module, file, line)
 
@@ -174,7 +183,8 @@ class _Places:
             recorder.optimizer_steps += 1
             recorder.step = recorder.optimizer_steps
             if recorder.optimizer_steps == 1:
-                gc.collect()  # what stays is the program and its libraries: with it set aside, the collections
+                # what stays is the program and its libraries: with it set aside, the collections
+                gc.collect()
                 gc.freeze()  # that recording brings about need not go through all of torch
         self._of_node.clear()
 

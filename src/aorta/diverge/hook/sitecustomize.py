@@ -1,8 +1,9 @@
-"""Runs at the start of every Python process of a recorded run: the recorder starts as soon as torch is imported.
+"""Runs at the start of every Python process of a recorded run: the recorder starts as soon as torch
+is imported.
 
-Python imports `sitecustomize` at start. This one stays on the path for the processes that this one starts (ranks), loads
-the user's own if there is one, and imports nothing heavy: a process without torch is recorded only where it calls
-`aorta.diverge.record`.
+Python imports `sitecustomize` at start. This one stays on the path for the processes that this one
+starts (ranks), loads the user's own if there is one, and imports nothing heavy: a process without
+torch is recorded only where it calls `aorta.diverge.record`.
 """
 
 import importlib.abc

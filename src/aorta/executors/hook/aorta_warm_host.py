@@ -1,14 +1,17 @@
-"""A warm host: the user's interpreter, stopped just before the user's program, with the program's libraries imported.
+"""A warm host: the user's interpreter, stopped just before the user's program, with the program's
+libraries imported.
 
-It is started with the program's own command, directory and variables, and never runs the program itself. For each trial a
-child is forked that goes on from here as if nothing had been: the interpreter itself then runs the script, so arguments,
-`__main__`, tracebacks, exit codes and what runs at exit are the interpreter's own doing and not an imitation. The
-child is forked twice, so that it is a child of the supervisor like any trial.
+It is started with the program's own command, directory and variables, and never runs the program
+itself. For each trial a child is forked that goes on from here as if nothing had been: the
+interpreter itself then runs the script, so arguments, `__main__`, tracebacks, exit codes and what
+runs at exit are the interpreter's own doing and not an imitation. The child is forked twice, so
+that it is a child of the supervisor like any trial.
 
-What is imported was seen in a cold run, and only what lies in site-packages. After each import the host looks at itself:
-a thread that outlives a fork, an open descriptor, a process, output, a source of random numbers or one of the user's own
-files means that this module is left to the trials. Standard library only, C modules where possible: what the host
-imports, a trial finds imported. Python 3.8 or later.
+What is imported was seen in a cold run, and only what lies in site-packages. After each import the
+host looks at itself: a thread that outlives a fork, an open descriptor, a process, output, a source
+of random numbers or one of the user's own files means that this module is left to the trials.
+Standard library only, C modules where possible: what the host imports, a trial finds imported.
+Python 3.8 or later.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
 
 
 class _Stem:
-    """A child that waits to fork the next trial and to end: its own fork is paid before the trial is asked for."""
+    """A child that waits to fork the next trial and to end: its own fork is paid before the trial
+    is asked for.
+    """
 
     def __init__(self, host: "_Host") -> None:
         self.line, theirs = _socket.socketpair()
@@ -80,7 +85,9 @@ class _Stem:
 
 
 class _Trial(BaseException):
-    """Raised in the process of a trial, once it is as a cold one would be, to leave the host's loop."""
+    """Raised in the process of a trial, once it is as a cold one would be, to leave the host's
+    loop.
+    """
 
 
 class _Host:
@@ -145,7 +152,9 @@ class _Host:
         return (read + " is read by a library when it is imported", False) if read else None
 
     def _differing(self, wanted: dict[str, str]) -> dict[str, str | None]:
-        """The variables of a trial that are not as they were when this host started; None for one that is gone."""
+        """The variables of a trial that are not as they were when this host started; None for one
+        that is gone.
+        """
         told = self.told
         names = wanted.keys() | told.keys()
         return {n: wanted.get(n) for n in names if wanted.get(n) != told.get(n)}
@@ -179,7 +188,9 @@ class _Host:
 
 
 def _stamps(modules: list[str], places: tuple[str, ...]) -> list[tuple[str, tuple[int, ...]]]:
-    """Of the files that were imported, and of the places where something may be installed or removed."""
+    """Of the files that were imported, and of the places where something may be installed or
+    removed.
+    """
     files = {getattr(sys.modules[name], "__file__", None) for name in modules}
     return [(file, _stamp(file)) for file in (*files, *places) if isinstance(file, str)]
 
@@ -209,7 +220,9 @@ def _ahead_of(places: tuple[str, ...], standard: str) -> list[str]:
 
 
 def _hidden_by(place: str, libraries: set[str]) -> str:
-    """A library of which this directory offers another; asked without a trace in the caches of the import system."""
+    """A library of which this directory offers another; asked without a trace in the caches of the
+    import system.
+    """
     try:
         names = sorted(libraries.intersection(n.partition(".")[0] for n in os.listdir(place)))
     except OSError:

@@ -63,7 +63,9 @@ class Imports:
             raise UnfitError(name, reason)
 
     def _found_at(self, name: str, origin: str) -> bool:
-        """Whether it would be imported from the place where the program found it, and that place is a site-packages."""
+        """Whether it would be imported from the place where the program found it, and that place is
+        a site-packages.
+        """
         parent = name.rpartition(".")[0]
         if not os.path.realpath(origin).startswith(self.places):
             return False
@@ -86,7 +88,8 @@ class Imports:
         if _written():
             yield "its import writes to stdout or stderr"
         if _threads() > 1:
-            _try_a_fork()  # some libraries end their threads for a fork and start them again when needed
+            # some libraries end their threads for a fork and start them again when needed
+            _try_a_fork()
             if _threads() > 1:
                 yield "it leaves a thread running"
         for number, place in _descriptors().items():
@@ -163,7 +166,9 @@ def _has_children() -> bool:
 
 
 def random_sources(modules: list[str]) -> Iterator[str]:
-    """Modules that hold generators of their own: whether those were seeded by chance or by hand cannot be told."""
+    """Modules that hold generators of their own: whether those were seeded by chance or by hand
+    cannot be told.
+    """
     kinds = []
     if "random" in sys.modules:
         kinds.append(sys.modules["random"].Random)

@@ -1,4 +1,6 @@
-"""The line between a warm host and its supervisor: a length, then marshal's second format, which every Python 3 reads."""
+"""The line between a warm host and its supervisor: a length, then marshal's second format, which
+every Python 3 reads.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def send(line: _socket.socket, content: dict[str, Any], descriptors: list[int] =
 
 
 def receive(line: _socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """The next message and the descriptors that came with it. EOFError when nobody is there any more."""
+    """The next message and the descriptors that came with it. EOFError when nobody is there any
+    more.
+    """
     data, ancillary, _, _ = line.recvmsg(4, _socket.CMSG_SPACE(3 * 4))
     descriptors = [
         int.from_bytes(rights[at : at + 4], sys.byteorder)

@@ -1,4 +1,6 @@
-"""A fork made into what a cold start would be: numbers, clocks and random sources of its own, and its looks from outside."""
+"""A fork made into what a cold start would be: numbers, clocks and random sources of its own, and
+its looks from outside.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def of_this_process(
 
 
 def begin_anew(pids: list[tuple[str, str]], clocks: list[tuple[str, str]]) -> None:
-    """What a cold start draws, counts or writes down for itself. `random` draws anew in every fork by itself."""
+    """What a cold start draws, counts or writes down for itself. `random` draws anew in every fork
+    by itself.
+    """
     for name, key in pids:
         setattr(sys.modules[name], key, os.getpid())
     for name, key in clocks:
@@ -54,7 +58,9 @@ def prctl(*arguments: object) -> int:
 
 
 def process_map() -> list[int]:
-    """Where the kernel finds this process's parts, in its own order. Unfit where it would not let us say so again."""
+    """Where the kernel finds this process's parts, in its own order. Unfit where it would not let
+    us say so again.
+    """
     with open("/proc/self/stat", "rb") as file:
         fields = [b"", b""] + file.read().rpartition(b")")[2].split()
     number = {key: int(fields[key - 1]) for key in (26, 27, 28, 45, 46, 47, 48, 49, 50, 51)}
@@ -75,7 +81,9 @@ def _say(parts: list[int]) -> int:
 
 
 def show_process(parts: list[int], words: list[str], variables: dict[str, str]) -> None:
-    """The trial's own command line and variables in /proc, where monitors, and its owner in need, find it by them."""
+    """The trial's own command line and variables in /proc, where monitors, and its owner in need,
+    find it by them.
+    """
     assignments = [name + "=" + value for name, value in variables.items()]
     first, second = (
         b"".join(os.fsencode(text) + b"\0" for text in texts) for texts in (words, assignments)

@@ -1,9 +1,10 @@
-"""Which variables the imports read: those they ask for by name, those that begin as a loop wants it, or all there are.
+"""Which variables the imports read: those they ask for by name, those that begin as a loop wants
+it, or all there are.
 
-`{k: v for k, v in os.environ.items() if k.startswith("TQDM_")}` takes every variable into its hand and keeps those of one
-prefix: nothing comes of the others, whatever they hold. A loop counts as such if its source says so, the code that runs is
-what this source compiles to, and what it runs over is `os.environ` itself. Every other sight of more than one variable
-is a sight of all of them.
+`{k: v for k, v in os.environ.items() if k.startswith("TQDM_")}` takes every variable into its hand
+and keeps those of one prefix: nothing comes of the others, whatever they hold. A loop counts as
+such if its source says so, the code that runs is what this source compiles to, and what it runs
+over is `os.environ` itself. Every other sight of more than one variable is a sight of all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _VIEWS = (_KEYS, _ITEMS, _ABSTRACT.ValuesView.__iter__.__code__)
 
 
 class Recording(os._Environ):  # type: ignore[type-arg]
-    """Remembers what was asked. `os.environ` is of this class while the host imports, and then not."""
+    """Remembers what was asked. `os.environ` is of this class while the host imports, and then
+    not.
+    """
 
     asked: set[str] = set()
     prefixes: set[str] = set()
@@ -85,7 +88,9 @@ class Recording(os._Environ):  # type: ignore[type-arg]
 
 
 class _Loop:
-    """The loop that runs over the variables, if it is one that asks each name for its beginning before all else."""
+    """The loop that runs over the variables, if it is one that asks each name for its beginning
+    before all else.
+    """
 
     known: dict[tuple[str, CodeType, int], list[dict[str, Any]]] = {}
 
@@ -127,7 +132,9 @@ class _Loop:
 
 
 def _driver(iterator: FrameType) -> tuple[FrameType | None, FrameType | None]:
-    """The view that `items()` gave, if there is one, and who asks it, or else `os.environ`, for the next one."""
+    """The view that `items()` gave, if there is one, and who asks it, or else `os.environ`, for the
+    next one.
+    """
     frame = iterator.f_back
     if frame is not None and frame.f_code in _VIEWS:
         return frame, frame.f_back
@@ -165,7 +172,9 @@ def _runs_over_environ(ask: dict[str, Any], frame: FrameType, driven: FrameType)
 
 
 def _value_of(node: Any, frame: FrameType) -> object:
-    """A text, several of them, a variable of this frame, or something in a module; None for anything else."""
+    """A text, several of them, a variable of this frame, or something in a module; None for
+    anything else.
+    """
     kind = type(node).__name__
     if kind == "Constant":
         return node.value
@@ -231,7 +240,9 @@ def _ask_of_comprehension(node: Any) -> dict[str, Any]:
 
 
 def _ask_of_statement(node: Any, tree: Any) -> dict[str, Any]:
-    """`for k in os.environ: if k.startswith(..): ...`, or `if not k.startswith(..): continue` and then anything."""
+    """`for k in os.environ: if k.startswith(..): ...`, or `if not k.startswith(..): continue` and
+    then anything.
+    """
     first = node.body[0]
     if type(node).__name__ != "For" or node.orelse:
         return {}
@@ -262,7 +273,9 @@ def _ask_of_statement(node: Any, tree: Any) -> dict[str, Any]:
 
 
 def _ask(target: Any, over: Any, test: Any) -> dict[str, Any]:
-    """What a loop with this head and this first test asks; {} if it does not begin with a prefix."""
+    """What a loop with this head and this first test asks; {} if it does not begin with a
+    prefix.
+    """
     view = None
     if type(over).__name__ == "Call":
         kinds = {"keys": _KEYS, "items": _ITEMS}

@@ -1,4 +1,6 @@
-"""Which variables may differ between the trials of one host: those that nothing it imported can have read."""
+"""Which variables may differ between the trials of one host: those that nothing it imported can
+have read.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _OF_THE_LOADER = ("PYTHON", "LD_", "GLIBC_", "MALLOC_")
 
 
 class Variables:
-    """A variable that nothing imported so far can have read may have another value in a trial than it has here."""
+    """A variable that nothing imported so far can have read may have another value in a trial than
+    it has here.
+    """
 
     def __init__(self, own: list[str], given: list[str]) -> None:
         self._known = dict.fromkeys(own, True)  # aorta's own: read by nobody but the program
@@ -37,7 +41,9 @@ class Variables:
 
 
 def _names_in_binaries(names: list[str]) -> set[str]:
-    """Which of these names stand as text in a program or library that is mapped here: `getenv` is asked with such texts."""
+    """Which of these names stand as text in a program or library that is mapped here: `getenv` is
+    asked with such texts.
+    """
     wanted = {name: os.fsencode(name) + b"\0" for name in names}
     found: set[str] = set()
     with open("/proc/self/maps", "rb") as maps:

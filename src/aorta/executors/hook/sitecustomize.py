@@ -1,9 +1,11 @@
-"""Found by the user's own interpreter, before the user's program: watches what it imports, or keeps it warm.
+"""Found by the user's own interpreter, before the user's program: watches what it imports, or keeps
+it warm.
 
-`AORTA_WARM` says which: `observe:PID:FILE` or `host:PID:DESCRIPTOR`. A process with another pid, such as a Python that a
-shell or the program started, is left alone. Before anything else every trace of this file is removed; where the
-interpreter has a `sitecustomize` of its own, that one is run, and where it has none, it looks as if there were none.
-Standard library only, Python 3.8 or later.
+`AORTA_WARM` says which: `observe:PID:FILE` or `host:PID:DESCRIPTOR`. A process with another pid,
+such as a Python that a shell or the program started, is left alone. Before anything else every
+trace of this file is removed; where the interpreter has a `sitecustomize` of its own, that one is
+run, and where it has none, it looks as if there were none. Standard library only, Python 3.8 or
+later.
 """
 
 from __future__ import annotations
@@ -34,11 +36,12 @@ def _leave_no_trace() -> list[str]:
 
 
 class _Observer:
-    """Writes down every import that is not the standard library's, with where it was found and how the variables stood.
+    """Writes down every import that is not the standard library's, with where it was found and how
+    the variables stood.
 
-    A line is `NAME<TAB>FILE<TAB>VARIABLES`: the names of those that the program had changed by then. A line without a name
-    says how many seconds went into imports so far. An audit hook sees imports without being seen: the program finds the
-    same `sys.meta_path` and the same modules.
+    A line is `NAME<TAB>FILE<TAB>VARIABLES`: the names of those that the program had changed by
+    then. A line without a name says how many seconds went into imports so far. An audit hook sees
+    imports without being seen: the program finds the same `sys.meta_path` and the same modules.
     """
 
     def __init__(self, file: str) -> None:

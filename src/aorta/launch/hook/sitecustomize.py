@@ -1,9 +1,11 @@
-"""Runs in every worker before its script when hangs are watched for: lets the agent ask for stacks and Flight Recorder.
+"""Runs in every worker before its script when hangs are watched for: lets the agent ask for stacks
+and Flight Recorder.
 
-Python imports `sitecustomize` at start. This one takes itself off the path, loads the user's own if there is one, and
-then leaves two things behind: a real-time signal on which faulthandler writes the stacks of all threads, which works even
-while the main thread is stuck in a collective or holds the interpreter lock; and a thread that dumps the Flight Recorder
-when the agent asks for it with a file.
+Python imports `sitecustomize` at start. This one takes itself off the path, loads the user's own if
+there is one, and then leaves two things behind: a real-time signal on which faulthandler writes the
+stacks of all threads, which works even while the main thread is stuck in a collective or holds the
+interpreter lock; and a thread that dumps the Flight Recorder when the agent asks for it with a
+file.
 """
 
 import faulthandler

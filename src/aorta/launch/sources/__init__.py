@@ -1,7 +1,8 @@
 """Whom the launcher asks: one small contract, four kinds of source behind it.
 
-`trigger` tells a source about a failed cycle as soon as an agent knows of it, and whatever can begin begins there;
-`read` asks for the verdict. Both may block: the panel calls them from threads of their own and keeps the time.
+`trigger` tells a source about a failed cycle as soon as an agent knows of it, and whatever can
+begin begins there; `read` asks for the verdict. Both may block: the panel calls them from threads
+of their own and keeps the time.
 """
 
 from collections.abc import Callable
@@ -23,8 +24,10 @@ class DecisionSource(Protocol):
         """What cycle_info.json and the log call it."""
 
     def trigger(self, failed: FailedCycle, everybody: Everybody | None) -> None:
-        """Tell it what this agent knows. Called once per cycle on every agent; `everybody` on the leader alone."""
+        """Tell it what this agent knows. Called once per cycle on every agent; `everybody` on the
+        leader alone.
+        """
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
-        """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only logged, so a
-        source may go on waiting up to its own time limit."""
+        """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only
+        logged, so a source may go on waiting up to its own time limit."""

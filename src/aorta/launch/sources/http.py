@@ -1,7 +1,9 @@
-"""A source that answers over HTTP: `aorta attrsvc`, or any backend that speaks its wire or the peer's.
+"""A source that answers over HTTP: `aorta attrsvc`, or any backend that speaks its wire or the
+peer's.
 
-`POST /v1/cycles` tells, `GET /v1/cycles/{job}/{cycle}/decision?wait=S` asks. A server that does not know these is spoken
-to as `POST /logs` and `GET /logs`. Whatever a server does wrong is a `SourceError`: it can never end a job.
+`POST /v1/cycles` tells, `GET /v1/cycles/{job}/{cycle}/decision?wait=S` asks. A server that does not
+know these is spoken to as `POST /logs` and `GET /logs`. Whatever a server does wrong is a
+`SourceError`: it can never end a job.
 """
 
 import threading
@@ -50,7 +52,8 @@ class HttpSource:
                 self._client.call("POST", "/logs", self._timeout, _peer_body(evidence, path))
 
     def _is_peer(self, speak: Callable[[], None]) -> bool:
-        """Speak to it on our own wire unless it is known not to understand: the one place that learns which it is.
+        """Speak to it on our own wire unless it is known not to understand: the one place that
+        learns which it is.
 
         Who reads while another thread is still telling waits here for what that one learns.
         """
@@ -158,7 +161,9 @@ def _stacks(evidence: CycleEvidence) -> list[str]:
 
 
 def _peer_paths(evidence: CycleEvidence) -> list[str]:
-    """The peer knows one log per cycle: what the first failing rank wrote as errors, or any log at all."""
+    """The peer knows one log per cycle: what the first failing rank wrote as errors, or any log at
+    all.
+    """
     wanted = [f"rank_{failure.rank}.err" for failure in evidence.failures]
     first = [path for name in wanted for path in evidence.log_paths if path.endswith(f"/{name}")]
     return (first or list(evidence.log_paths))[:1]

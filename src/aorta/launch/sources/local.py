@@ -1,7 +1,8 @@
 """Sources that need no service: attribution in this process, or an MCP server that the user names.
 
-They run on the leader, over what all agents left in the store. The agent that leads when a cycle fails begins as soon as
-all have told, beside the rendezvous; if another one leads the next round, it begins when it is asked.
+They run on the leader, over what all agents left in the store. The agent that leads when a cycle
+fails begins as soon as all have told, beside the rendezvous; if another one leads the next round,
+it begins when it is asked.
 """
 
 import asyncio
@@ -83,12 +84,16 @@ class LocalSource:
 
 
 def analyse(failed: FailedCycle) -> SourceVerdict:
-    """The limit on cycles without progress is the launcher's own: it also knows heartbeats and how long a cycle lived."""
+    """The limit on cycles without progress is the launcher's own: it also knows heartbeats and how
+    long a cycle lived.
+    """
     return _of_attribution(attribute(everything_known(failed), no_progress_limit=0))
 
 
 def warm_up() -> None:
-    """Compile the patterns while the workers start, so that the first verdict need not wait for it."""
+    """Compile the patterns while the workers start, so that the first verdict need not wait for
+    it.
+    """
     attribute(Evidence(tails=(LogTail("warm-up"),)))
 
 
@@ -111,7 +116,9 @@ def everything_known(failed: FailedCycle) -> Evidence:
 
 
 def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> frozenset[int]:
-    """Whom a hang is put down to: a stopped heartbeat, else who did not arrive at a collective, else everybody."""
+    """Whom a hang is put down to: a stopped heartbeat, else who did not arrive at a collective,
+    else everybody.
+    """
     if not any(piece.hung for piece in evidence):
         return frozenset()
     named = {piece.hung_rank for piece in evidence if piece.hung_rank is not None}
@@ -135,7 +142,9 @@ def _tails(piece: CycleEvidence) -> list[LogTail]:
 
 
 def _earlier_logs(piece: CycleEvidence, failed: FailedCycle) -> list[LogSource]:
-    """What this agent's ranks wrote in the cycle before, where that was this submission's: what it outlived is noise."""
+    """What this agent's ranks wrote in the cycle before, where that was this submission's: what it
+    outlived is noise.
+    """
     before = failed.start.cycle - 1
     if before < failed.start.first_cycle:
         return []
@@ -169,7 +178,8 @@ def _of_attribution(attribution: Attribution) -> SourceVerdict:
 class McpAnalysis:
     """Calls `attribute_log` of an MCP server: a URL, or a command that is started on the leader.
 
-    It knows one cycle at a time: what a job did before is left to the launcher's own limit on cycles without progress.
+    It knows one cycle at a time: what a job did before is left to the launcher's own limit on
+    cycles without progress.
     """
 
     def __init__(self, server: str, log_dir: Path, timeout: float) -> None:

@@ -1,8 +1,10 @@
-"""The panel: asks every source at once and makes one verdict of their answers, within a bounded time.
+"""The panel: asks every source at once and makes one verdict of their answers, within a bounded
+time.
 
-Aggregation `any`: one STOP is a STOP. `all`: STOP needs every source that has an opinion, and at least one opinion. A
-source that is unreachable, late, answers nonsense or says UNKNOWN has no opinion: it can neither stop a job nor keep one
-from being stopped. With no opinion at all the verdict is UNKNOWN, which restarts.
+Aggregation `any`: one STOP is a STOP. `all`: STOP needs every source that has an opinion, and at
+least one opinion. A source that is unreachable, late, answers nonsense or says UNKNOWN has no
+opinion: it can neither stop a job nor keep one from being stopped. With no opinion at all the
+verdict is UNKNOWN, which restarts.
 """
 
 import logging
@@ -56,7 +58,9 @@ class Panel:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def read(self, failed: FailedCycle, timeout: float) -> SourceVerdict:
-        """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout` seconds."""
+        """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout`
+        seconds.
+        """
         deadline = time.monotonic() + timeout
         reading = _Reading(failed.start.cycle_id)
         for source in self._sources:
@@ -172,5 +176,7 @@ def build_sources(settings: FaultTolerance, log_dir: Path) -> list[DecisionSourc
 
 
 def _analyse_as_mcp(failed: FailedCycle) -> SourceVerdict:
-    """What `aorta mcp` would answer, from the function that it would call, with the job's history."""
+    """What `aorta mcp` would answer, from the function that it would call, with the job's
+    history.
+    """
     return replace(analyse(failed), source=MCP)

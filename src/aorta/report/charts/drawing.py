@@ -1,5 +1,5 @@
-"""The few shapes every picture is made of, and from values to pixels: linear and logarithmic scales with ticks at round
-numbers.
+"""The few shapes every picture is made of, and from values to pixels: linear and logarithmic scales
+with ticks at round numbers.
 """
 
 import math
@@ -13,7 +13,9 @@ _TINY = 1e-9  # nothing that is drawn is smaller and not 0
 
 @dataclass(frozen=True)
 class PixelScale:
-    """`low`..`high` of the data to `start`..`end` in pixels. A logarithmic one shows 0 at the foot of its axis."""
+    """`low`..`high` of the data to `start`..`end` in pixels. A logarithmic one shows 0 at the foot
+    of its axis.
+    """
 
     low: float
     high: float
@@ -132,7 +134,9 @@ def fitted(words: str, pixels: float) -> str:
 
 
 def marks(kind: str, places: Iterable[tuple[float, float]]) -> Markup | None:
-    """All marks of one kind as one path: a place costs a dozen bytes, so that thousands fit a page."""
+    """All marks of one kind as one path: a place costs a dozen bytes, so that thousands fit a
+    page.
+    """
     found = list(places)
     if not found:
         return None

@@ -1,4 +1,6 @@
-"""Ranks over time: a lane a rank, a bar a cycle, and on them who failed first, who only followed, and what was decided."""
+"""Ranks over time: a lane a rank, a bar a cycle, and on them who failed first, who only followed,
+and what was decided.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +41,9 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Cycle:
-    """One life of the job: seconds from the first start, the fate of each rank, and what was decided at its end."""
+    """One life of the job: seconds from the first start, the fate of each rank, and what was
+    decided at its end.
+    """
 
     number: int
     start: float

@@ -1,5 +1,5 @@
-"""A matrix of failure rates. What a cell is can be told without colour: a hatch where nothing is proved, words where
-there is no rate at all.
+"""A matrix of failure rates. What a cell is can be told without colour: a hatch where nothing is
+proved, words where there is no rate at all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,10 @@ class HeatCell:
         if not self.trials:
             return f"{where}: {self.standing.value}"
         interval = f"95 % interval {self.low:.0%} to {self.high:.0%}"
-        return f"{where}: {self.hits} of {self.trials} failed, {interval}; {self.call or self.standing.value}"
+        return (
+            f"{where}: {self.hits} of {self.trials} failed, {interval}; "
+            f"{self.call or self.standing.value}"
+        )
 
 
 def draw_heat(cells: Sequence[HeatCell], width: int, says: str) -> Markup:

@@ -1,4 +1,6 @@
-"""One merged timeline of changes: every probe where it was made, and the belief about the culprit as it sharpened."""
+"""One merged timeline of changes: every probe where it was made, and the belief about the culprit
+as it sharpened.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +10,9 @@ from aorta.report.charts.drawing import PixelScale, canvas, fitted, label, line,
 from aorta.report.markup import Markup, el
 
 Atoms = Sequence[tuple[int, int, float]]
-"""`(first candidate, one past the last, weight of each)`: candidates between the same trials share a weight."""
+"""`(first candidate, one past the last, weight of each)`: candidates between the same trials
+share a weight.
+"""
 
 _LANE, _RIDGE = 30, 30
 
@@ -22,7 +26,9 @@ class Probe:
 
 @dataclass(frozen=True)
 class Strip:
-    """The changes of the merged path: the package of each, in order, and the culprit's place if known."""
+    """The changes of the merged path: the package of each, in order, and the culprit's place if
+    known.
+    """
 
     packages: Sequence[str]
     order: Sequence[int]

@@ -1,5 +1,6 @@
-"""Charts of trials. Of one thing, in the order they ended: how long each took and how it ended, and the rate they amount to.
-Of a reduction: how each axis shrank over the trials, what it came down to, which items were kept.
+"""Charts of trials. Of one thing, in the order they ended: how long each took and how it ended, and
+the rate they amount to. Of a reduction: how each axis shrank over the trials, what it came down to,
+which items were kept.
 """
 
 from collections.abc import Sequence
@@ -75,7 +76,9 @@ _PANEL, _GAP, _TOP = 104, 40, 22
 
 @dataclass(frozen=True)
 class CandidateTried:
-    """A candidate: after how many trials it was decided, its size along the axis, whether it was accepted."""
+    """A candidate: after how many trials it was decided, its size along the axis, whether it was
+    accepted.
+    """
 
     trial: int
     size: float
@@ -151,7 +154,9 @@ _ROW = 34
 
 
 def draw_bars(bars: Sequence[tuple[str, float, str]], width: int, says: str) -> Markup:
-    """`(name, value, how the value is written)`, one row each; the last one in the accent colour."""
+    """`(name, value, how the value is written)`, one row each; the last one in the accent
+    colour.
+    """
     across = linear_scale([value for _, value, _ in bars], 0, width - 110)
     parts: list[Markup] = []
     for number, (name, value, said) in enumerate(bars):

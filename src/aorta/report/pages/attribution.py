@@ -1,5 +1,5 @@
-"""What an attribution says: the finding, the decision, and the lines of the logs they rest on; and the page of a saved
-`aorta attribute --json`.
+"""What an attribution says: the finding, the decision, and the lines of the logs they rest on; and
+the page of a saved `aorta attribute --json`.
 """
 
 import gzip

@@ -1,5 +1,5 @@
-"""`aorta bisect`: which container, and which commit of which package, broke it? And what was believed about the culprit after
-each trial, replayed from the timeline and the journal.
+"""`aorta bisect`: which container, and which commit of which package, broke it? And what was
+believed about the culprit after each trial, replayed from the timeline and the journal.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,9 @@ class BeliefReplay:
 
 
 def replayed_beliefs(timeline: Timeline, trials: Sequence[Trial]) -> BeliefReplay:
-    """Trials that are not on the timeline (other orders, other stages) are no part of the picture."""
+    """Trials that are not on the timeline (other orders, other stages) are no part of the
+    picture.
+    """
     counts: dict[Vector, Counts] = {}
     probes: list[Probe] = []
     beliefs: list[Atoms] = []
@@ -227,7 +229,10 @@ def _spent(result: Document) -> list[tuple[str, object]]:
 
 
 def _timeline(run: OpenedRun, sharp: BeliefReplay) -> Figure:
-    says = f"{counted(len(sharp.probes), 'probe')} on a timeline of {counted(sharp.strip.changes, 'change')}"
+    says = (
+        f"{counted(len(sharp.probes), 'probe')} on a timeline of "
+        f"{counted(sharp.strip.changes, 'change')}"
+    )
     table = Table(["probe"], [[probe.says] for probe in sharp.probes])
     return Figure(
         "The merged timeline and every probe, the first on top",

@@ -1,5 +1,5 @@
-"""What the pages of several verbs show alike: how a run stands, its trials, what its marks mean; and how pages say numbers:
-rates with their intervals, counts, factors.
+"""What the pages of several verbs show alike: how a run stands, its trials, what its marks mean;
+and how pages say numbers: rates with their intervals, counts, factors.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""`aorta diverge`: the operation at which the numbers part, and how the difference grows behind it."""
+"""`aorta diverge`: the operation at which the numbers part, and how the difference grows behind
+it.
+"""
 
 import math
 from collections.abc import Sequence

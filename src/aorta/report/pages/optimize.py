@@ -1,4 +1,6 @@
-"""`aorta triage run --mode optimize`: the smallest stack that works, and that every part of it is needed."""
+"""`aorta triage run --mode optimize`: the smallest stack that works, and that every part of it is
+needed.
+"""
 
 from aorta.core.stats import wilson
 from aorta.report.charts.matrix import HeatCell, Standing, draw_heat

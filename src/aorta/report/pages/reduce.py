@@ -1,6 +1,7 @@
 """`aorta reduce`: what is the smallest workload that still fails?
 
-The lines that were taken away are never shown: a page may ship, and what a reduction removes is what nobody wanted to share.
+The lines that were taken away are never shown: a page may ship, and what a reduction removes is
+what nobody wanted to share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +57,9 @@ def gather(root: Path) -> dict[str, Any]:
 
 
 def _slim(line: Document) -> dict[str, Any]:
-    """A line with what the page draws; a subset of ten thousand lines is a count, and its ranges apart."""
+    """A line with what the page draws; a subset of ten thousand lines is a count, and its ranges
+    apart.
+    """
     values = section(line, "values")
     return {
         "purpose": words(line, "purpose"),
@@ -72,7 +75,9 @@ def _slim(line: Document) -> dict[str, Any]:
 
 
 def _size(value: object) -> float | None:
-    """How much of an axis a value uses: a number itself, of a subset its count, of a window its length."""
+    """How much of an axis a value uses: a number itself, of a subset its count, of a window its
+    length.
+    """
     if isinstance(value, Mapping):
         return number(value, "count")
     if isinstance(value, list):

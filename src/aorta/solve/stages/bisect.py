@@ -1,4 +1,6 @@
-"""Which change brought it? Between a good end that is given, or found among older revisions, and what fails now."""
+"""Which change brought it? Between a good end that is given, or found among older revisions, and
+what fails now.
+"""
 
 import shlex
 import shutil
@@ -89,8 +91,9 @@ class Bisect:
         return StageResult(self.name, "no_answer", f"no revision was good of {tried}")
 
     def _good_revisions(self, state: State, repository: Repository) -> Iterator[str]:
-        """Of older and older revisions those that never show the failure, on the reduced reproducer. One that a bisection
-        then saw fail is not good after all, and an older one is next.
+        """Of older and older revisions those that never show the failure, on the reduced
+        reproducer. One that a bisection then saw fail is not good after all, and an older one is
+        next.
         """
         command, env = reduced_command(state)
         first = original(state)
@@ -194,8 +197,8 @@ class Bisect:
     def _checked_between(
         self, state: State, findings: Findings, _between: _Between
     ) -> tuple[bool, str]:
-        """The original, and not its reduction, in both revisions beside the change that was found; whether it says the
-        same, and what to say of that.
+        """The original, and not its reduction, in both revisions beside the change that was found;
+        whether it says the same, and what to say of that.
         """
         if len(findings.culprits) != 1:
             return True, _NOT_ON_THE_ORIGINAL
@@ -264,7 +267,9 @@ def _revisions(repository: Repository, good: str) -> _Between:
 
 
 def _nearest(findings: Findings, between: _Between) -> _Between | None:
-    """The two sides that a bisection found, as ends of another one; None where they cannot be named so."""
+    """The two sides that a bisection found, as ends of another one; None where they cannot be named
+    so.
+    """
     if findings.status == "range" or findings.output_dir is None:
         return None
     if between.kind == "environments":
@@ -280,7 +285,10 @@ def _nearest(findings: Findings, between: _Between) -> _Between | None:
 
 
 def _of_the_reduced(culprit: Mapping[str, Any], why: str) -> str:
-    return f"{str(culprit['bad'])[:12]} brings the failure of the reduced reproducer, and not that of the original: {why}"
+    return (
+        f"{str(culprit['bad'])[:12]} brings the failure of the reduced reproducer, and not "
+        f"that of the original: {why}"
+    )
 
 
 def _interpreter(state: State) -> Path:
@@ -291,7 +299,9 @@ def _interpreter(state: State) -> Path:
 
 
 def _environment_here(state: State) -> Path:
-    """The virtual environment of the program that the command starts, or what its Python has installed."""
+    """The virtual environment of the program that the command starts, or what its Python has
+    installed.
+    """
     program = _interpreter(state)
     environment = program.parent.parent
     if (environment / "pyvenv.cfg").is_file():
@@ -309,7 +319,8 @@ def _environment_here(state: State) -> Path:
 
 def _unknown_environment(program: Path) -> UsageError:
     return UsageError(
-        "what this command has installed is not known; name both with: aorta bisect --good-env A --bad-env B",
+        "what this command has installed is not known; name both with: aorta bisect --good-env A "
+        "--bad-env B",
         where=str(program),
     )
 

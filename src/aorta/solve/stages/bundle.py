@@ -1,4 +1,6 @@
-"""What leaves: scrubbed, packed, unpacked into an empty directory under another home, and run there."""
+"""What leaves: scrubbed, packed, unpacked into an empty directory under another home, and run
+there.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +35,10 @@ class Bundle:
         ran = None if checked is None else {"reproduced": checked.reproduced, "of": checked.of}
         answer = {"path": str(packed.path), "sha256": packed.sha256, "elsewhere": ran}
         if checked is None:
-            why = "packed; what is in it was not run elsewhere, because it needs the original's directory"
+            why = (
+                "packed; what is in it was not run elsewhere, because it needs the original's "
+                "directory"
+            )
             return StageResult(self.name, "done", why, answer=answer)
         if not checked.reproduces:
             why = f"packed, but it does not fail the same way elsewhere: {checked.why}"
@@ -42,7 +47,9 @@ class Bundle:
 
 
 def _source(state: State) -> Path:
-    """The reduction, where there is one with a reproducer in it; else the trials of the original."""
+    """The reduction, where there is one with a reproducer in it; else the trials of the
+    original.
+    """
     reduced = state.known("reduce").get("run_dir")
     if reduced and (Path(reduced) / "shrunken" / "run_repro.sh").is_file():
         return Path(reduced)

@@ -1,5 +1,5 @@
-"""The smallest workload that still fails, on axes that were given, or found without being told: what the command line, its scripts
-and one run of it give away.
+"""The smallest workload that still fails, on axes that were given, or found without being told:
+what the command line, its scripts and one run of it give away.
 """
 
 import json
@@ -27,9 +27,11 @@ SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 def draft(
     state: State, subject: Subject, oracle: Mapping[str, Any], *, plain: bool = False
 ) -> Path:
-    """The reduction spec of this failure: the one that was given, or one with every axis that could be found.
+    """The reduction spec of this failure: the one that was given, or one with every axis that could
+    be found.
 
-    `plain`: only with what the command line itself says, for a command that is another one with anything else.
+    `plain`: only with what the command line itself says, for a command that is another one with
+    anything else.
     """
     if subject.spec is not None:
         return subject.spec
@@ -82,7 +84,9 @@ class Reduce:
         return "" if state.is_done("reproduce") else "there is no failure to look for"
 
     def __call__(self, state: State) -> StageResult:
-        """With every axis that can be guessed; where the original does not fail any more that way, with the plain ones."""
+        """With every axis that can be guessed; where the original does not fail any more that way,
+        with the plain ones.
+        """
         known = subject_of(state.request).known.get(self.name)
         if known is not None:
             answer = {**json.loads((known / "result.json").read_bytes()), "run_dir": str(known)}
@@ -100,7 +104,8 @@ class Reduce:
         spec = load_spec(draft(state, subject, oracle, plain=plain))
         if not spec.content.axes:
             why = (
-                "nothing was found that may shrink: let the command take a number, a list or a file as an argument "
+                "nothing was found that may shrink: let the command take a number, a list or a "
+                "file as an argument "
                 f"or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)

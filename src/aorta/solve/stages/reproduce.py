@@ -1,4 +1,6 @@
-"""Does it fail, how, and how often? The first failure that is seen says what counts as the failure from then on."""
+"""Does it fail, how, and how often? The first failure that is seen says what counts as the failure
+from then on.
+"""
 
 import json
 import statistics
@@ -161,7 +163,9 @@ def _opened(state: State) -> list[str]:
 
 
 def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd | None:
-    """Of the first trial that failed, ran out of time, or ended well and shows a symptom all the same."""
+    """Of the first trial that failed, ran out of time, or ended well and shows a symptom all the
+    same.
+    """
     for record in report.records:
         end = state.shared.end_in(report.run_dir / record.path)
         if end is None:
@@ -173,12 +177,16 @@ def _failing_end(state: State, report: RunReport, *, symptoms: bool) -> TrialEnd
 
 
 def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
-    """Trials of the command as it was given, until the first that fails. An ordinary run, kept out of the user's sight."""
+    """Trials of the command as it was given, until the first that fails. An ordinary run, kept out
+    of the user's sight.
+    """
     opened: set[str] = set()
     with ExitStack() as watching:
 
         def watch(event: Event) -> None:
-            """From here on: what was opened before, such as files of mitigations, we opened ourselves."""
+            """From here on: what was opened before, such as files of mitigations, we opened
+            ourselves.
+            """
             nonlocal opened
             if isinstance(event, RunStarted):
                 opened = watching.enter_context(watch_opened(subject.cwd))
@@ -245,7 +253,9 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
 
 
 def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
-    """From its two streams. Those of a launcher are of many ranks, and its exit is none of theirs."""
+    """From its two streams. Those of a launcher are of many ranks, and its exit is none of
+    theirs.
+    """
     streams = [s.path for s in (end.stderr, end.stdout) if s.path.is_file() and s.bytes_seen]
     many = is_launched(subject.words)
     hung = end.timed_out or end.hung
@@ -260,7 +270,9 @@ def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
 
 
 def _measured(state: State, subject: Subject, oracle: Mapping[str, Any]) -> RunReport:
-    """As many trials as it takes to know how often it fails; the looks at it are the first of them."""
+    """As many trials as it takes to know how often it fails; the looks at it are the first of
+    them.
+    """
     return run_command(
         state,
         replace(subject, oracle=oracle),
@@ -296,7 +308,8 @@ def _did_not_fail(state: State) -> StageResult:
     tried = state.shared.counts.get(LOOK, 0)
     rate = _rate(0, tried)
     why = (
-        f"it did not fail in {tried} trials: it fails in less than {100 * rate['high']:.0f} % of runs "
+        f"it did not fail in {tried} trials: it fails in less than {100 * rate['high']:.0f} % of "
+        "runs "
         "(95 % sure), or not here"
     )
     return StageResult("reproduce", "no_answer", why, answer={"rate": rate})

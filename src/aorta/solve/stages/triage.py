@@ -63,7 +63,9 @@ class Triage:
     def _verified(
         self, state: State, subject: ReproducerFound, stack: Mapping[str, Any]
     ) -> tuple[dict[str, Any], bool, str]:
-        """The cure, whether it is one, and what to say of it. What works on the small workload need not on the large one."""
+        """The cure, whether it is one, and what to say of it. What works on the small workload need
+        not on the large one.
+        """
         names = tuple(stack["mitigations"])
         cure = {
             "mitigations": list(names),
@@ -95,7 +97,8 @@ class Triage:
                 cure,
                 False,
                 (
-                    f"{' + '.join(names)} mends the reduced reproducer, and not the original: {how} "
+                    f"{' + '.join(names)} mends the reduced reproducer, and not the original: "
+                    f"{how} "
                     f"{tally.reproduced or tally.other} of {tally.evidence} times with it"
                 ),
             )
@@ -108,7 +111,9 @@ class Triage:
 
 
 def candidates(state: State) -> list[str]:
-    """Mitigations that the registry calls a plausible cure for this failure here; those of the user's files always are."""
+    """Mitigations that the registry calls a plausible cure for this failure here; those of the
+    user's files always are.
+    """
     failure = str(state.known("reproduce").get("class", "unknown"))
     found = plausible_mitigations(failure, platform_here(), state.request.mitigations_files)
     return [entry.name for entry in found]

@@ -1,4 +1,6 @@
-"""The bad-shard example as a registered workload, with its axes declared in Python. The loader itself is `load.py`."""
+"""The bad-shard example as a registered workload, with its axes declared in Python. The loader
+itself is `load.py`.
+"""
 
 import time
 import zlib
@@ -13,7 +15,9 @@ def _checksum_is_wrong(result: WorkloadResult) -> bool:
 
 
 class BadShard(Workload):
-    """A data loader over shards, one of which is damaged. Counts every shard that cannot be read."""
+    """A data loader over shards, one of which is damaged. Counts every shard that cannot be
+    read.
+    """
 
     axes = (
         {

@@ -1,8 +1,9 @@
 """A data loader that dies on one bad shard, as real ones do. Plain Python, nothing to install.
 
-SHARD_DIR holds gzip files of JSON lines. One of them was damaged on its way: a bit of its content is flipped, so that
-the checksum at its end does not fit. An epoch reads SHARDS_PER_EPOCH of them (0 means all) in an order drawn from
-SEED. SEED=random makes it flaky: with 3 of 12 shards an epoch, one run of four meets the bad one.
+SHARD_DIR holds gzip files of JSON lines. One of them was damaged on its way: a bit of its content
+is flipped, so that the checksum at its end does not fit. An epoch reads SHARDS_PER_EPOCH of them (0
+means all) in an order drawn from SEED. SEED=random makes it flaky: with 3 of 12 shards an epoch,
+one run of four meets the bad one.
 """
 
 import gzip
@@ -63,7 +64,8 @@ def main() -> int:
         for shard in shards:
             records = read_shard(shard)
             print(
-                f"epoch {number}: {shard.name}: {len(records)} records, mean label {mean_label(records):.3f}"
+                f"epoch {number}: {shard.name}: {len(records)} records, mean label "
+                f"{mean_label(records):.3f}"
             )
     print("all shards were read")
     return 0

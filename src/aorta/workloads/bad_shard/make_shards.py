@@ -1,4 +1,6 @@
-"""Writes the shards of this example, byte for byte the same every time, and flips one bit in one of them."""
+"""Writes the shards of this example, byte for byte the same every time, and flips one bit in one of
+them.
+"""
 
 import gzip
 import io
@@ -16,7 +18,8 @@ def shard_bytes(draw: random.Random) -> bytes:
         for _ in range(RECORDS)
     ]
     packed = io.BytesIO()
-    # Stored, not compressed: a flipped bit then changes a value and nothing but the checksum notices.
+    # Stored, not compressed: a flipped bit then changes a value and nothing but the checksum
+    # notices.
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=0, mtime=0) as file:
         file.write("\n".join(lines).encode())
     return packed.getvalue()

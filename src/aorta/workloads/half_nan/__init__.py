@@ -1,4 +1,6 @@
-"""The NaN example as a registered workload, with its axes declared in Python. The training itself is `train.py`."""
+"""The NaN example as a registered workload, with its axes declared in Python. The training itself
+is `train.py`.
+"""
 
 import math
 import time

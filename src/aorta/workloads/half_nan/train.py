@@ -1,14 +1,16 @@
-"""A small mixed-precision training run that ends in NaN, as real ones do. Plain Python, no GPU, nothing to install.
+"""A small mixed-precision training run that ends in NaN, as real ones do. Plain Python, no GPU,
+nothing to install.
 
-A few linear heads learn noisy labels. Weights are kept in full precision; activations and gradients are stored in
-IEEE half, whose largest number is 65504, after sums that are formed in full precision, as matrix units do it. To save
-small gradients from vanishing in half, the loss is scaled, and the scale grows every few steps. The bug: scaled
-gradients are summed over the batch before they are averaged, and nobody looks whether the sums still fit into half.
-Once they do not, they become infinite, the weights with them, and the next loss is NaN. When this happens depends on
+A few linear heads learn noisy labels. Weights are kept in full precision; activations and gradients
+are stored in IEEE half, whose largest number is 65504, after sums that are formed in full
+precision, as matrix units do it. To save small gradients from vanishing in half, the loss is
+scaled, and the scale grows every few steps. The bug: scaled gradients are summed over the batch
+before they are averaged, and nobody looks whether the sums still fit into half. Once they do not,
+they become infinite, the weights with them, and the next loss is NaN. When this happens depends on
 the batch size, on the learning rate and on the widest head.
 
-SEED=random makes it flaky: with MAX_LOSS_SCALE=300 about two runs of three fail, each at another step.
-CHECK_OVERFLOW=1 is the repair.
+SEED=random makes it flaky: with MAX_LOSS_SCALE=300 about two runs of three fail, each at another
+step. CHECK_OVERFLOW=1 is the repair.
 """
 
 import math
