@@ -1,11 +1,12 @@
 """`aorta launch`: a drop-in for torchrun that asks whether a crashed job should restart."""
 
 import logging
+import os
 import sys
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -70,4 +71,8 @@ def command(arguments: tuple[str, ...]) -> None:
             "is meant for this machine"
         ) from None
     code = launch(arguments, _live_page)
-    raise click.exceptions.Exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    # Threads may still wait for a store in C++, which aborts a process that takes itself apart.
+    os._exit(code)
