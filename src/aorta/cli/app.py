@@ -2,15 +2,12 @@
 documented.
 """
 
-import atexit
 import importlib
 import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -43,7 +40,7 @@ def app() -> None:
     """Every verb of Aorta."""
 
 
-def run(arguments: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> NoReturn:
     """Run one command line and leave with its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
     code = _exit_code(arguments)
@@ -51,24 +48,7 @@ def run(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # `aorta ... | head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _leave(code)
-
-
-def _leave(code: int) -> NoReturn:
-    """Not by taking the interpreter apart, which takes 50 ms of CPU and ends nothing that this does
-    not.
-
-    A launch has threads that may wait in C++, which aborts a process that tears itself down.
-    """
-    if "aorta.launch.store" not in sys.modules:
-        others = (one for one in threading.enumerate() if one is not threading.main_thread())
-        if not all(one.daemon for one in others):
-            raise SystemExit(code)  # it waits for them
-        atexit._run_exitfuncs()  # noqa: SLF001  # as an interpreter does at its end
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    os._exit(code)
+    raise SystemExit(code)
 
 
 def _exit_code(arguments: Sequence[str]) -> int:

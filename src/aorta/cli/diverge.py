@@ -1,22 +1,12 @@
 """`aorta diverge`: at which operation do the numbers part?"""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_plan
-
-if TYPE_CHECKING:
-    from aorta.diverge.request import DivergeRequest
-
-
-def _steps(written: str | None) -> tuple[int, int | None]:
-    from aorta.diverge.sides import parse_steps
-
-    return parse_steps(written)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -47,15 +37,15 @@ def _steps(written: str | None) -> tuple[int, int | None]:
 @options.resumable
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
-@options.directory_or_command("run_dir", "[RUN_DIR] [-- COMMAND...]")
-@options.asking(
-    "diverge",
-    bad_env=partial(options.variables_from, option="--bad-env"),
-    good_env=partial(options.variables_from, option="--good-env"),
-    good_mitigations=options.names_from,
-    steps=_steps,
-)
-def command(request: "DivergeRequest", dry_run: bool, display: options.Display) -> None:
+@options.command_words("[RUN_DIR] [-- COMMAND...]")
+def command(
+    dry_run: bool,
+    bad_env: tuple[str, ...],
+    good_env: tuple[str, ...],
+    good_mitigations: str,
+    steps: str | None,
+    **given: Any,
+) -> None:
     """Run both sides of a program with the same seeds and name the first operation whose result differs.
 
     \b
@@ -71,9 +61,21 @@ def command(request: "DivergeRequest", dry_run: bool, display: options.Display) 
     130/143 interrupted (resume with --resume).
     """
     from aorta.diverge.output import SCHEMA
-    from aorta.diverge.request import diverge, plan_lines
+    from aorta.diverge.request import DivergeRequest, diverge, plan_lines
+    from aorta.diverge.sides import parse_steps
     from aorta.engine.events import Reason
 
+    display = options.display_from(given)
+    request = DivergeRequest(
+        run_dir=options.directory_from(given),
+        bad_env=options.variables_from(bad_env, option="--bad-env"),
+        good_env=options.variables_from(good_env, option="--good-env"),
+        good_mitigations=options.names_from(good_mitigations),
+        steps=parse_steps(steps),
+        executor=options.executor_from(given),
+        resume=options.resume_from(given),
+        **given,
+    )
     if dry_run:
         say_plan(plan_lines(request))
         return

@@ -1,11 +1,12 @@
 """`aorta launch`: a drop-in for torchrun that asks whether a crashed job should restart."""
 
 import logging
+import os
 import sys
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -71,4 +72,8 @@ def command(arguments: tuple[str, ...]) -> None:
     logging.getLogger("aorta.launch").setLevel(logging.INFO)
     warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
     code = launch(arguments, _live_page)
-    raise click.exceptions.Exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    # Threads may still wait for a store in C++, which aborts a process that takes itself apart.
+    os._exit(code)

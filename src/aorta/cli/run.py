@@ -1,7 +1,7 @@
 """`aorta run`: does it fail, how often, how fast?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,7 +9,7 @@ from aorta.cli import options
 from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
-    from aorta.run.request import RunReport, RunRequest
+    from aorta.run.request import RunReport
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
 @options.command_words("[-- COMMAND...]")
-@options.asking("run")
-def command(request: "RunRequest", dry_run: bool, display: options.Display) -> None:
+def command(dry_run: bool, **given: Any) -> None:
     """Run a workload or any command a number of times: does it fail, how often, how fast?
 
     \b
@@ -39,9 +38,17 @@ def command(request: "RunRequest", dry_run: bool, display: options.Display) -> N
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
     5 infrastructure; 130/143 interrupted (resume with --resume).
     """
-    from aorta.run.request import SCHEMA, plan_lines, run
+    from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
     from aorta.views.pictures import TrialsPicture
 
+    display = options.display_from(given)
+    request = RunRequest(
+        layers=options.layers_from(given),
+        oracle=options.oracle_from(given),
+        executor=options.executor_from(given),
+        resume=options.resume_from(given),
+        **given,
+    )
     if dry_run:
         say_plan(plan_lines(request))
         return
