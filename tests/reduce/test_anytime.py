@@ -53,7 +53,7 @@ def test_a_reduction_that_is_stopped_leaves_its_best_so_far(tmp_path: Path, how:
     assert found["status"] == "partial"
     finals = {axis["name"]: axis["final"] for axis in found["axes"]}
     assert finals["N"] >= 137
-    assert finals["N"] * finals["F"] < 100_000 * 4000 / 10
+    assert finals["F"] <= 1000
     assert f"aorta reduce --resume {run_dir.relative_to(tmp_path)}" in found["next"]
     assert shrunken_fails(run_dir)
     assert "row 3100" in (run_dir / "shrunken" / "rows.txt").read_text().splitlines()

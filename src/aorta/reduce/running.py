@@ -44,7 +44,7 @@ from aorta.reduce.checks import (
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, with_files
-from aorta.reduce.materials import settings_of
+from aorta.reduce.materials import changed_names, settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
@@ -222,9 +222,11 @@ class _Run:
 
     def _tried_in_its_own_place(self, report: ReduceReport) -> ReduceReport:
         """Whether it is the laid-out copies of its files that keep the original from failing."""
-        own = {m.axis.name: str(m.source) for m in self.plan.materials if m.source is not None}
+        materials = self.plan.materials
+        own = {m.axis.name: str(m.source) for m in materials if m.source and not m.inside}
         calibration = report.reduction.calibration
-        if not own or calibration is None or self.plan.base.environment.isolated:
+        moved = own or changed_names(materials)
+        if not moved or calibration is None or self.plan.base.environment.isolated:
             return report
         point = report.reduction.original.asked_for(Purpose.CONFIRM, COPY_REPLICA + 3)
         search = EveryPoint([point])
@@ -235,9 +237,8 @@ class _Run:
         answer = self._answer(question, self.listeners)
         places = ", ".join(f"{name}={place}" for name, place in own.items())
         hint = (
-            f"it does fail with the files where they are ({places}), and not with copies of them: "
-            "let the command "
-            "find them through the variable alone"
+            f"it does fail with the files where they are ({places or self.plan.base.subject.cwd}), "
+            "and not with copies of them: let the command find them through the variable alone"
         )
         return report.with_more(answer, hint=hint if failed(search, point) else "")
 
