@@ -22,7 +22,7 @@ from aorta.attribution.reading import ReadableLog, line_numbers
 from aorta.attribution.registry import dialect_of
 from aorta.attribution.taxonomy import Certainty, FailureClass, Role
 from aorta.attribution.word_model import Guess, Said, WordModel, fitted_model, said_by
-from aorta.core.signature import Signature
+from aorta.core.failure import digest_of
 
 # How often such findings were right at the first look at failures no rule had seen (`python -m
 # benchmarks attribution`).
@@ -85,7 +85,7 @@ def conclude(facts: Facts, words: WordModel | None = None) -> Finding:
         confidence=round(confidence, 2),
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
-        fingerprint=Signature(f"{cause.failure_class} | {cause.signature}").digest,
+        fingerprint=digest_of(f"{cause.failure_class} | {cause.signature}"),
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,

@@ -12,6 +12,7 @@ from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
 from aorta.core.errors import Exit
+from aorta.core.failure import same_failure
 from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
@@ -386,7 +387,7 @@ def _failing_otherwise(answers: Sequence[Answer]) -> set[str]:
 def _unlike_the_first(records: Sequence[TrialRecord]) -> Iterator[TrialRecord]:
     first = None
     for record in records:
-        if record.outcome is Outcome.REPRODUCED and record.signature:
-            first = first or record.signature
-            if not first.covers(record.signature):
+        if record.outcome is Outcome.REPRODUCED and record.failure:
+            first = first or record.failure
+            if not same_failure(first, record.failure):
                 yield record

@@ -97,6 +97,7 @@ class Engine:
         self._began = clock()
         self._replayed_seconds = 0.0
         self._sought = SoughtFailure(question)
+        self._doubted = False  # whether it was said that nothing tells the failure from another
         self._records: list[TrialRecord] = []
         self._open: dict[Point, _OpenPoint] = {}
         self._dropped: dict[Point, _OpenPoint] = {}
@@ -134,7 +135,7 @@ class Engine:
             self._warmth.dropped,
         )
         self._emit(events.RunEnded(ending))
-        return Answer(ending, self._records, self._sought.signature, self._search)
+        return Answer(ending, self._records, self._sought.failure, self._search)
 
     def _replay(self) -> None:
         """What earlier processes did, in their order. Nothing is asked, run or written."""
@@ -320,6 +321,9 @@ class Engine:
         self._records.append(record)
         self._warmth.note(record)
         self._sought.learn(record)
+        if self._sought.doubt and not self._doubted:
+            self._doubted = True
+            self._emit(events.Note(self._sought.doubt))
         self._open[record.point].count(record)
         if self._question.learn is not None:
             self._question.learn(record)

@@ -283,8 +283,8 @@ def _state_lines(report: ReduceReport) -> list[str]:
     if confirmed is not None:
         tally = confirmed.tally
         lines.append(f"- the answer failed {tally.reproduced} of {tally.evidence} fresh times")
-    if report.signature is not None:
-        lines.append(f"- failure: `{report.signature.text}`")
+    if report.failure is not None:
+        lines.append(f"- failure: `{report.failure.text}`")
     if report.mitigations:
         lines.append(f"- with the mitigations {', '.join(report.mitigations)}")
     if report.resume_command:

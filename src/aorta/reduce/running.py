@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind, Point, Purpose
-from aorta.core.signature import Signature
+from aorta.core.failure import ORACLE, Failure, named_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -209,7 +209,7 @@ class _Run:
         ending = Ending(Reason.RUNNING, "still running, or killed", len(records))
         if records:
             ending = replace(ending, seconds=records[-1].elapsed)
-        seen = next((r.signature for r in records if r.outcome is Outcome.REPRODUCED), None)
+        seen = next((r.failure for r in records if r.outcome is Outcome.REPRODUCED), None)
         return self._report(self._descent.result, Answer(ending, records, seen, self._descent))
 
     def _budget(self) -> Budget:
@@ -267,7 +267,7 @@ class _Run:
                 KOfN(1, enough(reduction)),
                 IgnoredExperiment(self.experiment, reduction.best),
             ),
-            expected=report.signature,
+            expected=report.failure,
             keep=lambda record, _end: clear_data(self.session.run.private / record.path),
         )
         answer = self._answer(question, self.listeners)
@@ -359,7 +359,7 @@ class _Run:
         question = replace(
             self._beyond(f"copy {replica}", search, judge, copy),
             guard_signature=self.plan.is_command,
-            expected=report.signature,
+            expected=report.failure,
         )
         answer = self._answer(question, self.listeners)
         verdict = search.verdicts.get(point)
@@ -447,19 +447,13 @@ class _Run:
             reduction=reduction,
             ending=answer.ending,
             records=answer.records,
-            signature=_signature(answer.expected, answer.records, reduction),
+            failure=answer.expected or _named_by_oracle(answer.records, reduction),
             mitigations=self.plan.mitigations,
         )
 
 
-def _signature(
-    expected: Signature | None, records: Sequence[TrialRecord], reduction: Reduction
-) -> Signature | None:
-    """The failure's own; an oracle that names the failure itself, such as a pattern, says it in its
-    words.
-    """
-    if expected is not None:
-        return expected
+def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Failure | None:
+    """An oracle that names the failure itself, such as a number, says it in its words."""
     key = reduction.best.config_key
     why = [r.why for r in records if r.point.config_key == key and r.outcome.value == "reproduced"]
-    return Signature(why[-1]) if why else None
+    return named_failure(ORACLE, why[-1]) if why else None

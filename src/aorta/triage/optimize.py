@@ -158,7 +158,7 @@ def _keeper(run: _StackRun, snapshots: SnapshotFor) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         request = run.experiment(record.point).request
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.signature)
+        found = Classified(record.outcome, record.why, record.failure)
         document = trial_document(label, request, end, found, env=snapshots(run.plan.original))
         path = run.files.path / run.trial_file(record.point, record.index)
         write_atomically(path, document.to_json())

@@ -13,6 +13,7 @@ from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, InfrastructureError, UsageError
+from aorta.core.failure import Failure
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
@@ -108,7 +109,7 @@ def run_recipe(
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
-        run.expected = answer.expected.text if answer.expected else None
+        run.expected = answer.expected
         tallies = {name: run.stats(name).tally for name in search.tallies}
         tried = SearchResult(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
@@ -165,7 +166,7 @@ class _MatrixRun:
     def __init__(self, plan: Plan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
-        self.expected: str | None = None
+        self.expected: Failure | None = None
         self.search = self._beginning()
 
     def _beginning(self) -> Interleaved:
@@ -213,7 +214,7 @@ class _MatrixRun:
 def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         cell = run.cell(cell_of(record.point))
-        found = Classified(record.outcome, record.why, record.signature)
+        found = Classified(record.outcome, record.why, record.failure)
         label = cell.label(record.point.replica)
         document = trial_document(label, cell.request, end, found, env=snapshots(cell))
         path = run.files.path / cell.trial_file(record.point.replica)
