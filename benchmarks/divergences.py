@@ -179,8 +179,8 @@ def uninitialised(bad: bool) -> None:
 def overflow_in_half(bad: bool) -> None:
     kind = torch.float16 if bad else torch.float32
     x = torch.full((64,), 300.0).to(kind)
-    y = x * 2
-    z = y * y  # overflows
+    y = x * 2  # in another type
+    z = y * y
     z.float().mean()
 
 
@@ -308,14 +308,124 @@ def same(bad: bool) -> None:
     _trained(_model())
 
 
+def _layers(count: int = 8) -> Any:
+    return torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(count))
+
+
+def bfloat16_weights_of_one_layer(bad: bool) -> None:
+    layers = _layers()
+    if bad:
+        layers[4].bfloat16()  # parts here
+    x = torch.randn(16, 32)
+    for layer in layers:
+        x = torch.relu(layer(x.to(layer.weight.dtype)).float())
+    x.square().mean().backward()
+
+
+def casts_around_one_linear(bad: bool) -> None:
+    layers = _layers()
+    x = torch.randn(16, 32)
+    for number, layer in enumerate(layers):
+        if bad and number == 4:
+            kind = torch.bfloat16
+            weight, bias = layer.weight.to(kind), layer.bias.to(kind)
+            x = torch.nn.functional.linear(x.to(kind), weight, bias).float()
+        else:
+            x = layer(x)
+        x = torch.tanh(x)
+    x.square().mean().backward()
+
+
+def autocast_of_one_module(bad: bool) -> None:
+    layers = _layers()
+    x = torch.randn(16, 32)
+    for number, layer in enumerate(layers):
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=bad and number == 4):
+            x = layer(x)  # parts here
+        x = torch.tanh(x.float())
+    x.square().mean().backward()
+
+
+def fifth_layer_in_bfloat16_without_its_activation(bad: bool) -> None:
+    layers = _layers()
+    optimizer = torch.optim.SGD(layers.parameters(), lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        x = torch.randn(16, 32)
+        for number, layer in enumerate(layers):
+            if bad and number == 4:
+                with torch.autocast(x.device.type, torch.bfloat16):
+                    x = layer(x).float()  # parts here
+            else:
+                x = torch.relu(layer(x))
+        x.square().mean().backward()
+        optimizer.step()
+
+
+def product_before_an_addition(bad: bool) -> None:
+    x, w, b = torch.randn(16, 64), torch.randn(64, 32), torch.randn(32)
+    kind = torch.bfloat16 if bad else torch.float32
+    product = (x.to(kind) @ w.to(kind)).float()  # parts here
+    torch.tanh(product + b).sum()
+
+
+def chunked_sum(bad: bool) -> None:
+    x = torch.randn(6400, requires_grad=True)
+    total = torch.stack([p.sum() for p in x.chunk(64)]).sum() if bad else x.sum()
+    (total / 100).tanh().backward()
+
+
+def lost_activation(bad: bool) -> None:
+    layers = _layers(4)
+    x = torch.randn(16, 32)
+    for number, layer in enumerate(layers):
+        x = layer(x)
+        if not (bad and number == 1):
+            x = torch.relu(x)  # parts here
+    x.square().mean().backward()
+
+
+def added_clamp(bad: bool) -> None:
+    layers = _layers(4)
+    x = torch.randn(16, 32)
+    for number, layer in enumerate(layers):
+        x = layer(x)
+        if bad and number == 2:
+            x = x.clamp(-0.5, 0.5)  # parts here
+        x = torch.tanh(x)
+    x.square().mean().backward()
+
+
+def foreach_optimizer(bad: bool) -> None:
+    model = _model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=bad)
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(16, 32)).square().mean().backward()
+        optimizer.step()
+
+
+def channels_last(bad: bool) -> None:
+    conv = torch.nn.Sequential(
+        torch.nn.Conv2d(8, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 8, 3)
+    )
+    x = torch.randn(4, 8, 12, 12)
+    if bad:
+        conv, x = (
+            conv.to(memory_format=torch.channels_last),
+            x.contiguous(memory_format=torch.channels_last),
+        )
+    conv(x).square().mean().backward()
+
+
 PLANTED = {
     "low_precision_matmul": Planted(low_precision_matmul, "planted::product", "parts here"),
     "nan_from_log": Planted(nan_from_log, "aten::sub", "makes zeros"),
     "order_of_a_sum": Planted(order_of_a_sum, "", status="same"),
     "wrong_reduction": Planted(wrong_reduction, "planted::reduce", "parts here"),
     "uninitialised": Planted(uninitialised, "aten::empty", "parts here", status="nondeterministic"),
-    "overflow_in_half": Planted(overflow_in_half, "aten::mul", "overflows"),
-    "dropout_draws_more": Planted(dropout_draws_more, "aten::bernoulli_", "model(x)"),
+    "overflow_in_half": Planted(overflow_in_half, "", "in another type"),
+    "dropout_draws_more": Planted(dropout_draws_more, "aten::rand", "one draw more"),
     "learning_rate": Planted(learning_rate, "aten::add_", "parts here", step=0),
     "weight_of_one_layer": Planted(weight_of_one_layer, "aten::add_", "weight[5, 7]"),
     "scaled_at_step_two": Planted(scaled_at_step_two, "aten::mul", "change=lambda", step=2),
@@ -329,6 +439,18 @@ PLANTED = {
     "momentum_buffer": Planted(momentum_buffer, "aten::mul_", step=1),
     "argmax_tie": Planted(argmax_tie, "", "x[7] = 1.5"),
     "same": Planted(same, "", status="same"),
+    "bfloat16_weights_of_one_layer": Planted(bfloat16_weights_of_one_layer, "", "parts here"),
+    "casts_around_one_linear": Planted(casts_around_one_linear, "aten::addmm", "linear(x.to(kind)"),
+    "autocast_of_one_module": Planted(autocast_of_one_module, "aten::addmm", "parts here"),
+    "fifth_layer_in_bfloat16_without_its_activation": Planted(
+        fifth_layer_in_bfloat16_without_its_activation, "aten::addmm", "parts here", step=0
+    ),
+    "product_before_an_addition": Planted(product_before_an_addition, "aten::mm", "parts here"),
+    "chunked_sum": Planted(chunked_sum, "", status="same"),
+    "lost_activation": Planted(lost_activation, "aten::relu", "parts here"),
+    "added_clamp": Planted(added_clamp, "aten::clamp", "parts here"),
+    "foreach_optimizer": Planted(foreach_optimizer, "", status="same"),
+    "channels_last": Planted(channels_last, "", status="same"),
 }
 
 

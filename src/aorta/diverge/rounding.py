@@ -2,9 +2,10 @@
 parted already.
 
 A difference is relative: the largest parting of an element, over the larger of that element and the
-tensor's root mean square. What rounding explains follows from the precision, from the length of the
-sums in the operation, and from cancellation: a small result of large inputs has large relative
-errors, and passes on larger ones than it got.
+tensor's root mean square. What rounding explains follows from the precision of the result, from the
+root of the length of the sums in the operation (sums of a low precision are accumulated in
+float32), and from cancellation: a small result of large inputs has large relative errors, and
+passes on larger ones than it got.
 """
 
 import math
@@ -18,21 +19,36 @@ EPSILON = {
     "float32": 2.0**-24,
     "float16": 2.0**-11,
     "bfloat16": 2.0**-8,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e4m3fnuz": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+    "float8_e5m2fnuz": 2.0**-3,
     "complex64": 2.0**-24,
     "complex128": 2.0**-53,
 }
+_TF32 = 2.0**-11
 # Between what is typical and what is too much: sixteen samples see up to three deviations.
 _SLACK = 8.0
+# Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
+# length between 64 and 32,768; both sides are, and the slack comes on top.
+_OF_A_SUM = 8.0
 _PRODUCTS = frozenset(
-    ["mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "vdot", "matmul", "linear"]
+    [
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "mv",
+        "addmv",
+        "dot",
+        "vdot",
+        "matmul",
+        "linear",
+        "_scaled_mm",
+        "_grouped_mm",
+    ]
 )
-_CONVOLUTIONS = (
-    "convolution",
-    "conv",
-    "cudnn_convolution",
-    "mkldnn_convolution",
-    "miopen_convolution",
-)
+_CONVOLUTIONS = ("convolution", "conv", "cudnn_conv", "mkldnn_conv", "miopen_conv")
 _STEEP = frozenset(
     [
         "exp",
@@ -50,6 +66,13 @@ _STEEP = frozenset(
         "tan",
     ]
 )
+# Relative errors of factors add up, whatever their sizes.
+_FACTORS = frozenset(
+    ["mul", "div", "reciprocal", "sqrt", "neg", "abs", "_to_copy", "copy", "clone", "cat", "stack"]
+)
+_MOST_STEEP = 30.0  # of an operation that nothing else is known of
+_SUMS = frozenset(["sum", "mean", "cumsum"])
+_ROW_BY_ROW = ("softmax", "norm", "cumsum", "attention", "attn", "loss", "logsumexp", "std", "var")
 _NORMALISING = ("norm", "std", "var", "rsqrt", "log")
 _DISCRETE_DTYPES = ("int", "uint", "bool")
 _DISCRETE = frozenset(
@@ -99,6 +122,17 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
 
+def outputs_apart(mine: Operation, theirs: Operation) -> float:
+    """The largest difference among the results of two operations."""
+    pairs = zip(mine.outputs, theirs.outputs, strict=False)
+    return max((difference(a, b) for a, b in pairs), default=0.0)
+
+
+def types_differ(a: Digest, b: Digest) -> bool:
+    """Whether one side has another precision. Two kinds of whole numbers are the same one."""
+    return a.dtype != b.dtype and (a.dtype in EPSILON or b.dtype in EPSILON)
+
+
 @dataclass(frozen=True)
 class Judged:
     """What an operation's difference is, and what is expected of it."""
@@ -106,10 +140,11 @@ class Judged:
     difference: float
     expected: float  # by rounding, and by what it inherited
     inherited: float  # the largest difference among its inputs
+    other_type: bool = False  # the sides compute in another precision, and nobody asked for that
 
     @property
     def is_guilty(self) -> bool:
-        return self.difference > self.expected
+        return self.other_type or self.difference > self.expected
 
     @property
     def growth(self) -> float:
@@ -120,31 +155,76 @@ class Judged:
 def judge(
     bad: Operation,
     good: Operation,
-    inputs: Sequence[tuple[Digest, Digest, float]],
+    inputs: Sequence[Digest],
+    inherited: float,
     learned: float = 0.0,
+    *,
+    any_type: bool = False,
 ) -> Judged:
-    """`inputs`: what was read on both sides, and how far apart it was. `learned`: how far two runs
-    of one side part here.
+    """Two results of one operation that read the same. `inputs`: what was read on the bad side.
+    `inherited`: how far that was apart. `learned`: how far two runs of one side part here.
+    `any_type`: another precision was asked for, so the coarser of both is what counts.
     """
-    apart = max(
-        (difference(a, b) for a, b in zip(bad.outputs, good.outputs, strict=False)), default=0.0
-    )
-    inherited = max((d for _, _, d in inputs), default=0.0)
+    apart = outputs_apart(bad, good)
+    pairs = zip(bad.outputs, good.outputs, strict=False)
+    other_type = not any_type and any(types_differ(a, b) for a, b in pairs)
     if _is_discrete(bad):
         # A jump turns any inherited difference into a large one; with the same inputs it must not
         # jump at all.
-        return Judged(apart, math.inf if inherited > 0 else _SLACK * learned, inherited)
-    rounding = _epsilon(bad, good) * math.sqrt(_sum_length(bad))
-    steepness = _steepness(bad, [a for a, _, _ in inputs])
-    own = _SLACK * (rounding + 2 * inherited) * steepness
-    return Judged(apart, max(own, _SLACK * learned), inherited)
+        expected = math.inf if inherited > 0 else _SLACK * learned
+        return Judged(apart, expected, inherited, other_type)
+    both = (epsilon(bad), epsilon(good))
+    if any_type:
+        kinds = (kind for op in (bad, good) for _, kind, _ in op.input_shapes)
+        least = max(*both, *(EPSILON.get(kind, 0.0) for kind in kinds))
+    else:
+        least = min(both)
+    steep = _steepness(bad, inputs)
+    own = _SLACK * (least * roundings(bad, inputs, least) + 2 * inherited * steep)
+    return Judged(apart, max(own, _SLACK * learned), inherited, other_type)
 
 
-def _epsilon(bad: Operation, good: Operation) -> float:
-    """The coarsest precision that either side computes in. Whole numbers have none."""
-    names = [d.dtype for d in (*bad.outputs, *good.outputs)]
-    names += [dtype for _, dtype in (*bad.input_shapes, *good.input_shapes)]
-    return max((EPSILON.get(name, 0.0) for name in names), default=0.0)
+def judge_stretch(
+    apart: float, stretches: Sequence["Stretch"], at_least: float, learned: float, *, any_type: bool
+) -> Judged:
+    """Two results that other operations led to on the two sides. Each side's stretch of operations
+    without partners has its own precision; the finer of them counts.
+    """
+    coarsest = [stretch.epsilon for stretch in stretches]
+    least = max(at_least, max(coarsest) if any_type else min(coarsest))
+    inherited = max(stretch.inherited for stretch in stretches)
+    rounding = least * max(stretch.roundings for stretch in stretches)
+    expected = _SLACK * (2 * rounding + 2 * inherited * max(s.steepness for s in stretches))
+    return Judged(apart, max(expected, _SLACK * learned), inherited)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What operations without partners may have done to the rounding of what they read."""
+
+    roundings: float  # in units of the precision
+    steepness: float
+    epsilon: float  # the coarsest precision in it
+    inherited: float
+
+    @classmethod
+    def over(
+        cls, operations: Sequence[tuple[Operation, Sequence[Digest]]], inherited: float
+    ) -> "Stretch":
+        """`operations`: each with what it read."""
+        squares = sum(roundings(op, read, 1.0) ** 2 for op, read in operations)
+        return cls(
+            roundings=math.sqrt(squares),
+            steepness=max((_steepness(op, read) for op, read in operations), default=1.0),
+            epsilon=max((epsilon(op) for op, _ in operations), default=0.0),
+            inherited=inherited,
+        )
+
+
+def epsilon(operation: Operation) -> float:
+    """The precision of its results. Whole numbers have none."""
+    found = max((EPSILON.get(digest.dtype, 0.0) for digest in operation.outputs), default=0.0)
+    return max(found, _TF32) if operation.tf32 and found >= EPSILON["float32"] else found
 
 
 def _is_discrete(operation: Operation) -> bool:
@@ -156,9 +236,19 @@ def _short(operation: Operation) -> str:
     return operation.op.rpartition("::")[2].removesuffix("_")
 
 
+def roundings(operation: Operation, inputs: Sequence[Digest], least: float) -> float:
+    """How many roundings of the precision `least` its result may be off by."""
+    steep, length = _steepness(operation, inputs), _sum_length(operation)
+    if length <= 1:
+        return steep
+    # Of each product or sum one rounding more, in the precision in which it is accumulated.
+    accumulated = min(1.0, EPSILON["float32"] / least) if least > 0 else 1.0
+    return steep + accumulated * max(math.sqrt(length), _OF_A_SUM * steep)
+
+
 def _sum_length(operation: Operation) -> int:
     """How many products or numbers go into one of the result's."""
-    shapes = [shape for shape, _ in operation.input_shapes]
+    shapes = [shape for shape, _, _ in operation.input_shapes]
     name = _short(operation)
     if name in _PRODUCTS:
         matrices = [shape for shape in shapes if len(shape) >= 2][-2:]
@@ -166,11 +256,18 @@ def _sum_length(operation: Operation) -> int:
             max(1, matrices[0][-1]) if matrices else max((math.prod(s) for s in shapes), default=1)
         )
     if name.startswith(_CONVOLUTIONS) and len(shapes) >= 2:
-        return max(1, *(math.prod(shape[1:]) for shape in shapes[1:3] if len(shape) > 2), 1)
-    written = max((d.size for d in operation.outputs), default=1) or 1
+        length = max((math.prod(shape[1:]) for shape in shapes[1:3] if len(shape) > 2), default=1)
+        # The gradient of a weight is a sum over all places of all images.
+        places = math.prod(shapes[0]) // max(1, shapes[0][1]) if len(shapes[0]) > 2 else 1
+        return max(1, length, places if name.endswith("backward") else 1)
+    if name.startswith(("_foreach_", "_fused_")) and "norm" not in name:
+        return 1
+    sizes = [d.size for d in operation.outputs if d.size and d.dtype in EPSILON]
     read = max((math.prod(shape) for shape in shapes), default=1)
-    rows = max((shape[-1] for shape in shapes if shape), default=1)
-    return max(1, read // written, rows)
+    is_known = operation.op.startswith("aten::")
+    by_rows = not is_known or any(word in name for word in _ROW_BY_ROW)
+    rows = max((shape[-1] for shape in shapes if shape), default=1) if by_rows else 1
+    return max(1, read // min(sizes, default=read or 1), rows)
 
 
 def _steepness(operation: Operation, inputs: Sequence[Digest]) -> float:
@@ -187,11 +284,14 @@ def _steepness(operation: Operation, inputs: Sequence[Digest]) -> float:
         return max(1.0, *(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in inputs))
     if any(word in name for word in _NORMALISING):
         return max(1.0, _spread_inverse(inputs[0]))  # the others are weights
-    if name in {"sum", "mean", "cumsum"}:
-        return max(1.0, largest * math.sqrt(_sum_length(operation)) / out)
+    if name in _SUMS:
+        of_a_mean = operation.outputs[0].size / max(1, inputs[0].size) if name == "mean" else 1.0
+        return max(1.0, largest * math.sqrt(_sum_length(operation)) * of_a_mean / out)
     if name in {"add", "sub", "rsub", "addcmul", "addcdiv", "lerp"}:
         return max(1.0, largest / out)
-    return max(1.0, min(largest / out, 1e3))
+    if name in _FACTORS:
+        return 1.0
+    return max(1.0, min(largest / out, _MOST_STEEP))
 
 
 def _spread_inverse(digest: Digest) -> float:

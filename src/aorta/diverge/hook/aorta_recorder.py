@@ -216,7 +216,7 @@ def facts_of(shape: list[int], dtype: str, device: str, count: int) -> str:
     return json.dumps({"sh": shape, "dt": dtype, "dev": device, "n": count}, separators=(",", ":"))
 
 
-def head_of(op: str, place: "Place", *, random: bool = False) -> str:
+def head_of(op: str, place: "Place", *, random: bool = False, tf32: bool = False) -> str:
     """Which operation a record is of, and where it stands in the program."""
     phase, module, file, line = place
     facts = {
@@ -226,6 +226,7 @@ def head_of(op: str, place: "Place", *, random: bool = False) -> str:
         "f": file,
         "l": line,
         **({"r": 1} if random else {}),
+        **({"t": 1} if tf32 else {}),
     }
     return json.dumps(facts, separators=(",", ":"))[1:-1]
 
