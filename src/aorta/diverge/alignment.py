@@ -11,9 +11,9 @@ two streams are named together, and nothing is concluded from that.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from aorta.diverge.rounding import (
@@ -21,20 +21,19 @@ from aorta.diverge.rounding import (
     Judged,
     Stretch,
     difference,
+    epsilon,
     judge,
     judge_stretch,
+    passed_on,
+    roundings,
     types_differ,
 )
 from aorta.diverge.stream import Digest, Operation, Stream, Writer
 
 # Of one place: operations that are tried as a partner where reads do not tell.
 _MOST_TRIED = 6
-# Operations without partners that are looked through for the rounding of one result.
-_MOST_STRETCHED = 64
 # Of one step and side: operations without partners that are set beside each other.
 _MOST_BESIDE = 3000
-# No rounding of any stretch explains more, and none is computed.
-_SURELY_APART = 0.5
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,7 @@ class _Side:
         self.by_index = stream.by_index()
         self.partner: dict[int, int] = {}
         self.apart: dict[int, float] = {}  # of an operation with a partner
+        self._stretches: dict[int, Stretch] = {}
         self.read = stream.all_read()
         self.groups: dict[object, list[Operation]] = {}
         self.places: dict[object, list[Operation]] = {}
@@ -114,9 +114,9 @@ class _Side:
     def without_partner(self, operations: Iterable[Operation]) -> list[Operation]:
         return [o for o in operations if o.index not in self.partner]
 
-    def read_by(self, operation: Operation) -> list[Digest]:
-        """What it read last of each tensor, where that is recorded."""
-        return [d for writers in operation.inputs if (d := self.written(writers)) is not None]
+    def read_by(self, operation: Operation) -> list[Digest | None]:
+        """What it read last of each tensor; None where that is not recorded."""
+        return [self.written(writers) for writers in operation.inputs]
 
     def written(self, writers: Sequence[Writer]) -> Digest | None:
         if not writers or writers[-1][0] not in self.by_index:
@@ -126,21 +126,36 @@ class _Side:
         return outputs[result] if result < len(outputs) else None
 
     def stretch(self, operation: Operation) -> Stretch:
-        """The operations without partners that led to this one's result, itself among them if it
-        has none, and how far apart was what they read.
+        """How much rounding, and of what was apart before, the operations without partners carry
+        into the result of this one. Each is looked at once, behind what it read.
         """
-        found: list[tuple[Operation, Sequence[Digest]]] = []
-        seen, left, inherited = {operation.index}, [operation], 0.0
-        while left and len(found) < _MOST_STRETCHED:
-            one = left.pop()
-            if one.index in self.partner:
-                inherited = max(inherited, self.apart.get(one.index, 0.0))
+        left = [operation]
+        while left:
+            one = left[-1]
+            writers = {i for w in one.inputs for i, _ in w if i in self.by_index}
+            new = [i for i in writers if i not in self.partner and i not in self._stretches]
+            if new:
+                left += [self.by_index[i] for i in new]
                 continue
-            found.append((one, self.read_by(one)))
-            for index in {index for writers in one.inputs for index, _ in writers} - seen:
-                seen.add(index)
-                left += [self.by_index[index]] if index in self.by_index else []
-        return Stretch.over(found or [(operation, ())], inherited)
+            left.pop()
+            if one.index not in self._stretches:
+                self._stretches[one.index] = self._behind_what_it_read(one)
+        return self._stretches[operation.index]
+
+    def _behind_what_it_read(self, operation: Operation) -> Stretch:
+        if operation.index in self.partner:
+            return Stretch(1.0, 0.0, self.apart.get(operation.index, 0.0))
+        read = self.read_by(operation)
+        squares, coarsest, inherited = roundings(operation, read, 1.0) ** 2, epsilon(operation), 0.0
+        for writers, factor in zip(operation.inputs, passed_on(operation, read), strict=True):
+            for index in {i for i, _ in writers}:
+                if index in self.partner:
+                    inherited = max(inherited, factor * self.apart.get(index, 0.0))
+                elif (before := self._stretches.get(index)) is not None:
+                    squares += (factor * before.roundings) ** 2
+                    coarsest = max(coarsest, before.epsilon)
+                    inherited = max(inherited, min(1.0, factor) * before.inherited)
+        return Stretch(math.sqrt(squares), coarsest, inherited)
 
 
 class _Walk:
@@ -181,7 +196,7 @@ class _Walk:
         read, noise = self.first.read_by(a), self.noise.of(a, b)
         judged = judge(a, b, read, inherited, noise, any_type=self.any_type)
         least = min(judged.difference, self.noise.least.get(a.index, math.inf))
-        judged = Judged(least, judged.expected, inherited, judged.other_type)
+        judged = replace(judged, difference=least)
         self.first.apart[a.index] = self.second.apart[b.index] = judged.difference
         return Pair(a, b, judged)
 
@@ -194,9 +209,10 @@ class _Walk:
     def _pair_by_reads(self, operation: Operation) -> None:
         """All operations that read exactly what this one did, with those of the other side."""
         theirs = self.second.groups.get(self.first.identity(operation, self.second), ())
+        # Looked at once: then one of the two has nothing left.
+        mine = self.first.groups.pop(self.first.identity(operation), ())
         if not theirs:
             return
-        mine = self.first.groups[self.first.identity(operation)]
         # Those that differ in an argument only are told apart by what they give, then by their
         # line, then by their order. Of draws the numbers tell nothing: the order may have changed.
         draws = operation.is_random
@@ -232,8 +248,10 @@ class _Walk:
         """With one of the same place and shapes that read, or gave, the same within rounding,
         whatever led there.
         """
-        there = self.second.places.get((a.place, a.shapes), ())
-        for b in self.second.without_partner(there)[:_MOST_TRIED]:
+        there = self.second.places.get((a.place, a.shapes), [])
+        while there and there[0].index in self.second.partner:
+            there.pop(0)
+        for b in islice((o for o in there if o.index not in self.second.partner), _MOST_TRIED):
             if self._reads_agree(a, b) or not self._apart(a, b).is_guilty:
                 self._pair(a, b)
                 return
@@ -277,13 +295,12 @@ class _Walk:
     def _digests_apart(self, x: Digest, y: Digest, a: Operation, b: Operation) -> Judged:
         other_type = not self.any_type and types_differ(x, y)
         apart = difference(x, y)
-        if other_type or apart in (0.0, math.inf) or apart > _SURELY_APART:
-            return Judged(apart, 0.0, 0.0, other_type)
         stretches = (self.first.stretch(a), self.second.stretch(b))
         kinds = [EPSILON.get(digest.dtype, 0.0) for digest in (x, y)]
         at_least = max(kinds) if self.any_type else min(kinds)
         noise = self.noise.of(a, b)
-        return judge_stretch(apart, stretches, at_least, noise, any_type=self.any_type)
+        judged = judge_stretch(apart, stretches, at_least, noise, any_type=self.any_type)
+        return replace(judged, other_type=other_type)
 
     # -- without partners --------------------------------------------------------------------------
 

@@ -141,7 +141,9 @@ def _when(parting: Parting | None) -> tuple[int, int]:
 
 def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: bool) -> Comparison:
     bad, good = bads[0], goods[0]
-    noise = Noise(_learned(bads), _learned(goods), _least(bads, goods))
+    noise = Noise(_learned(bads), _learned(goods))
+    if any(noise.first.values()) or any(noise.second.values()):
+        noise = replace(noise, least=_least(bads, goods))
     alignment = align(bad, good, noise, any_type=any_type)
     blame = _Blame(bad, good, alignment)
     guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
@@ -196,6 +198,7 @@ class _Blame:
         self._bad, self._good = bad.by_index(), good.by_index()
         self._partner = {pair.first.index: pair for pair in alignment.pairs}
         self._of_good = {pair.second.index: pair for pair in alignment.pairs}
+        self._paired = sorted(self._of_good)
         self._lone_bad = {o.index for o in alignment.only_first}
         self._lone_good = {o.index for o in alignment.only_second}
         self._counts = [Counter(o.place for o in side.operations) for side in (bad, good)]
@@ -322,9 +325,8 @@ class _Blame:
         """
         if self._is_bad(operation):
             return operation.index
-        paired = sorted(self._of_good)
-        before = bisect(paired, operation.index)
-        return self._of_good[paired[before - 1]].first.index + 1.25 if before else -1.0
+        before = bisect(self._paired, operation.index)
+        return self._of_good[self._paired[before - 1]].first.index + 1.25 if before else -1.0
 
     def accounted_for(self) -> int:
         """How many operations of the bad side are compared, or lead to one that is."""

@@ -9,8 +9,10 @@ passes on larger ones than it got.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from aorta.diverge.stream import Digest, Operation
 
@@ -27,70 +29,27 @@ EPSILON = {
     "complex128": 2.0**-53,
 }
 _TF32 = 2.0**-11
+_WEIGHT = 590.0  # the root mean square of the weights of a weighed sum, 1 to 1021
 # Between what is typical and what is too much: sixteen samples see up to three deviations.
 _SLACK = 8.0
 # Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
 # length between 64 and 32,768; both sides are, and the slack comes on top.
 _OF_A_SUM = 8.0
-_PRODUCTS = frozenset(
-    [
-        "mm",
-        "addmm",
-        "bmm",
-        "baddbmm",
-        "mv",
-        "addmv",
-        "dot",
-        "vdot",
-        "matmul",
-        "linear",
-        "_scaled_mm",
-        "_grouped_mm",
-    ]
-)
+_PRODUCTS = re.compile(r"(ba|a)?dd(b|)m[mv]|b?m[mv]|v?dot|matmul|linear|_(scaled|grouped)_mm")
 _CONVOLUTIONS = ("convolution", "conv", "cudnn_conv", "mkldnn_conv", "miopen_conv")
-_STEEP = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "_softmax",
-        "_log_softmax",
-        "softmax",
-        "log_softmax",
-        "pow",
-        "sinh",
-        "cosh",
-        "sin",
-        "cos",
-        "tan",
-    ]
-)
+_STEEP = re.compile(r"exp(2|m1|)|_?(log_)?softmax|pow|sinh?|cosh?|tan")
+_ADDITIONS = frozenset(["add", "sub", "rsub"])
+_WITH_FACTORS = frozenset(["addcmul", "addcdiv", "lerp"])
 # Relative errors of factors add up, whatever their sizes.
-_FACTORS = frozenset(
-    ["mul", "div", "reciprocal", "sqrt", "neg", "abs", "_to_copy", "copy", "clone", "cat", "stack"]
-)
+_FACTORS = re.compile(r"mul|div|reciprocal|sqrt|neg|abs|_to_copy|copy|clone|cat|stack")
 _MOST_STEEP = 30.0  # of an operation that nothing else is known of
+_MOST_PASSED_ON = 8.0  # by an operation in a row of them: what one magnifies, others average out
 _SUMS = frozenset(["sum", "mean", "cumsum"])
-_ROW_BY_ROW = ("softmax", "norm", "cumsum", "attention", "attn", "loss", "logsumexp", "std", "var")
-_NORMALISING = ("norm", "std", "var", "rsqrt", "log")
-_DISCRETE_DTYPES = ("int", "uint", "bool")
-_DISCRETE = frozenset(
-    [
-        "round",
-        "floor",
-        "ceil",
-        "trunc",
-        "sign",
-        "where",
-        "topk",
-        "sort",
-        "argmax",
-        "argmin",
-        "max",
-        "min",
-        "threshold_backward",
-    ]
+_ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
+_NORMALISING = re.compile(r"norm|std|var|rsqrt|log")
+_WHOLE = ("int", "uint", "bool")
+_DISCRETE = re.compile(
+    r"round|floor|ceil|trunc|sign|where|topk|sort|arg(max|min)|max|min|threshold_backward"
 )
 
 
@@ -105,6 +64,8 @@ def difference(a: Digest, b: Digest) -> float:
         return worst
     # The samples are alike, so few elements differ: the sum tells by how much.
     few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / scale
+    if a.weighed is not None and b.weighed is not None:
+        few = max(few, abs(a.weighed - b.weighed) / (scale * _WEIGHT * math.sqrt(a.size)))
     if few == 0 and a.dtype == b.dtype and a.device == b.device and a.hash != b.hash:
         return EPSILON.get(a.dtype, 1.0)  # some bits differ, and no number shows it
     return few if math.isfinite(few) else math.inf
@@ -155,7 +116,7 @@ class Judged:
 def judge(
     bad: Operation,
     good: Operation,
-    inputs: Sequence[Digest],
+    inputs: Sequence[Digest | None],
     inherited: float,
     learned: float = 0.0,
     *,
@@ -179,46 +140,42 @@ def judge(
         least = max(*both, *(EPSILON.get(kind, 0.0) for kind in kinds))
     else:
         least = min(both)
-    steep = _steepness(bad, inputs)
-    own = _SLACK * (least * roundings(bad, inputs, least) + 2 * inherited * steep)
-    return Judged(apart, max(own, _SLACK * learned), inherited, other_type)
-
-
-def judge_stretch(
-    apart: float, stretches: Sequence["Stretch"], at_least: float, learned: float, *, any_type: bool
-) -> Judged:
-    """Two results that other operations led to on the two sides. Each side's stretch of operations
-    without partners has its own precision; the finer of them counts.
-    """
-    coarsest = [stretch.epsilon for stretch in stretches]
-    least = max(at_least, max(coarsest) if any_type else min(coarsest))
-    inherited = max(stretch.inherited for stretch in stretches)
-    rounding = least * max(stretch.roundings for stretch in stretches)
-    expected = _SLACK * (2 * rounding + 2 * inherited * max(s.steepness for s in stretches))
-    return Judged(apart, max(expected, _SLACK * learned), inherited)
+    own = least * roundings(bad, inputs, least) + 2 * inherited * _steepness(bad, inputs)
+    return Judged(apart, _SLACK * max(own, learned), inherited, other_type)
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What operations without partners may have done to the rounding of what they read."""
+    """What operations without partners made of the rounding, and of the differences, of what they
+    read.
+    """
 
     roundings: float  # in units of the precision
-    steepness: float
-    epsilon: float  # the coarsest precision in it
-    inherited: float
+    epsilon: float  # the coarsest precision on the way
+    inherited: float  # how far apart results may be because of what was read
 
-    @classmethod
-    def over(
-        cls, operations: Sequence[tuple[Operation, Sequence[Digest]]], inherited: float
-    ) -> "Stretch":
-        """`operations`: each with what it read."""
-        squares = sum(roundings(op, read, 1.0) ** 2 for op, read in operations)
-        return cls(
-            roundings=math.sqrt(squares),
-            steepness=max((_steepness(op, read) for op, read in operations), default=1.0),
-            epsilon=max((epsilon(op) for op, _ in operations), default=0.0),
-            inherited=inherited,
-        )
+
+def judge_stretch(
+    apart: float, stretches: Sequence[Stretch], at_least: float, learned: float, *, any_type: bool
+) -> Judged:
+    """Two results that other operations led to on the two sides. Each side has its own precision on
+    the way; the finer of them counts. No way is so long that rounding explains more than half of
+    the digits.
+    """
+    coarsest = [stretch.epsilon for stretch in stretches]
+    least = max(at_least, max(coarsest) if any_type else min(coarsest))
+    inherited = max(stretch.inherited for stretch in stretches)
+    rounding = 2 * least * max(stretch.roundings for stretch in stretches)
+    own = min(rounding, math.sqrt(least) / _SLACK) + 2 * inherited
+    return Judged(apart, _SLACK * max(own, learned), inherited)
+
+
+def passed_on(operation: Operation, inputs: Sequence[Digest | None]) -> list[float]:
+    """By how much a relative error of each input is multiplied in the result."""
+    if _short(operation) in _ADDITIONS:
+        out = max((_finite(d.rms) for d in operation.outputs), default=0.0)
+        return [_finite(d.rms) / out if d is not None and out else 1.0 for d in inputs]
+    return [min(_steepness(operation, inputs), _MOST_PASSED_ON)] * len(inputs)
 
 
 def epsilon(operation: Operation) -> float:
@@ -228,17 +185,25 @@ def epsilon(operation: Operation) -> float:
 
 
 def _is_discrete(operation: Operation) -> bool:
-    whole = all(d.dtype.startswith(_DISCRETE_DTYPES) for d in operation.outputs)
-    return whole or _short(operation) in _DISCRETE
+    whole = all(d.dtype.startswith(_WHOLE) for d in operation.outputs)
+    return whole or _DISCRETE.fullmatch(_short(operation)) is not None
 
 
 def _short(operation: Operation) -> str:
-    return operation.op.rpartition("::")[2].removesuffix("_")
+    return _short_name(operation.op)
 
 
-def roundings(operation: Operation, inputs: Sequence[Digest], least: float) -> float:
-    """How many roundings of the precision `least` its result may be off by."""
-    steep, length = _steepness(operation, inputs), _sum_length(operation)
+@cache
+def _short_name(op: str) -> str:
+    return op.rpartition("::")[2].removesuffix("_")
+
+
+def roundings(operation: Operation, inputs: Sequence[Digest | None], least: float) -> float:
+    """How many roundings of the precision `least` its result may be off by, if what it read is
+    exact.
+    """
+    name, length = _short(operation), _sum_length(operation)
+    steep = 1.0 if name in _ADDITIONS else _steepness(operation, inputs)
     if length <= 1:
         return steep
     # Of each product or sum one rounding more, in the precision in which it is accumulated.
@@ -250,7 +215,7 @@ def _sum_length(operation: Operation) -> int:
     """How many products or numbers go into one of the result's."""
     shapes = [shape for shape, _, _ in operation.input_shapes]
     name = _short(operation)
-    if name in _PRODUCTS:
+    if _PRODUCTS.fullmatch(name):
         matrices = [shape for shape in shapes if len(shape) >= 2][-2:]
         return (
             max(1, matrices[0][-1]) if matrices else max((math.prod(s) for s in shapes), default=1)
@@ -265,33 +230,35 @@ def _sum_length(operation: Operation) -> int:
     sizes = [d.size for d in operation.outputs if d.size and d.dtype in EPSILON]
     read = max((math.prod(shape) for shape in shapes), default=1)
     is_known = operation.op.startswith("aten::")
-    by_rows = not is_known or any(word in name for word in _ROW_BY_ROW)
+    by_rows = not is_known or _ROW_BY_ROW.search(name) is not None
     rows = max((shape[-1] for shape in shapes if shape), default=1) if by_rows else 1
     return max(1, read // min(sizes, default=read or 1), rows)
 
 
-def _steepness(operation: Operation, inputs: Sequence[Digest]) -> float:
+def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
     """How much larger than a relative error of the inputs that of the result may be."""
     out = max((_finite(d.rms) for d in operation.outputs), default=0.0)
-    if not inputs or out == 0:
-        return 1.0
-    largest = max(_finite(d.rms) for d in inputs)
+    read = [d for d in inputs if d is not None]
     name = _short(operation)
-    if name in _PRODUCTS:
-        sizes = sorted((_finite(d.rms) for d in inputs if len(d.shape) >= 1), reverse=True)[:2]
-        return max(1.0, math.prod(sizes) * math.sqrt(_sum_length(operation)) / out)
-    if name in _STEEP:
-        return max(1.0, *(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in inputs))
-    if any(word in name for word in _NORMALISING):
-        return max(1.0, _spread_inverse(inputs[0]))  # the others are weights
-    if name in _SUMS:
-        of_a_mean = operation.outputs[0].size / max(1, inputs[0].size) if name == "mean" else 1.0
-        return max(1.0, largest * math.sqrt(_sum_length(operation)) * of_a_mean / out)
-    if name in {"add", "sub", "rsub", "addcmul", "addcdiv", "lerp"}:
-        return max(1.0, largest / out)
-    if name in _FACTORS:
+    if not read or out == 0 or name.startswith(("_foreach_", "_fused_")):
         return 1.0
-    return max(1.0, min(largest / out, _MOST_STEEP))
+    largest = max(_finite(d.rms) for d in read)
+    steep = 1.0
+    if _PRODUCTS.fullmatch(name):
+        sizes = sorted((_finite(d.rms) for d in read if len(d.shape) >= 1), reverse=True)[:2]
+        steep = math.prod(sizes) * math.sqrt(_sum_length(operation)) / out
+    elif _STEEP.fullmatch(name):
+        steep = max(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in read)
+    elif _NORMALISING.search(name):
+        steep = _spread_inverse(read[0])  # the others are weights
+    elif name in _SUMS:
+        of_a_mean = operation.outputs[0].size / max(1, read[0].size) if name == "mean" else 1.0
+        steep = largest * math.sqrt(_sum_length(operation)) * of_a_mean / out
+    elif name in _ADDITIONS or name in _WITH_FACTORS:
+        steep = largest / out
+    elif not _FACTORS.fullmatch(name):
+        steep = min(largest / out, _MOST_STEEP)
+    return max(1.0, steep)
 
 
 def _spread_inverse(digest: Digest) -> float:

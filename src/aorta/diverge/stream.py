@@ -6,6 +6,7 @@ from array import array
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,14 @@ class Digest:
     total: float
     low: float
     high: float
-    # Of all bits, or those of a sum in which every place weighs something else.
-    hash: int | None = None
+    hash: int | None = None  # of all bits
+    weighed: float | None = None  # a sum in which every place weighs something else
 
-    @property
+    @cached_property
     def size(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def rms(self) -> float:
         return self.norm / math.sqrt(self.size) if self.size else 0.0
 
@@ -76,12 +77,12 @@ class Operation:
     is_random: bool = False
     tf32: bool = False  # it may have rounded what it read to ten bits
 
-    @property
+    @cached_property
     def place(self) -> tuple[int, str, str, str]:
         """Where it stands in any run. The source line is not part: revisions move lines."""
         return (self.step, self.phase, self.module, self.op)
 
-    @property
+    @cached_property
     def shapes(self) -> tuple[object, ...]:
         """Of what it read and of what it gave."""
         return (
@@ -199,7 +200,8 @@ def _digest(content: Mapping[str, Any], numbers: memoryview) -> Digest:
     norm, total, low, high = values[:_STATISTICS]
     samples, beyond = values[_STATISTICS:_HASH], numbers[8 * _HASH :]
     of_bits = int.from_bytes(beyond, "little") if beyond else None
-    return Digest(*facts, samples, norm, total, low, high, of_bits)
+    weighed = values[_HASH] if beyond and content.get("w") else None
+    return Digest(*facts, samples, norm, total, low, high, of_bits, weighed)
 
 
 def _plain(value: float | bool) -> float | bool | str:
