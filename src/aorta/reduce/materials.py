@@ -87,11 +87,11 @@ class _Variables:
     source: None = field(default=None, init=False)
     inside: None = field(default=None, init=False)
     # Where a configuration says it.
-    stands: "Standing | None" = field(default=None, kw_only=True)
+    stands: "SettingInFile | None" = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Standing:
+class SettingInFile:
     """A value in a configuration: in which file of the working directory, and which part of it."""
 
     name: str
@@ -251,7 +251,7 @@ def place_inside(
     return placed
 
 
-def _standing(materials: Sequence[Material]) -> Iterator[tuple[Material, Standing]]:
+def _standing(materials: Sequence[Material]) -> Iterator[tuple[Material, SettingInFile]]:
     for material in materials:
         if isinstance(material, _Plain | _Listed) and material.stands is not None:
             yield material, material.stands
@@ -323,7 +323,7 @@ def _material(spec: AxisSpec, cwd: Path, base: Path) -> Material:
             return _Listed(_subset(spec, tuple(map(str, range(spec.initial)))))
 
 
-def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> Standing | None:
+def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> SettingInFile | None:
     if spec.file is None:
         return None
     path = cwd / spec.file
@@ -333,7 +333,7 @@ def _stands(spec: EnvAxis | ListAxis, cwd: Path) -> Standing | None:
             f"found no whole number or plain list in line {spec.line} of {spec.file!r}",
             where="file",
         )
-    return Standing(_inside(path, cwd), path.read_text("utf-8"), settings[spec.line])
+    return SettingInFile(_inside(path, cwd), path.read_text("utf-8"), settings[spec.line])
 
 
 def _inside(path: Path, cwd: Path) -> str:
