@@ -33,8 +33,7 @@ from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, J
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
 from aorta.launch.sources.panel import Panel
 from aorta.launch.store_calls import StoreLostError
-from aorta.launch.torch_elastic import return_codes, shutdown_options, workers_started_by
-from aorta.launch.warm import WarmWorkers
+from aorta.launch.torch_elastic import return_codes, shutdown_options
 from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,6 @@ class DecidingAgent(LocalElasticAgent):
         rendezvous: DecidingRendezvous,
         panel: Panel,
         hang_timeout: float | None,
-        warm: WarmWorkers | None = None,
         **torch_options: Any,
     ) -> None:
         super().__init__(spec=spec, logs_specs=logs, **torch_options)
@@ -62,7 +60,6 @@ class DecidingAgent(LocalElasticAgent):
         self._panel = panel
         self._hang_timeout = hang_timeout
         self._families = WorkerFamilies()
-        self._warm = warm
         self.ending: JobEnding | None = None
         self._cycle: AgentCycle | None = None
         self._last_result: RunResult | None = None
@@ -86,8 +83,6 @@ class DecidingAgent(LocalElasticAgent):
         while True:
             time.sleep(group.spec.monitor_interval)
             result = self._monitor_workers(group)
-            if self._warm is not None:
-                self._warm.look()
             group.state = result.state
             if result.state is WorkerState.FAILED:
                 self._last_result = result
@@ -312,13 +307,7 @@ class DecidingAgent(LocalElasticAgent):
             write_cycle_info(self._logs.log_dir.path, start, running=True)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        if self._warm is None:
-            ids: dict[int, Any] = super()._start_workers(worker_group)
-        else:
-            self._warm.begin()
-            with workers_started_by(self._warm.start):
-                ids = super()._start_workers(worker_group)
-            self._warm.begun(self._current().start.cycle_id)
+        ids: dict[int, Any] = super()._start_workers(worker_group)
         self._current().pump = self._logs.pump
         return ids
 
@@ -342,7 +331,6 @@ class DecidingAgent(LocalElasticAgent):
     def _kill_process_groups(self) -> None:
         if self._pcontext is not None:
             job = self._cycle.start.job_id if self._cycle is not None else ""
-            self._families.spared = self._warm.host if self._warm is not None else None
             self._families.kill(self._pcontext.pids().values(), job)
 
     def kill_leftovers(self) -> None:
@@ -352,10 +340,6 @@ class DecidingAgent(LocalElasticAgent):
         if self._pcontext is not None and self._pcontext is not self._swept:
             self._kill_process_groups()
             self._swept = self._pcontext
-
-    def end_warm_host(self) -> None:
-        if self._warm is not None:
-            self._warm.close()
 
     def _show_the_rest(self) -> None:
         if self._cycle is not None and self._cycle.pump is not None:

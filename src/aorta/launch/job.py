@@ -32,7 +32,6 @@ from aorta.launch.rendezvous import DecidingRendezvous, create_rendezvous
 from aorta.launch.sources.panel import Panel, build_sources
 from aorta.launch.store_calls import StoreLostError
 from aorta.launch.torch_elastic import hosts_the_store, raise_on_signals, where_known
-from aorta.launch.warm import WarmWorkers
 from aorta.reduce.opened_files import watch_opened
 
 log = logging.getLogger(__name__)
@@ -141,7 +140,6 @@ class _Launch:
         finally:
             _ignore_signals()
             agent.kill_leftovers()
-            agent.end_warm_host()
             sign_off(self._log_dir.path, "interrupted" if agent.ending is None else "done")
         assert agent.ending is not None, "an agent returns only after the job has ended"
         return Finished(agent.ending, result, _name_of(self._options))
@@ -248,10 +246,8 @@ def _agent(
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(config.signals_to_handle)
     address, port = options.master or (None, None)
     entrypoint, arguments = options.entrypoint, options.arguments
-    warm = None
     if isinstance(entrypoint, str):
         wrapped = ("-I", "-S", str(_EXEC_WORKER), str(os.getpid()))
-        warm = None if options.cold else WarmWorkers((sys.executable, *wrapped))
         entrypoint, arguments = sys.executable, (*wrapped, entrypoint, *arguments)
     else:
         entrypoint = RedirectedFunction(entrypoint)
@@ -286,7 +282,6 @@ def _agent(
         rendezvous,
         panel,
         settings.hang_timeout_seconds,
-        warm,
         start_method=config.start_method,
         **where_known(config, "shutdown_timeout"),
     )

@@ -7,7 +7,7 @@ the installed torch. What the options mean together is checked here, before anyt
 import os
 import sys
 import uuid
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,8 +103,7 @@ def parser() -> ArgumentParser:
     combined.add_argument(
         "--cold",
         action="store_true",
-        help="Let restarted workers import everything again, also where this agent could keep it "
-        "imported.",
+        help=SUPPRESS,  # every worker imports for itself; understood for older scripts
     )
     add_flags(combined)
     return combined

@@ -10,8 +10,7 @@ import inspect
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self, cast
 
@@ -19,14 +18,12 @@ import torch
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.events.handlers import get_logging_handler
-from torch.distributed.elastic.multiprocessing import api as elastic_api
 from torch.distributed.elastic.multiprocessing.api import (
     MultiprocessContext,
     PContext,
     SubprocessContext,
     _terminate_process_handler,
 )
-from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
@@ -95,25 +92,6 @@ def hosts_the_store(parameters: RendezvousParameters) -> bool:
         return told
     host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
     return bool(_matches_machine_hostname(host))
-
-
-@contextmanager
-def workers_started_by(start: Callable[..., Any]) -> Iterator[None]:
-    """Within, `start(argv, env, stdout, stderr)` does what torch's handler of a worker would do
-    with `Popen`.
-    """
-
-    class Handler(SubprocessHandler):
-        def _popen(self, args: tuple[Any, ...], env: dict[str, str]) -> Any:
-            return start(args, env, self._stdout, self._stderr)
-
-    module: Any = elastic_api
-    torchs = module.get_subprocess_handler
-    module.get_subprocess_handler = Handler
-    try:
-        yield
-    finally:
-        module.get_subprocess_handler = torchs
 
 
 def return_codes(context: PContext) -> dict[int, int | None]:
