@@ -43,7 +43,7 @@ _ASKED = "request.json"
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """Everything a run needs. `executor` and `listeners` make fresh ones for each stage."""
+    """Everything a run needs. `executor` gives the one of the whole run; `listeners` makes fresh ones for each stage."""
 
     spec: BisectSpec
     directory: Path

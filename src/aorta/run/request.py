@@ -28,7 +28,7 @@ from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, independent_starts
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
@@ -90,6 +90,11 @@ class RunReport:
         return Tally.of(record.outcome for record in self.records)
 
     @property
+    def starts(self) -> int:
+        """What the interval of the rate rests on: forks of one server share its hash seed."""
+        return independent_starts(self.records)
+
+    @property
     def retried(self) -> int:
         """Trials that could not tell, and were run again: the number asked for is of trials that
         can.
@@ -111,7 +116,8 @@ class RunReport:
             "status": self.ending.reason.value,
             "trials": [_trial_row(index, self.run_dir, r) for index, r in enumerate(self.records)],
             "counts": vars(tally),
-            "rate": rate_to_json(tally.reproduced, tally.evidence),
+            "rate": rate_to_json(tally.reproduced, tally.evidence, self.starts),
+            "independent_starts": self.starts,
             "signature": self.failure.text if self.failure else None,
             "failure": failure_to_json(self.failure),
             "step_time_ms": _step_times(self.step_times_ms),
@@ -249,7 +255,7 @@ def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]
         "signal": record.signal,
         "timed_out": record.timed_out,
         "duration_sec": record.duration,
-        "warm": record.spared > 0,
+        "warm": record.saved > 0,
         "why": record.why,
         "path": str(run_dir / _result_name(record)),
         "logs": str(run_dir / record.path),

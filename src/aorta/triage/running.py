@@ -22,7 +22,7 @@ from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, of_independent_starts
 from aorta.executors import Executor
 from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
@@ -110,7 +110,12 @@ def run_recipe(
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
         run.expected = answer.expected
-        tallies = {name: run.stats(name).tally for name in search.tallies}
+        tallies = {
+            name: of_independent_starts(
+                run.stats(name).tally, [r for r in answer.records if cell_of(r.point) == name]
+            )
+            for name in search.tallies
+        }
         tried = SearchResult(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
@@ -232,6 +237,7 @@ class TolerantExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self.warm = getattr(executor, "warm", False)
         self._not_started: list[TrialEnd] = []
 
     @property
