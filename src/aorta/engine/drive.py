@@ -294,7 +294,10 @@ class Engine:
             self._take(self._ended.popleft())
 
     def _take(self, end: TrialEnd) -> None:
-        trial = self._trials.pop(end.trial_id)
+        trial = self._trials.pop(end.trial_id, None)
+        if trial is None:
+            # a snapshot that waited too long in a queue and was cancelled ends here
+            return
         state = self._open.get(trial.point)
         if end.cancelled or state is None or end.trial_id not in state.running:
             return

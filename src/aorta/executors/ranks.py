@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from aorta.executors import process_tree
 from aorta.runtimes.launch import Launch
 
 _GRACE = 3.0
+_LAST_WORDS = 1.0  # seconds after the command's end in which its children are still heard
 _CHUNK = 256 * 1024
 
 # In a container there may be no Python. The command's exit code goes through a file because a pipe
@@ -80,9 +82,12 @@ def main() -> None:
 
 
 def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[bool]) -> int:
-    """The command's wait status; TERM's own if the rank was told to stop."""
+    """The command's wait status; TERM's own if the rank was told to stop. What it left behind may
+    finish a sentence; who goes on writing is ended with it.
+    """
     open_ends = set(targets)
     status: int | None = None
+    last_words = 0.0
     while wanted:
         ready = select.select(list(open_ends), [], [], 0.05)[0]
         for end in ready:
@@ -94,7 +99,8 @@ def _copy_until_end(pid: int, targets: dict[int, tuple[int, int]], wanted: list[
                     _write_all(target, data)
         if status is None:
             status = process_tree.reap().get(pid)
-        elif not ready:
+            last_words = time.monotonic() + _LAST_WORDS
+        elif not ready or time.monotonic() > last_words:
             return status
     return int(signal.SIGTERM)
 
