@@ -5,7 +5,6 @@ seed.
 python -m benchmarks.warm [PAIRS]`. Uses a GPU where torch sees one.
 """
 
-import importlib.util
 import json
 import os
 import resource
@@ -68,22 +67,6 @@ random.seed(int(os.environ["PAIR_SEED"]))
 sys.exit(sum(random.random() for _ in range(40)) > 20)
 """
 
-RANKS = """
-import os, time
-import torch, torch.distributed
-rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
-def mark(name):
-    with open(name + ".new", "w") as file:
-        file.write(str(time.time()))
-    os.rename(name + ".new", name)
-mark(f"began_{attempt}_{rank}")
-while attempt == "0":
-    time.sleep(0.02)
-    if rank == "0" and os.path.exists("die"):
-        mark("died")
-        os._exit(3)
-"""
-
 SPEC = """
 workload: {{command: "{python} job.py", cwd: ./}}
 oracle: {{kind: regex, pattern: "NaN detected", stream: stderr}}
@@ -108,7 +91,6 @@ def main(pairs: int = PAIRS) -> None:
         scratch = Path(folder)
         (scratch / "job.py").write_text(JOB)
         _starts(scratch)
-        _restart(scratch)
         reduced, cells = _reduction(scratch, "warm"), _matrix(scratch, "warm")
         assert _matrix(scratch, "cold") == cells, "another answer"
         assert _reduction(scratch, "cold") == reduced, "another answer"
@@ -171,51 +153,6 @@ def _bare_fork() -> float:
         [sys.executable, "-c", BARE, str(STARTS)], check=True, capture_output=True, text=True
     )
     return statistics.median(map(float, done.stdout.split()))
-
-
-def _restart(scratch: Path) -> None:
-    """From the death of a rank to the first line behind its imports in all new ones, as `aorta
-    launch` restarts them.
-    """
-    if importlib.util.find_spec("torch.distributed.elastic") is None or not _launcher_knows_torch():
-        _say("restart                         not measured: the launcher does not know this torch")
-        return
-    (scratch / "ranks.py").write_text(RANKS)
-    for name, options in OPTIONS.items():
-        place = scratch / f"restart-{name}"
-        place.mkdir()
-        with (place / "log").open("w") as log:
-            job = subprocess.Popen(
-                [sys.executable, "-m", "aorta", "launch", *options, "--nproc-per-node", "2",
-                 "--max-restarts", "1", "--ft-max-no-progress-cycles", "0", "--log-dir", place / "logs",
-                 "../ranks.py"],
-                cwd=place, env=_environment(), stdout=log, stderr=log,
-            )  # fmt: skip
-        wanted = "are kept warm" if name == "warm" else ""
-        while job.poll() is None and not (
-            len(list(place.glob("began_0_*"))) == 2 and wanted in (place / "log").read_text()
-        ):
-            time.sleep(0.2)
-        (place / "die").touch()
-        if job.wait():
-            raise SystemExit((place / "log").read_text())
-        died = float((place / "died").read_text())
-        again = max(float(file.read_text()) for file in place.glob("began_1_*"))
-        _say(
-            f"restart of two ranks, {name:4}      {again - died:7.2f} s from a death to both past "
-            "their imports"
-        )
-
-
-def _launcher_knows_torch() -> bool:
-    from aorta.core.errors import InfrastructureError
-    from aorta.launch.versions import demand_known_torch
-
-    try:
-        demand_known_torch()
-    except InfrastructureError:
-        return False
-    return True
 
 
 def _reduction(scratch: Path, name: str) -> dict[str, Any]:

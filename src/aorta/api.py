@@ -32,6 +32,9 @@ from aorta.diverge.request import DivergeRequest
 from aorta.diverge.request import diverge as _diverge
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
+from aorta.isolate.report import IsolateReport
+from aorta.isolate.request import IsolateRequest
+from aorta.isolate.request import isolate as _isolate
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.request import ReduceRequest
 from aorta.reduce.request import reduce as _reduce
@@ -61,6 +64,7 @@ __all__ = [
     "Failure",
     "Findings",
     "HangOracle",
+    "IsolateReport",
     "MatrixReport",
     "MetricOracle",
     "ReduceReport",
@@ -75,6 +79,7 @@ __all__ = [
     "bisect",
     "bundle",
     "diverge",
+    "isolate",
     "reduce",
     "report",
     "run",
@@ -108,6 +113,7 @@ attribute = _verb(AttributeRequest, _attribute)
 bisect = _verb(BisectRequest, _bisect)
 bundle = _verb(BundleRequest, _bundle)
 diverge = _verb(DivergeRequest, _diverge)
+isolate = _verb(IsolateRequest, _isolate)
 reduce = _verb(ReduceRequest, _reduce)
 run = _verb(RunRequest, _run)
 solve = _verb(SolveRequest, _solve)

@@ -50,7 +50,7 @@ LINES = {
         f"{_RESUME} -- a -v c:d"
     ),
     "diverge": (
-        "diverge --bad-env A=1 --good-env A=2 --good-mitigations a,b --good rev --good-device cpu "
+        "diverge --bad-set A=1 --good-set A=2 --good-mitigations a,b --good rev --good-device cpu "
         "--good-dtype float64 "
         f"--between-ranks --steps 1:2 --mitigations-file m --seed 1 --output o {_EXECUTOR} "
         f"{_RESUME} -- a b"
@@ -104,9 +104,10 @@ def request_from(verb: str, line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         def __post_init__(self) -> None:
             raise Asked(self)
 
-    with monkeypatch.context() as patched, pytest.raises(Asked) as asked:
+    with monkeypatch.context() as patched:
         patched.setattr(f"{_module(verb)}.{verb.capitalize()}Request", Recorded)
-        app.main(line.split(), standalone_mode=False)
+        with pytest.raises(Asked) as asked:
+            app.main(line.split(), standalone_mode=False)
     return asked.value.args[0]
 
 

@@ -1,4 +1,4 @@
-"""The panel: asks every source at once and makes one verdict of their answers, within a bounded
+"""All sources as one: asks them at once and makes one verdict of their answers, within a bounded
 time.
 
 Aggregation `any`: one STOP is a STOP. `all`: STOP needs every source that has an opinion, and at
@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,11 +27,12 @@ from aorta.launch.sources.local import IN_PROCESS, MCP, LocalSource, McpAnalysis
 log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+LateStop = Callable[[SourceVerdict], None]
 
 _NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
 
 
-class Panel:
+class AttributionSources:
     def __init__(self, sources: Sequence[DecisionSource], aggregation: Aggregation) -> None:
         self._sources = tuple(sources)
         self._aggregation = aggregation
@@ -57,29 +58,22 @@ class Panel:
         for thread in self._telling:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def read(self, failed: FailedCycle, timeout: float) -> SourceVerdict:
+    def read(
+        self, failed: FailedCycle, timeout: float, late_stop: LateStop | None = None
+    ) -> SourceVerdict:
         """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout`
-        seconds.
+        seconds. A verdict that becomes STOP after that goes to `late_stop`, or is logged.
         """
         deadline = time.monotonic() + timeout
-        reading = _Reading(failed.start.cycle_id)
+        reading = _Reading(failed, self._verdict, late_stop)
         for source in self._sources:
             threading.Thread(
-                target=reading.ask,
-                args=(source, failed),
-                name=f"ask-{source.name}",
-                daemon=True,
+                target=reading.ask, args=(source,), name=f"ask-{source.name}", daemon=True
             ).start()
-        answers: list[SourceVerdict] = []
         for _ in self._sources:
-            answer = reading.next(deadline)
-            if answer is None:
+            if not reading.wait(deadline) or self._is_certain(reading.answers):
                 break
-            answers += answer
-            if self._is_certain(answers):
-                break
-        reading.close()
-        return self._verdict(answers)
+        return reading.close(timed_out=time.monotonic() >= deadline)
 
     def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
         decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
@@ -96,51 +90,77 @@ class Panel:
 
 
 class _Reading:
-    """One question to all sources. What comes after it is closed is logged and dropped."""
+    """One question to all sources, and what became of the answers after it was closed."""
 
-    def __init__(self, cycle_id: str) -> None:
-        self._cycle_id = cycle_id
-        self._answers: queue.Queue[list[SourceVerdict]] = queue.Queue()
+    def __init__(
+        self,
+        failed: FailedCycle,
+        aggregate: Callable[[Sequence[SourceVerdict]], SourceVerdict],
+        late_stop: LateStop | None,
+    ) -> None:
+        self._failed = failed
+        self._aggregate = aggregate
+        self._late_stop = late_stop
+        self._arrived: queue.Queue[None] = queue.Queue()
         self._lock = threading.Lock()
-        self._closed = False
+        self._decided: SourceVerdict | None = None
+        self._timed_out = False
+        self.answers: list[SourceVerdict] = []
 
-    def ask(self, source: DecisionSource, failed: FailedCycle) -> None:
+    def ask(self, source: DecisionSource) -> None:
         verdict = None
         try:
-            verdict = source.read(failed)
-        except SourceError as wrong:
+            verdict = source.read(self._failed)
+        except (SourceError, OSError) as wrong:
             log.warning("no answer from %s for cycle %s: %s", source.name, self._cycle_id, wrong)
         finally:  # a source that breaks keeps nobody waiting
-            dropped = self._is_closed_to(verdict)
-        if dropped and verdict is not None and verdict.action is Action.STOP:
+            with self._lock:
+                self.answers += [verdict] if verdict is not None else []
+                decided = self._decided
+            self._arrived.put(None)
+        if decided is not None and verdict is not None and verdict.action is Action.STOP:
+            self._came_late(verdict, decided)
+
+    @property
+    def _cycle_id(self) -> str:
+        return self._failed.start.cycle_id
+
+    def wait(self, deadline: float) -> bool:
+        """Whether one more source has answered, or failed, by then."""
+        try:
+            self._arrived.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            return False
+        return True
+
+    def close(self, *, timed_out: bool) -> SourceVerdict:
+        with self._lock:
+            self._decided, self._timed_out = self._aggregate(self.answers), timed_out
+            return self._decided
+
+    def _came_late(self, verdict: SourceVerdict, decided: SourceVerdict) -> None:
+        if decided.action is Action.STOP:
+            return
+        with self._lock:
+            is_stop = self._aggregate(self.answers).action is Action.STOP
+        if not self._timed_out or not is_stop:
+            log.info("STOP from %s is outvoted: %s", verdict.source, verdict.reason)
+        elif self._late_stop is not None:
+            self._late_stop(verdict)
+        else:
             log.warning(
-                "late STOP from %s for cycle %s is dropped, the job goes on: %s",
-                source.name,
+                "late STOP from %s for cycle %s is dropped, the job goes on "
+                "(--ft-attribution-late-stop obeys it): %s",
+                verdict.source,
                 self._cycle_id,
                 verdict.reason,
             )
-
-    def _is_closed_to(self, verdict: SourceVerdict | None) -> bool:
-        with self._lock:
-            if not self._closed:
-                self._answers.put([] if verdict is None else [verdict])
-            return self._closed
-
-    def next(self, deadline: float) -> list[SourceVerdict] | None:
-        try:
-            return self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            return None
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
 
 
 def _tell(source: DecisionSource, failed: FailedCycle, everybody: Everybody | None) -> None:
     try:
         source.trigger(failed, everybody)
-    except SourceError as wrong:
+    except (SourceError, OSError) as wrong:
         log.warning(
             "%s was not told about cycle %s, going on: %s",
             source.name,
