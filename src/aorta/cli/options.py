@@ -187,6 +187,11 @@ resumable = stacked(
         is_flag=True,
         help="With --resume: go on with what can be read of a damaged journal.",
     ),
+    click.option(
+        "--changed",
+        is_flag=True,
+        help="With --resume: go on though scripts of the command, or data, changed since.",
+    ),
 )
 
 
@@ -194,10 +199,11 @@ def resume_from(given: Given) -> "Resume | None":
     """Which run to go on with; None for one that begins."""
     from aorta.engine.session import Resume
 
-    resume, salvage = given.pop("resume"), given.pop("salvage")
-    if resume is None and salvage:
-        raise UsageError("--salvage is for a run that is gone on with; give --resume too")
-    return None if resume is None else Resume(Path(resume) if resume else None, salvage)
+    resume, how = given.pop("resume"), {key: given.pop(key) for key in ("salvage", "changed")}
+    for option, wanted in how.items():
+        if resume is None and wanted:
+            raise UsageError(f"--{option} is for a run that is gone on with; give --resume too")
+    return None if resume is None else Resume(Path(resume) if resume else None, **how)
 
 
 mitigations_files = click.option(

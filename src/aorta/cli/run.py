@@ -93,7 +93,8 @@ def _show(report: "RunReport") -> None:
         )
     for words in report.ending.warm_words:
         click.echo(f"  {words}")
-    click.echo(f"  results    {report.run_dir}")
+    kept = str(report.run_dir) if report.is_kept else "kept by rank 0 alone"
+    click.echo(f"  results    {kept}")
 
 
 def _leave(report: "RunReport") -> None:

@@ -433,6 +433,7 @@ _HARMLESS = re.compile(
     r"^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
 )
 _MOST_WORDS = 8
+_OF_A_WORKLOAD = "aorta: failed: "  # how a registered workload's own process tells its failure
 
 
 def is_error(line: str) -> bool:
@@ -466,7 +467,7 @@ def said_in(text: str) -> tuple[str, ...]:
     for lines in _by_writer(lines_of(text)).values():
         told = {number for block in _blocks(lines) for number in range(*_extent(block))}
         said += [
-            template(line)
+            template(line.removeprefix(_OF_A_WORKLOAD))
             for number, line in enumerate(lines)
             if number not in told and not _LAUNCHER.search(line) and not _HARMLESS.search(line)
         ]

@@ -42,7 +42,7 @@ from aorta.reduce.checks import (
 )
 from aorta.reduce.experiment import IGNORED, ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles, with_files
-from aorta.reduce.materials import changed_names, settings_of
+from aorta.reduce.materials import changed_names, changed_sources, settings_of
 from aorta.reduce.opened_files import watch_opened
 from aorta.reduce.output import Output
 from aorta.reduce.plan import ReducePlan
@@ -87,8 +87,19 @@ def reduce_workload(
         if reproducer is not None:
             report, reproducer = run.rehearse(report, reproducer, output)
             session.run.describe(programs=[str(place) for place in reproducer.portable.programs])
+        report = _with_changed_data(report, changed_sources(plan.materials))
         output.finish(report, trace.lines, reproducer, run.env_at(report.reduction.best))
         return report
+
+
+def _with_changed_data(report: ReduceReport, changed: Sequence[Path]) -> ReduceReport:
+    """Trials get copies, so that nothing of theirs reaches the originals; who changed them is not
+    known, and the answer may rest on both.
+    """
+    if not changed:
+        return report
+    said = f"{', '.join(map(str, changed))} changed while it was reduced"
+    return replace(report, hint="; ".join(filter(None, [report.hint, said])))
 
 
 class BestSoFar:

@@ -98,7 +98,12 @@ def optimize(
             plan, run.search, run.judges, run.stats, answer.ending, session.run.about()["created"]
         )
         different = failed_differently(answer.records)
-        optimized = replace(optimized, warnings=warnings, failed_differently=different)
+        optimized = replace(
+            optimized,
+            warnings=warnings,
+            failed_differently=different,
+            failure=answer.expected,
+        )
         write_json(session.path / "optimize.json", SCHEMA, optimized.to_json())
         write_atomically(session.path / "optimize.md", optimize_markdown(optimized))
         return StackReport(optimized, session.path)
