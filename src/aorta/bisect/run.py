@@ -138,7 +138,7 @@ class BisectRun:
         if not place.exists():
             write_json(place, "aorta.timeline/1", search.timeline.to_json())
         self.request.on_belief(search.atoms)
-        left = StepsLeft(search, self.say, self.builds)
+        left = StepsLeft(search, self.say)
         self.status.follow(left)
         return [left]
 

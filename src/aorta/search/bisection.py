@@ -263,6 +263,13 @@ class Bisection:
         return self._left() is not None
 
     @property
+    def possible(self) -> int:
+        """How many commits may still be the one: those that no trial rules out, or, where trials
+        contradict each other, the fewest that hold the wanted probability.
+        """
+        return self._weight(self._left() or self._group)
+
+    @property
     def rates(self) -> tuple[float, float]:
         return self._belief.expected_rates()
 
@@ -278,11 +285,26 @@ class Bisection:
             return 0
         if left := self._left():
             halvings = (self._weight(left) - 1).bit_length()
-            return min(self._trials_left, halvings + (_SIDE_RUNS if self.settings.confirm else 0))
+            checks = _SIDE_RUNS if halvings else self._checks_left(left)
+            return min(self._trials_left, max(1, halvings + checks * self.settings.confirm))
         best = self._most_telling(Counter())
         gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
         more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
+
+    def _checks_left(self, left: int) -> int:
+        """How often both sides of one change must agree with it once more until it is sure."""
+        trials, sides = self._counted(), self._sides(left)
+        for more in range(_SIDE_RUNS * UNSTEADY):
+            belief = Belief.after(
+                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
+            )
+            if belief.mass(left) >= self._wanted:
+                return more
+            vector = sides[more % 2]
+            hits, misses = trials.get(vector, (0, 0))
+            trials[vector] = (hits + more % 2, misses + 1 - more % 2)
+        return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
         """The trials of all states without any of the candidates left, and of those with all of
