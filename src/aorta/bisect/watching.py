@@ -118,6 +118,7 @@ class Builds:
         self._say = say
         self._going: dict[str, _Going] = {}
         self.count, self.seconds = 0, 0.0
+        self.took: dict[str, float] = {}
         self.on_change: Callable[[], None] = lambda: None
 
     def began(self, build: TrialSpec, what: str) -> None:
@@ -145,7 +146,7 @@ class Builds:
         going = self._going.pop(build.id, None)
         if going is None or end.cancelled:
             return
-        took = time.monotonic() - going.since
+        took = self.took[going.what] = time.monotonic() - going.since
         self.count, self.seconds = self.count + 1, self.seconds + took
         word = "completed in" if end.exit_code == 0 else "failed after"
         self._say(f"Build {word} {show_duration(took)}")

@@ -110,6 +110,7 @@ class BisectionSettings:
     sanity_probes: int = 0
     probe_steady: bool = True
     silent: int = SILENT
+    confirmations: int | None = None  # further runs of both ends and of both sides at least
     close_enough: Callable[[Candidates], bool] | None = None
     prior: Prior | None = None
     beyond: bool = False
@@ -139,7 +140,9 @@ class Bisection:
         self._is_whole = False
         self._other_orders: dict[Vector, None] = {}  # states of the same changes in another order
         self._orders_tried: tuple[int, int] = (0, 0)  # of this group, so many
-        self._ends = Ends(timeline, self.prior_rates, self.settings.silent)
+        runs = self.settings.confirmations
+        self._side_runs = _SIDE_RUNS if runs is None else 1 + runs
+        self._ends = Ends(timeline, self.prior_rates, self.settings.silent, 1 + (runs or 0))
         self._ends_verdict = EndsVerdict.OPEN
         if not self.settings.check_ends:
             self._ends_verdict = EndsVerdict.DIFFER
@@ -579,7 +582,8 @@ class Bisection:
         good, bad = self._sides(self._group)
         for vector in (bad, good):
             tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
-            if self._may_run(vector) and tried < (_SIDE_RUNS if steady else 1):
+            at_least = self._side_runs if steady or self.settings.confirmations else 1
+            if self._may_run(vector) and tried < at_least:
                 return vector, Purpose.CONFIRM
         if steady and (self.timeline.has_merges or not self.settings.probe_steady):
             return None
