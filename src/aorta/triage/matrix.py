@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aorta.core.failure import Failure, failure_to_json
+from aorta.core.trial import Tally
 from aorta.engine.events import Ending, Reason
 from aorta.scrub.secrets import safe_value
 from aorta.triage.cells import CellStats, Speed, speed_of
