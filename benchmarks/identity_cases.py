@@ -10,7 +10,7 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -80,7 +80,8 @@ def _fill(kind: str, rest: str, rng: random.Random) -> str:
     if kind == "int":
         low, high = map(int, (rest or "2-99999").split("-"))
         return str(rng.randint(low, high))
-    return _FILLERS[kind](rng)
+    filled: str = _FILLERS[kind](rng)
+    return filled
 
 
 def _word(rng: random.Random) -> str:
@@ -92,7 +93,7 @@ def _items(rng: random.Random) -> Iterator[str]:
         yield _word(rng)
 
 
-_FILLERS = {
+_FILLERS: dict[str, Callable[[random.Random], str]] = {
     "word": _word,
     "float": lambda rng: f"{rng.uniform(0, 99):.{rng.randint(1, 6)}f}",
     "hex": lambda rng: f"0x{rng.getrandbits(44):012x}",

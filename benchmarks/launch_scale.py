@@ -42,7 +42,7 @@ from aorta.launch.options import Shown
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import Action, CycleStart, JobEnding, SourceVerdict
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.sources.aggregate import Sources
+from aorta.launch.sources.aggregate import AttributionSources
 from aorta.launch.store import JobStore
 from aorta.launch.store_calls import KeyWatch, StoreCalls
 from aorta.launch.store_server import Meeting, connect
@@ -94,7 +94,7 @@ class _Agent(DecidingAgent):
     ) -> None:
         meeting = Meeting.of(parameters, None, None)
         store, workers = connect(parameters, meeting)
-        sources = Sources([_Silent()], "any")
+        sources = AttributionSources([_Silent()], "any")
         settings = FaultTolerance(max_no_progress_cycles=0)
         decider = LeaderDecides(sources, settings, "scale", FAILURES + 1, LogDir(logs))
         rendezvous = DecidingRendezvous(meeting, store, workers, decider, 10.0)

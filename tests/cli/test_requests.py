@@ -50,7 +50,7 @@ LINES = {
         f"{_RESUME} -- a -v c:d"
     ),
     "diverge": (
-        "diverge --bad-env A=1 --good-env A=2 --good-mitigations a,b --good rev --good-device cpu "
+        "diverge --bad-set A=1 --good-set A=2 --good-mitigations a,b --good rev --good-device cpu "
         "--good-dtype float64 "
         f"--between-ranks --steps 1:2 --mitigations-file m --seed 1 --output o {_EXECUTOR} "
         f"{_RESUME} -- a b"

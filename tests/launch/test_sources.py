@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aorta.launch.config import Aggregation
 from aorta.launch.records import Action, CycleEvidence, CycleStart, FailedCycle, SourceVerdict
 from aorta.launch.sources import DecisionSource, Everybody, SourceError
-from aorta.launch.sources.aggregate import Sources
+from aorta.launch.sources.aggregate import AttributionSources
 from aorta.launch.sources.local import LocalSource
 from support.waiting import patience, wait_until
 
@@ -45,7 +45,7 @@ class Says:
 
 def verdict(answers: Sequence[str], aggregation: Aggregation, timeout: float = 30.0) -> Action:
     sources: list[DecisionSource] = [Says(answer) for answer in answers]
-    return Sources(sources, aggregation).read(FAILED, timeout).action
+    return AttributionSources(sources, aggregation).read(FAILED, timeout).action
 
 
 @given(st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=5))
@@ -73,7 +73,10 @@ class Blocked(Says):
 
 def test_a_stop_is_not_kept_waiting_by_a_slow_source() -> None:
     slow = Blocked("RESTART")
-    assert Sources([slow, Says("STOP")], "any").read(FAILED, 2 * patience()).action is Action.STOP
+    assert (
+        AttributionSources([slow, Says("STOP")], "any").read(FAILED, 2 * patience()).action
+        is Action.STOP
+    )
     assert not slow.released.is_set()
     slow.released.set()
 
@@ -82,7 +85,7 @@ def test_time_is_bounded_and_a_stop_that_comes_later_is_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     late = Blocked("STOP")
-    assert Sources([late], "any").read(FAILED, 0.1).action is Action.UNKNOWN
+    assert AttributionSources([late], "any").read(FAILED, 0.1).action is Action.UNKNOWN
     late.released.set()
     told = "late STOP from says STOP for cycle job:0 is dropped"
     wait_until(lambda: told in caplog.text, told)
@@ -90,7 +93,9 @@ def test_time_is_bounded_and_a_stop_that_comes_later_is_dropped(
 
 def test_a_stop_that_comes_later_is_obeyed_where_that_is_asked_for() -> None:
     late, heard = Blocked("STOP"), list[SourceVerdict]()
-    assert Sources([late], "any").read(FAILED, 0.1, heard.append).action is Action.UNKNOWN
+    assert (
+        AttributionSources([late], "any").read(FAILED, 0.1, heard.append).action is Action.UNKNOWN
+    )
     late.released.set()
     wait_until(lambda: heard, "the late STOP")
     assert heard[0].source == "says STOP"
@@ -109,7 +114,7 @@ def test_a_stop_behind_the_decision_is_not_called_late(
     """With `any` the job stops by the first one; with `all` it goes on against the second."""
     second = Blocked("STOP")
     heard: list[SourceVerdict] = []
-    sources = Sources([Says(first), second], aggregation)
+    sources = AttributionSources([Says(first), second], aggregation)
     assert sources.read(FAILED, 2 * patience(), heard.append).action is Action(decided)
     second.released.set()
     wait_until(lambda: answered(second.name), "its answer")
@@ -127,7 +132,7 @@ def test_an_analysis_in_this_process_runs_once_whoever_asks() -> None:
         time.sleep(0.2)
         return SourceVerdict(Action.RESTART, "why")
 
-    sources = Sources([LocalSource("here", analyse)], "any")
+    sources = AttributionSources([LocalSource("here", analyse)], "any")
     sources.trigger(FAILED, lambda _: FAILED)
     assert begun.wait(30), "the agent that leads analyses from the trigger on"
     assert sources.read(FAILED, 30).action is Action.RESTART

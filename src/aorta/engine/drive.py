@@ -95,6 +95,7 @@ class Engine:
         self._listeners = listeners
         self._clock = clock
         self._began = clock()
+        self._replayed_seconds = 0.0
         self._sought = SoughtFailure(question)
         self._doubted = False  # whether it was said that nothing tells the failure from another
         self._records: list[TrialRecord] = []
@@ -151,7 +152,8 @@ class Engine:
                 case Cooled(why):
                     self._begin_cold(why)
         if self._records:
-            self._began = self._clock() - self._records[-1].elapsed
+            self._replayed_seconds = self._records[-1].elapsed
+            self._began = self._clock() - self._replayed_seconds
 
     def _loop(self) -> tuple[Reason, str]:
         self._catch_up()
@@ -288,7 +290,7 @@ class Engine:
     def _use_next_end(self) -> None:
         if not self._ended:
             most = self._question.budget.max_seconds
-            left = _HEARTBEAT if most is None else most - self._elapsed()
+            left = _HEARTBEAT if most is None else most - self._seconds_spent()
             self._ended.extend(self._executor.wait(max(0.0, min(_HEARTBEAT, left))))
         if self._ended:
             self._take(self._ended.popleft())
@@ -409,7 +411,11 @@ class Engine:
         return allowed and self._free_slots() > 0
 
     def _budget_spent(self) -> str:
-        return self._question.budget.spent(self._spent, self._elapsed())
+        return self._question.budget.spent(self._spent, self._seconds_spent())
+
+    def _seconds_spent(self) -> float:
+        """Of the budget."""
+        return self._elapsed() - (self._replayed_seconds if self._question.budget.anew else 0.0)
 
     def _write(self, entry: Entry) -> None:
         self._journal.append(entry, self._question.name)

@@ -133,6 +133,7 @@ class Reason(StrEnum):
     INTERRUPTED = "interrupted"
     TERMINATED = "terminated"
     INFRASTRUCTURE = "infrastructure"
+    RUNNING = "running"  # it has not ended: what is written on the way
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,7 @@ class Ending:
             Reason.INTERRUPTED: Exit.INTERRUPTED,
             Reason.TERMINATED: Exit.TERMINATED,
             Reason.INFRASTRUCTURE: Exit.INFRASTRUCTURE,
+            Reason.RUNNING: Exit.TERMINATED,
         }[self.reason]
 
 

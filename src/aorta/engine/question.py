@@ -51,6 +51,7 @@ class Budget:
 
     max_trials: int | None = None
     max_seconds: float | None = None
+    anew: bool = False  # of a resumed run: the seconds before it do not count
     retries: int = RETRIES
 
     def allows(self, trials: int) -> bool:

@@ -52,6 +52,8 @@ class ProofJudge:
     def _decided(self, warm: Tally) -> bool | None:
         if warm.error > warm.evidence + 2 or _differ(self.cold, warm, _PROOF_ALPHA):
             return False
+        if not self.cold.against and warm.against:
+            return False  # two cold trials that never missed are too few for a test of chance
         if _is_mixed(self.cold):
             if _is_mixed(warm):
                 return True if warm.evidence >= _MIXED else None

@@ -26,7 +26,7 @@ from aorta.launch.hang import COLLECT_WITHIN, HangWatch, SignsOfLife, collect_du
 from aorta.launch.output import CycleLogs
 from aorta.launch.records import HANG, CycleEvidence, CycleStart, FailedCycle, JobEnding, WorkerEnd
 from aorta.launch.rendezvous import DecidingRendezvous, JobEndedError
-from aorta.launch.sources.aggregate import Sources
+from aorta.launch.sources.aggregate import AttributionSources
 from aorta.launch.store_calls import StoreLostError
 from aorta.launch.torch_elastic import TorchAgent
 from aorta.launch.worker_processes import WorkerFamilies, set_aside_if_broken
@@ -44,7 +44,7 @@ class DecidingAgent(TorchAgent):
         spec: WorkerSpec,
         logs: CycleLogs,
         rendezvous: DecidingRendezvous,
-        sources: Sources,
+        sources: AttributionSources,
         hang_timeout: float | None,
         **torch_options: Any,
     ) -> None:

@@ -23,7 +23,7 @@ from aorta.launch.records import (
     JobEnding,
     SourceVerdict,
 )
-from aorta.launch.sources.aggregate import Sources
+from aorta.launch.sources.aggregate import AttributionSources
 from aorta.launch.store import JobStore
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class LeaderDecides:
 
     def __init__(
         self,
-        sources: Sources,
+        sources: AttributionSources,
         settings: FaultTolerance,
         job_id: str,
         max_restarts: int,

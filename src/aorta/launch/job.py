@@ -29,7 +29,7 @@ from aorta.launch.options import Options, parse, rendezvous_parameters
 from aorta.launch.output import CycleLogs, RedirectedFunction
 from aorta.launch.records import JobEnding
 from aorta.launch.rendezvous import DecidingRendezvous
-from aorta.launch.sources.aggregate import Sources, build_sources
+from aorta.launch.sources.aggregate import AttributionSources, build_sources
 from aorta.launch.store_calls import StoreLostError
 from aorta.launch.store_server import Meeting, connect
 from aorta.launch.torch_elastic import (
@@ -107,7 +107,9 @@ class _Launch:
         self._log_dir = log_dir
         settings = options.settings
         attribution = settings.attribution
-        self._sources = Sources(build_sources(settings, log_dir.path), attribution.aggregation)
+        self._sources = AttributionSources(
+            build_sources(settings, log_dir.path), attribution.aggregation
+        )
         self._decider = LeaderDecides(
             self._sources, settings, _job_id(options), options.torch.max_restarts, log_dir
         )
@@ -246,7 +248,7 @@ def _write_case(
 
 
 def _agent(
-    options: Options, rendezvous: DecidingRendezvous, sources: Sources, log_dir: LogDir
+    options: Options, rendezvous: DecidingRendezvous, sources: AttributionSources, log_dir: LogDir
 ) -> DecidingAgent:
     config = options.torch
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))

@@ -211,12 +211,17 @@ Slot = tuple[str, Lot | None, int, int]  # facts of a result, and where its numb
 _Pending = tuple[int, int, str, list[list[int]], list[str], list[Slot]]
 
 
-def facts_of(shape: list[int], dtype: str, device: str, count: int) -> str:
-    """What is told of a tensor without looking into it, and of how many numbers its digest is."""
-    return json.dumps({"sh": shape, "dt": dtype, "dev": device, "n": count}, separators=(",", ":"))
+def facts_of(
+    shape: list[int], dtype: str, device: str, count: int, *, weighed: bool = False
+) -> str:
+    """What is told of a tensor without looking into it, of how many numbers its digest is, and
+    whether the last of them is a weighed sum.
+    """
+    facts = {"sh": shape, "dt": dtype, "dev": device, "n": count, **({"w": 1} if weighed else {})}
+    return json.dumps(facts, separators=(",", ":"))
 
 
-def head_of(op: str, place: "Place", *, random: bool = False) -> str:
+def head_of(op: str, place: "Place", *, random: bool = False, tf32: bool = False) -> str:
     """Which operation a record is of, and where it stands in the program."""
     phase, module, file, line = place
     facts = {
@@ -226,6 +231,7 @@ def head_of(op: str, place: "Place", *, random: bool = False) -> str:
         "f": file,
         "l": line,
         **({"r": 1} if random else {}),
+        **({"t": 1} if tf32 else {}),
     }
     return json.dumps(facts, separators=(",", ":"))[1:-1]
 

@@ -148,7 +148,7 @@ class _Kind:
     them.
     """
 
-    __slots__ = ("count", "facts", "is_complex", "lot", "size")
+    __slots__ = ("count", "facts", "is_complex", "is_narrow", "lot", "size")
 
     def __init__(self, torch: Any, shape: Any, dtype: Any, device: Any) -> None:
         name, size = name_of(dtype), 2 if dtype.is_complex else 1
@@ -170,7 +170,9 @@ class _Kind:
         self.size = size
         self.lot = None if sum_up is None else _lots.setdefault((device, dtype, sum_up), len(_lots))
         self.is_complex: bool = dtype.is_complex
-        self.facts = facts_of(list(shape), name, device.type, self.count)
+        self.is_narrow = name.startswith("float8")
+        weighed = sum_up in (_of_even, _of_ragged)
+        self.facts = facts_of(list(shape), name, device.type, self.count, weighed=weighed)
 
 
 _lots: dict[tuple[Any, Any, Any], int] = {}  # by number: a device takes long to hash
@@ -211,7 +213,9 @@ class DigestBatch:
             if lot is None:
                 device, _, sum_up = list(_lots)[number]
                 lot = lots[number] = TensorLot(torch, device, sum_up)
-            if kind.is_complex:
+            if kind.is_narrow:
+                tensor = tensor.float()  # noqa: PLW2901 - little is computed in eight bits
+            elif kind.is_complex:
                 tensor = torch.view_as_real(tensor.detach().resolve_conj())  # noqa: PLW2901
             start = 8 * lot.width
             lot.width += kind.count

@@ -31,8 +31,21 @@ _POINT_TO_POINT = frozenset(("send", "recv_", "recv_any_source_", "barrier", "mo
 _CREATES_FLOATS = frozenset(
     ["empty", "empty_strided", "zeros", "ones", "eye", "linspace", "logspace"]
 )
+_PRODUCTS = ("mm", "mv", "dot", "attention")
 _LOW = ("float16", "bfloat16")
-_EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty")
+# The bits of a writer's number that say which record it is; above them, which of its results.
+RECORD_BITS = 40
+_EMPTY = frozenset(
+    f"aten::{name}"
+    for name in (
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+    )
+)
 
 
 class Memory:
@@ -150,6 +163,8 @@ class OperationSignature:
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         self.is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
         self.is_empty = self.name in _EMPTY
+        self.is_convolution = "conv" in self.short
+        self.is_product = self.is_convolution or any(p in self.short for p in _PRODUCTS)
 
     def inputs(self, args: Any, kwargs: Any) -> list[Any]:
         """The tensors that are read. One that is only written over is none of them."""

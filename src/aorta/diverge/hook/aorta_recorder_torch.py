@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from aorta.diverge.hook.aorta_recorder_digest import DigestBatch, name_of
     from aorta.diverge.hook.aorta_recorder_operation import (
+        RECORD_BITS,
         Memory,
         OperationSignature,
         OtherSide,
@@ -34,6 +35,7 @@ else:  # the directory of this file is on the path, and Aorta may not be install
     from aorta_recorder import Place, Recorder, current, head_of, rank, users_line
     from aorta_recorder_digest import DigestBatch, name_of
     from aorta_recorder_operation import (
+        RECORD_BITS,
         Memory,
         OperationSignature,
         OtherSide,
@@ -276,11 +278,12 @@ class _Calls:
             for tensor in outputs:
                 memory.unwritten(tensor, place)
         elif outputs:
-            head = self._head(signature.name, place, random=signature.is_random)
+            tf32 = signature.is_product and self._allows_tf32(signature)
+            head = self._head(signature.name, place, random=signature.is_random, tf32=tf32)
             shapes = self._shapes_of(inputs)
             index = emit(recorder, self._torch, head, outputs, writers, shapes)
-            for tensor in outputs:
-                memory.written(tensor, index)
+            for number, tensor in enumerate(outputs):
+                memory.written(tensor, index + (number << RECORD_BITS))
             if saved is not None:
                 self._save(recorder, saved, outputs)
         return out
@@ -298,19 +301,32 @@ class _Calls:
             wait_for(self._torch, out)
         return out
 
-    def _head(self, op: str, place: Place, *, random: bool = False) -> str:
-        head = self._heads.get((op, place))
+    def _allows_tf32(self, signature: OperationSignature) -> bool:
+        """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
+        torch = self._torch
+        if not torch.cuda.is_initialized():
+            return False
+        precision = torch.backends.cudnn if signature.is_convolution else torch.backends.cuda.matmul
+        try:
+            return bool(precision.allow_tf32)
+        except RuntimeError:  # said in torch's newer way
+            newer = precision.conv if signature.is_convolution else precision
+            return str(newer.fp32_precision) == "tf32"
+
+    def _head(self, op: str, place: Place, *, random: bool = False, tf32: bool = False) -> str:
+        head = self._heads.get((op, place, tf32))
         if head is None:
-            head = self._heads[op, place] = head_of(op, place, random=random)
+            head = self._heads[op, place, tf32] = head_of(op, place, random=random, tf32=tf32)
         return head
 
     def _shapes_of(self, tensors: list[Any]) -> list[str]:
-        known, found = self._shapes, []
+        known, found, strided = self._shapes, [], self._torch.strided
         for tensor in tensors:
-            key = (tensor.shape, tensor.dtype)
+            at = tensor.storage_offset() if tensor.layout is strided else 0
+            key = (tensor.shape, tensor.dtype, at)
             shape = known.get(key)
             if shape is None:
-                shape = known[key] = json.dumps([list(tensor.shape), name_of(tensor.dtype)])
+                shape = known[key] = json.dumps([list(tensor.shape), name_of(tensor.dtype), at])
             found.append(shape)
         return found
 

@@ -32,7 +32,7 @@ LateStop = Callable[[SourceVerdict], None]
 _NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
 
 
-class Sources:
+class AttributionSources:
     def __init__(self, sources: Sequence[DecisionSource], aggregation: Aggregation) -> None:
         self._sources = tuple(sources)
         self._aggregation = aggregation
