@@ -257,11 +257,13 @@ class DecidingRendezvous(RendezvousHandler):
     ) -> tuple[Node, ...]:
         """The members by rank, if the round can be closed now by this agent."""
         now = time.monotonic()
-        goes_on = coming.before and not any(node in coming.before for node in here)
-        if goes_on and not all(node in silent for node in coming.before):
+        absent = [node for node in coming.before if node not in here and node not in silent]
+        if absent and not any(node in coming.before for node in here):
             coming.open_since = coming.enough_since = None
             return ()  # a cycle runs: who waits here is seen by its leader
         coming.open_since = coming.open_since or now
+        if absent and now - coming.open_since <= self._meeting.join_timeout:
+            return ()  # they stop their workers
         meeting = self._meeting
         if len(here) < meeting.least:
             coming.enough_since = None
