@@ -36,7 +36,7 @@ from aorta.bundle.manifest import (
     problem_with,
 )
 from aorta.bundle.ship import SHIP, updated_ship
-from aorta.bundle.source import RunSource, open_source, this_site
+from aorta.bundle.source import RunSource, open_source, secret_values, this_site
 from aorta.bundle.tarball import Entry, Hashing, TarWriter
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
@@ -44,21 +44,23 @@ from aorta.scrub.encodings import as_bytes, as_text
 from aorta.scrub.files import Account, FileScrubber, NotTextError
 from aorta.scrub.findings import GROUPS, Kind, as_file_name
 from aorta.scrub.scrubber import Replacement, Rules, Scrubber
+from aorta.scrub.structure import learn_document
 
 _CONTEXT = 40
-_LONGEST_LINE = 1 << 22
 
 
 def relocated(
     path: str, pieces: Iterable[bytes], roots: Sequence[str], account: Account
 ) -> Iterator[bytes]:
-    """The file `path` with every way to a root of the run written as a relative one."""
+    """The file `path` with every way to a root of the run written as a relative one. The pieces
+    are whole lines.
+    """
     here = posixpath.relpath(".", str(PurePosixPath(path).parent))
     longest_first = sorted(map(as_bytes, roots), key=len, reverse=True)
     one_of = b"|".join(map(re.escape, longest_first))
     pattern = re.compile(rb"(?<![\w./\-])(?:" + one_of + rb")(?![\w.\-])")
     line = 1
-    for part in _lines_together(pieces):
+    for part in pieces:
         if not any(root in part for root in longest_first):
             yield part
         else:
@@ -77,23 +79,6 @@ def _spans(part: bytes, pattern: re.Pattern[bytes], here: str, line: int) -> Ite
             here,
             Kind.PATH,
         )
-
-
-def _lines_together(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Pieces that end where a line ends, so that no path is cut in two."""
-    waiting: list[bytes | memoryview] = []
-    size = 0
-    for piece in pieces:
-        cut = piece.rfind(b"\n") + 1
-        if not cut and size + len(piece) > _LONGEST_LINE:
-            cut = len(piece)
-        if cut:
-            yield b"".join((*waiting, memoryview(piece)[:cut]))
-            waiting, size = [], 0
-        waiting.append(memoryview(piece)[cut:])
-        size += len(piece) - cut
-    if size:
-        yield b"".join(waiting)
 
 
 _MOST_IN_ONE_SECOND = 1000
@@ -154,6 +139,7 @@ def prepared(
         patterns=tuple(patterns),
         secret_names=tuple(policy.secret_names),
         keep=tuple(policy.keep),
+        values=secret_values(),
         identity=this_site(run_dir),
     )
     with _spool(near) as spool:
@@ -221,6 +207,8 @@ class _Packing:
         problems: list[str] = []
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
+        for document in self.source.private_documents():
+            learn_document(self.scrubber, document)
         for member in members:
             hashing = Hashing(read_member(member))
             try:
