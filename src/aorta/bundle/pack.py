@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from aorta.bundle.collect import Member, collect, read_member
-from aorta.bundle.layouts import Policy
+from aorta.bundle.layouts import Policy, is_program
 from aorta.bundle.manifest import (
     MANIFEST,
     Checked,
@@ -95,6 +95,7 @@ class PackedFile:
     executable: bool
     account: Account = field(default_factory=Account)
     unscrubbed: bool = False
+    cut: int = 0  # bytes of a log that stay here
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,11 @@ class Prepared:
         return dict(found)
 
     @property
+    def logs_only(self) -> bool:
+        """Nothing in it can be run."""
+        return not any(is_program(file.path) for file in self.files)
+
+    @property
     def name(self) -> str:
         return slug(as_file_name(self.ticket))
 
@@ -127,13 +133,20 @@ class Prepared:
 
 @contextmanager
 def prepared(
-    run_dir: Path, ticket: str | None, policy: Policy, patterns: Sequence[str], near: Path
+    run_dir: Path,
+    ticket: str | None,
+    policy: Policy,
+    patterns: Sequence[str],
+    near: Path,
+    *,
+    whole_logs: bool = False,
+    allow_binary: bool = False,
 ) -> Iterator[Prepared]:
     """Read, refuse, scrub, check. The spool lies in `near` where that exists, and is gone
     afterwards.
     """
     source = open_source(run_dir, ticket)
-    found = collect(source, policy)
+    found = collect(source, policy, whole_logs=whole_logs, allow_binary=allow_binary)
     _refuse(found.problems, source)
     rules = Rules(
         patterns=tuple(patterns),
@@ -145,7 +158,7 @@ def prepared(
     with _spool(near) as spool:
         packing = _Packing(source, FileScrubber(Scrubber(rules)), TarWriter(spool))
         with _without_collector():
-            packing.learn(found.members, found.left_out)
+            packing.learn(found.members, found.left_out, allow_binary)
             files = [packing.add(member) for member in found.members if member.path != SHIP]
         _check_names([*(file.path for file in files), SHIP], source)
         yield Prepared(
@@ -193,6 +206,7 @@ class _Packing:
         self.files = files
         self.archive = archive
         self._hashes: dict[str, str] = {}
+        self._binary: set[str] = set()
         self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
 
     @property
@@ -202,9 +216,10 @@ class _Packing:
     def scrubbed_ticket(self) -> str:
         return self.scrubber.text(self.source.ticket).text
 
-    def learn(self, members: Sequence[Member], left_out: Sequence[str]) -> None:
+    def learn(self, members: Sequence[Member], left_out: Sequence[str], allow_binary: bool) -> None:
         """First reading of every file. All that cannot be scrubbed is named at once."""
         problems: list[str] = []
+        data: list[Member] = []  # of the program, and no text
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for document in self.source.private_documents():
@@ -215,13 +230,19 @@ class _Packing:
                 if not member.binary:
                     moved = relocated(member.path, hashing, self._roots, Account())
                     self.files.learn(member.path, moved, ours=member.ours)
-                hashing.finish()
             except NotTextError:
-                problems.append(
-                    f"{member.path}: is not text and cannot be scrubbed; "
-                    "exclude it, or let it pass as it is with `binary:` in a policy"
-                )
+                if is_program(member.path):
+                    data.append(member)
+                else:
+                    problems.append(
+                        f"{member.path}: is not text and cannot be scrubbed; "
+                        "exclude it, or let it pass as it is with `binary:` in a policy"
+                    )
+            hashing.finish()
             self._hashes[member.path] = hashing.digest
+        self._binary = {member.path for member in data}
+        if data and not allow_binary:
+            problems.append(_binaries(data))
         _refuse(problems, self.source)
 
     def add(self, member: Member) -> PackedFile:
@@ -234,8 +255,17 @@ class _Packing:
             executable=member.executable,
         )
         return PackedFile(
-            name, entry.size, leaving.digest, member.executable, account, member.binary
+            name,
+            entry.size,
+            leaving.digest,
+            member.executable,
+            account,
+            self._is_binary(member),
+            member.cut,
         )
+
+    def _is_binary(self, member: Member) -> bool:
+        return member.binary or member.path in self._binary
 
     def ship(self, member: Member | None) -> tuple[str, Account] | None:
         if member is None:
@@ -247,7 +277,7 @@ class _Packing:
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
         """The second reading, which must meet the same bytes as the first."""
         given = Hashing(read_member(member))
-        if member.binary:
+        if self._is_binary(member):
             yield from given
         else:
             moved = relocated(member.path, given, self._roots, account)
@@ -292,8 +322,21 @@ def _ship(prepared: Prepared, checked: Checked | None) -> bytes:
         removed=prepared.scrubbed,
         left_out=len(prepared.left_out),
         unscrubbed=[file.path for file in prepared.files if file.unscrubbed],
+        cut={file.path: file.cut for file in prepared.files if file.cut},
+        logs_only=prepared.logs_only,
         checked=checked,
     ).encode()
+
+
+def _binaries(data: Sequence[Member]) -> str:
+    named = ", ".join(member.path for member in data[:3])
+    more = f" and {len(data) - 3} more" if len(data) > 3 else ""
+    size = sum(member.identity[2] for member in data) / 1e6
+    return (
+        f"{named}{more}: is not text and cannot be scrubbed ({len(data)} files of the program's "
+        f"data, {size:.1f} MB); let them leave as they are with --allow-binary, or exclude them in "
+        "a policy"
+    )
 
 
 def _check_names(paths: list[str], source: RunSource) -> None:
@@ -320,6 +363,7 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
         created=created.strftime("%Y-%m-%dT%H:%M:%SZ") if created else None,
         scrubbed=prepared.scrubbed,
         left_out=list(prepared.left_out),
+        logs_only=prepared.logs_only,
         checked=checked,
         files=[
             FileEntry(
@@ -328,6 +372,7 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
                 bytes=file.size,
                 scrubbed={group: count for group, count in file.account.groups.items() if count},
                 unscrubbed=file.unscrubbed,
+                left_out_bytes=file.cut,
             )
             for file in sorted((*prepared.files, of_ship), key=lambda file: file.path)
         ],

@@ -245,12 +245,15 @@ class Scrubber:
         plain = text
         if "\x1b" in text:
             plain = TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
+        yield from self._in_decoded(found.decoded)
         yield from filter(self._may_go, found.findings)
         yield from filter(self._may_go, self._known.found_in(plain))
         yield from patterns_in(plain, self._patterns)
-        if found.decoded is None:
+
+    def _in_decoded(self, decoded: _Decoded | None) -> Iterator[SecretSpan]:
+        if decoded is None:
             return
-        places, starts, inner, below = found.decoded
+        places, starts, inner, below = decoded
         gone: set[int] = set()
         for one in without_overlap(self._findings(inner, below), inner):
             number = bisect_right(starts, one.start) - 1
