@@ -2,6 +2,7 @@
 on this side.
 """
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +13,8 @@ else:  # the directory of this file is on the path, and Aorta may not be install
 
 _MOST_WRITERS = 8
 _MOST_HELD = 20_000  # pieces of memory, before those that are gone are forgotten
-_WRITES_ONLY = frozenset(
-    [
-        "copy_",
-        "fill_",
-        "zero_",
-        "normal_",
-        "uniform_",
-        "bernoulli_",
-        "random_",
-        "exponential_",
-        "log_normal_",
-        "cauchy_",
-        "geometric_",
-    ]
+_WRITES_ONLY = re.compile(
+    r"(copy|fill|zero|normal|uniform|bernoulli|random|exponential|log_normal|cauchy|geometric)_"
 )
 _POINT_TO_POINT = frozenset(("send", "recv_", "recv_any_source_", "barrier", "monitored_barrier_"))
 _CREATES_FLOATS = frozenset(
@@ -35,17 +24,7 @@ _PRODUCTS = ("mm", "mv", "dot", "attention")
 _LOW = ("float16", "bfloat16")
 # The bits of a writer's number that say which record it is; above them, which of its results.
 RECORD_BITS = 40
-_EMPTY = frozenset(
-    f"aten::{name}"
-    for name in (
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "empty_permuted",
-        "new_empty",
-        "new_empty_strided",
-    )
-)
+_EMPTY = re.compile(r"aten::(empty(_like|_strided|_permuted)?|new_empty(_strided)?)")
 
 
 class Memory:
@@ -139,7 +118,7 @@ class OperationSignature:
         self.short = schema.name.rpartition("::")[2]
         self.written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
         self.arguments = [a.name for a in schema.arguments]
-        overwrites = self.short in _WRITES_ONLY or self.short.endswith("_out")
+        overwrites = _WRITES_ONLY.fullmatch(self.short) or self.short.endswith("_out")
         self._over = frozenset(self.written) if overwrites else frozenset()
         self._reads = [
             place
@@ -155,7 +134,7 @@ class OperationSignature:
         self.computes = bool(gives) and not is_view  # a view, or a number for Python, is no result
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         self.is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
-        self.is_empty = self.name in _EMPTY
+        self.is_empty = _EMPTY.fullmatch(self.name) is not None
         self.is_convolution = "conv" in self.short
         self.is_product = self.is_convolution or any(p in self.short for p in _PRODUCTS)
 
