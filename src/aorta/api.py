@@ -31,6 +31,9 @@ from aorta.diverge.request import DivergeRequest
 from aorta.diverge.request import diverge as _diverge
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
+from aorta.isolate.report import IsolateReport
+from aorta.isolate.request import IsolateRequest
+from aorta.isolate.request import isolate as _isolate
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.request import ReduceRequest
 from aorta.reduce.request import reduce as _reduce
@@ -59,6 +62,7 @@ __all__ = [
     "ExitCodeOracle",
     "Findings",
     "HangOracle",
+    "IsolateReport",
     "MatrixReport",
     "MetricOracle",
     "ReduceReport",
@@ -72,6 +76,7 @@ __all__ = [
     "bisect",
     "bundle",
     "diverge",
+    "isolate",
     "reduce",
     "report",
     "run",
@@ -104,6 +109,7 @@ attribute = _verb(AttributeRequest, _attribute)
 bisect = _verb(BisectRequest, _bisect)
 bundle = _verb(BundleRequest, _bundle)
 diverge = _verb(DivergeRequest, _diverge)
+isolate = _verb(IsolateRequest, _isolate)
 reduce = _verb(ReduceRequest, _reduce)
 run = _verb(RunRequest, _run)
 solve = _verb(SolveRequest, _solve)

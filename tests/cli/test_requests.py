@@ -104,9 +104,10 @@ def request_from(verb: str, line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         def __post_init__(self) -> None:
             raise Asked(self)
 
-    with monkeypatch.context() as patched, pytest.raises(Asked) as asked:
+    with monkeypatch.context() as patched:
         patched.setattr(f"{_module(verb)}.{verb.capitalize()}Request", Recorded)
-        app.main(line.split(), standalone_mode=False)
+        with pytest.raises(Asked) as asked:
+            app.main(line.split(), standalone_mode=False)
     return asked.value.args[0]
 
 

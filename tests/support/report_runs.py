@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, Value
-from aorta.core.signature import Signature
+from aorta.core.failure import failure_from_json
 from aorta.core.trial import Outcome
 from aorta.engine.events import Opened, TrialRecord
 from aorta.engine.journal import Journal
@@ -46,7 +46,7 @@ def trial(
         index=more.get("index", 0),
         outcome=Outcome(outcome),
         why=why,
-        signature=Signature(why) if failed else None,
+        failure=failure_from_json(None, why) if failed else None,
         exit_code=1 if failed else 0,
         signal=None,
         timed_out=False,
@@ -178,7 +178,7 @@ def reduce_dir(root: Path, hostile: str = "", lines: int = 240) -> Path:
         ],
         "trials": len(records), "candidates": len(trace), "confirmed": {"reproduced": 10, "of": 10},
         "original": {"reproduced": 4, "of": 4, "median_sec": 6.1}, "final": {"median_sec": 0.6},
-        "signature": say("exit 1 | RuntimeError: loss is nan at step <n>"),
+        "signature": say("exit 1 | RuntimeError: loss is nan at step <*>"),
         "next": [say(f"aorta triage run --recipe {run}/shrunken/recipe.resolved.yaml")],
     }  # fmt: skip
     write(run / "result.json", result)

@@ -13,8 +13,7 @@ from functools import cached_property
 
 from aorta.core.errors import UsageError
 from aorta.runtimes.git import Commit, Repository
-from aorta.search.graph import GraphHistory
-from aorta.search.timeline import History
+from aorta.search.timeline import GraphHistory, History
 
 
 @dataclass(frozen=True)

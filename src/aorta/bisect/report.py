@@ -12,7 +12,7 @@ from aorta.bisect.investigation import Investigation
 from aorta.bisect.watching import last_words, short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
-from aorta.core.signature import normalise
+from aorta.core.templates import template
 from aorta.engine.events import TrialRecord
 
 _ENVIRONMENT_KINDS = {"package", "python", "variable"}
@@ -186,7 +186,7 @@ def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LogStretch:
     """A part of two logs: lines that both have, or what stands in place of each other."""
 
     alike: bool
@@ -194,12 +194,12 @@ class Stretch:
     bad: range
 
 
-def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[Stretch]:
+def compared_logs(good: Sequence[str], bad: Sequence[str]) -> Iterator[LogStretch]:
     """What differs from run to run, such as addresses and times, is no difference."""
-    folded = [[normalise(line) for line in side] for side in (good, bad)]
+    folded = [[template(line) for line in side] for side in (good, bad)]
     matcher = difflib.SequenceMatcher(None, folded[0], folded[1], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
-        yield Stretch(tag == "equal", range(a, b), range(c, d))
+        yield LogStretch(tag == "equal", range(a, b), range(c, d))
 
 
 def _log_difference(sides: Mapping[str, Path]) -> Iterator[str]:

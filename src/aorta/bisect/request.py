@@ -35,7 +35,7 @@ from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.rundir import find_resumable
 from aorta.engine.session import Resume
-from aorta.executors.choosing import ExecutorChoice, KeptOpen
+from aorta.executors.choosing import ExecutorChoice
 from aorta.runtimes.git import Repository, no_repository_named
 from aorta.search.belief import Weights
 from aorta.search.timeline import Timeline
@@ -162,8 +162,8 @@ def bisect(
     shown where each looks.
     """
     resolved = _resolved(request, listeners, say, on_belief)
-    with KeptOpen(request.executor) as kept:
-        return run_bisection(replace(resolved, executor=kept.open))
+    with request.executor.opened() as executor:
+        return run_bisection(replace(resolved, executor=executor))
 
 
 def plan(request: BisectRequest) -> dict[str, Any]:

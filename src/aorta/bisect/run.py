@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from aorta.bisect.findings import Findings, differently
+from aorta.bisect.findings import Findings, differently, without_contradictions
 from aorta.bisect.investigation import MakeVersionSets, SearchSetup
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.report import ShownStates, headline, link_probes, link_side, report_lines
@@ -36,14 +36,14 @@ from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.engine.session import Resume
 from aorta.executors import Executor
 from aorta.search.belief import Weights
-from aorta.search.bisecting import Bisection
+from aorta.search.bisection import Bisection
 
 _ASKED = "request.json"
 
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """Everything a run needs. `executor` and `listeners` make fresh ones for each stage."""
+    """Everything a run needs. `executor` gives the one of the whole run; `listeners` makes fresh ones for each stage."""
 
     spec: BisectSpec
     directory: Path
@@ -120,7 +120,7 @@ class BisectRun:
                 request.cache, {**_question(request), **_building(request), "image": image}
             ),
             request.spec.confidence,
-            check_ends=not request.spec.skip_precondition_checks,
+            check_bad_end=not request.spec.skip_precondition_checks,
             checks=request.checks,
             on_search=self._show_search,
             metric=self.metric,
@@ -150,7 +150,7 @@ class BisectRun:
         metric = self.metric.document() if self.metric else None
         records = [r for answer in answers.values() for r in answer.records]
         findings = replace(
-            findings,
+            without_contradictions(findings, records),
             output_dir=str(path),
             metric=metric,
             failed_differently=differently(records),

@@ -24,7 +24,7 @@ from aorta.engine.events import Event, Listener, TrialRecord
 from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
 from aorta.runtimes.git import without_secrets
-from aorta.search.bisecting import Bisection
+from aorta.search.bisection import Bisection
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -35,8 +35,7 @@ def _help_without_torch() -> str:
         usage=USAGE,
         description=DESCRIPTION,
         epilog="Torchrun's options are taken as they are. They are listed here once torch is "
-        "installed: "
-        "pip install 'aorta-triage[launch]'",
+        "installed.",
     )
     add_flags(parser)
     return parser.format_help()
@@ -55,6 +54,11 @@ def command(arguments: tuple[str, ...]) -> None:
     """Should this crashed job restart, or stop?"""
     from aorta.launch.versions import demand_known_torch
 
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="aorta launch: %(message)s"
+    )
+    logging.getLogger("aorta.launch").setLevel(logging.INFO)
+    warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
     demand_known_torch()
     try:
         from aorta.launch.job import launch
@@ -63,14 +67,9 @@ def command(arguments: tuple[str, ...]) -> None:
             click.echo(_help_without_torch())
             return
         raise InfrastructureError(
-            f"aorta launch needs {missing.name}, which is not installed; pip install "
-            "'aorta-triage[launch]'"
+            f"aorta launch needs {missing.name}, which is not installed; install the build that "
+            "is meant for this machine"
         ) from None
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="aorta launch: %(message)s"
-    )
-    logging.getLogger("aorta.launch").setLevel(logging.INFO)
-    warnings.filterwarnings("default", category=DeprecationWarning, module=r"aorta\.launch")
     code = launch(arguments, _live_page)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):

@@ -115,7 +115,10 @@ def display_from(given: Given) -> Display:
     return Display(**{name: given.pop(name) for name in ("as_json", "verbose", "quiet", "watch")})
 
 
-running_trials = stacked(
+_NODES_OF_A_TRIAL = click.option(
+    "--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."
+)
+_TRIALS = (
     click.option("--timeout", type=Duration(), help="Of one trial: seconds, or 30s, 10m, 4h."),
     click.option(
         "--jobs",
@@ -132,21 +135,26 @@ running_trials = stacked(
         help="Give each trial this many devices of its own (on each of its nodes).",
     ),
     click.option("--cpus-per-task", "cpus", type=click.IntRange(1), default=1, help="slurm, ray."),
-    click.option("--nodes", type=click.IntRange(1), default=1, help="Of one trial (slurm)."),
     click.option("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
     click.option("--partition", help="slurm."),
     click.option("--account", help="slurm."),
     click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
+    click.option("--job-per-trial", is_flag=True, help="One job a trial, not workers (slurm)."),
     click.option(
-        "--cold",
+        "--warm",
         is_flag=True,
-        help="Start every trial from nothing, also where its imports could be kept warm.",
+        help="Fork trials from a process that has imported their libraries (local).",
     ),
+    click.option("--cold", is_flag=True, help="Not even look at what a trial imports."),
 )
+running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
 """How long one trial may take; where trials run and how many at once."""
 
+placed_trials = stacked(*_TRIALS)
+"""The same for a verb that chooses the nodes of every trial itself."""
+
 _RESOURCES = (
-    *("gpus", "cpus", "nodes", "tasks_per_node"),
+    *("gpus", "cpus", "tasks_per_node"),
     *("partition", "account", "time_limit"),
 )
 
@@ -155,13 +163,14 @@ def executor_from(given: Given) -> "ExecutorChoice":
     from aorta.core.trial import Resources
     from aorta.executors.choosing import ExecutorChoice
 
-    resources = Resources(**{name: given.pop(name) for name in _RESOURCES})
+    nodes = given.pop("nodes", 1)
+    resources = Resources(nodes=nodes, **{name: given.pop(name) for name in _RESOURCES})
     return ExecutorChoice(
         given.pop("executor"),
         given.pop("jobs"),
         resources,
         given.pop("ray_address"),
-        given.pop("cold"),
+        **{name: given.pop(name) for name in ("warm", "cold", "job_per_trial")},
     )
 
 

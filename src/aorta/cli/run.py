@@ -66,17 +66,19 @@ def _show(report: "RunReport") -> None:
 
     content = report.to_json()
     rate, counts, steps = content["rate"], content["counts"], content["step_time_ms"]
+    starts = content["independent_starts"]
+    shared = f", from {starts} independent starts" if starts < rate["of"] else ""
     if rate["of"]:
         click.echo(
             f"{report.workload}: {rate['reproduced']} of {rate['of']} trials reproduced the "
             "failure "
-            f"(95 % interval {percent_range(rate['low'], rate['high'])})"
+            f"(95 % interval {percent_range(rate['low'], rate['high'])}{shared})"
         )
     else:
         click.echo(f"{report.workload}: no trial could tell whether it fails")
     click.echo("  " + "   ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    if report.signature:
-        click.echo(f"  failure    {report.signature.text}")
+    if report.failure:
+        click.echo(f"  failure    {report.failure.text}")
     if report.retried:
         click.echo(f"  {report.retried} more ran in place of trials that could not tell")
     for words in failed_differently(report.records):

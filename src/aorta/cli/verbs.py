@@ -22,6 +22,7 @@ VERBS: tuple[Verb, ...] = (
         "Which container, and which commit of which package, broke it?",
     ),
     Verb("diverge", "aorta.cli.diverge", "At which operation do the numbers part?"),
+    Verb("isolate", "aorta.cli.isolate", "Is it a node, a link, a rank or the software?"),
     Verb("bundle", "aorta.cli.bundle", "What may leave this site, and what is in it?"),
     Verb("launch", "aorta.cli.launch", "Should this crashed job restart, or stop?"),
     Verb("attribute", "aorta.cli.attribute", "What killed this cycle, and should it restart?"),

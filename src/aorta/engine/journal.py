@@ -21,7 +21,7 @@ from typing import Any
 
 from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
 from aorta.core.errors import InfrastructureError, ResumeError
-from aorta.core.signature import Signature
+from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
@@ -316,7 +316,8 @@ def _content(entry: Entry) -> dict[str, Any]:
             return {"kind": _OPENED, **content, "point": said}
         case TrialRecord():
             facts = {name: value for name, value in vars(entry).items() if name != "point"}
-            facts["signature"] = entry.signature.text if entry.signature else None
+            facts["failure"] = failure_to_json(entry.failure)
+            facts["signature"] = entry.failure.text if entry.failure else None
             return {"kind": _TRIAL, **content, **facts}
         case Settled(_, verdict):
             said = {**vars(verdict), "tally": vars(verdict.tally)}
@@ -334,7 +335,8 @@ def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
     facts = {name: line[name] for name in TrialRecord.__dataclass_fields__ if name in line}
     facts["point"] = point
     facts["outcome"] = Outcome(line["outcome"])
-    facts["signature"] = Signature(line["signature"]) if line["signature"] else None
+    facts["failure"] = failure_from_json(line.get("failure"), line.get("signature"))
+    facts["harmless"] = tuple(line.get("harmless", ()))
     return TrialRecord(**facts)
 
 

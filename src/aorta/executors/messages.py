@@ -88,7 +88,8 @@ def trial_end(trial: TrialSpec, launch: Launch, facts: Mapping[str, Any], host: 
         image_digest=launch.image_digest,
         result=_left_behind(trial, facts),
         out_of_memory=facts.get("out_of_memory", False),
-        spared=facts.get("spared", 0.0),
+        saved=facts.get("saved", 0.0),
+        server=facts.get("server", ""),
     )
 
 
@@ -116,6 +117,7 @@ def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] |
 def trial_to_json(trial: TrialSpec) -> dict[str, Any]:
     return {
         **asdict(trial),
+        "varied": sorted(trial.varied),
         "trial_dir": str(trial.trial_dir.absolute()),
         "cwd": str(trial.cwd.absolute()),
     }
@@ -143,6 +145,7 @@ def trial_from_json(content: Mapping[str, Any]) -> TrialSpec:
         timeout=content["timeout"],
         resources=Resources(**content["resources"]),
         start=Start(content["start"]),
+        varied=frozenset(content["varied"]),
     )
 
 

@@ -43,6 +43,7 @@ class AttributionConfig(StrictModel):
     timeout_seconds: float = Field(default=60.0, gt=0)
     decision_timeout_seconds: float = Field(default=10.0, gt=0)
     dry_run: bool = False
+    late_stop: bool = False
     aggregation: Aggregation = "any"
 
     @field_validator("http_urls", mode="before")
@@ -109,6 +110,10 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         **_YES_OR_NO,
         "help": "Decide and log, but never stop the job.",
     },
+    "--ft-attribution-late-stop": {
+        **_YES_OR_NO,
+        "help": "Obey a STOP that comes after the job was restarted, while the next cycle runs.",
+    },
     "--ft-attribution-aggregation": {
         "choices": ["any", "all"],
         "help": "any: one STOP stops the job. all: every source that has an opinion must say "
@@ -135,15 +140,17 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         "help": "Also write <PATH>_cycle<N>.log, with every line prefixed by its rank.",
     },
 }
+_WITHOUT_OLD = "1.0"  # the release that no longer knows the flags below
 _OLD_FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--ft-attribution-endpoint": {
         "metavar": "URL",
-        "help": "Use --ft-attrsvc-url.",
+        "help": f"Until aorta {_WITHOUT_OLD}: use --ft-attrsvc-url.",
     },
     "--ft-attribution-backend": {
         "metavar": "URL|mcp",
         "action": "append",
-        "help": "Use --ft-attribution-http-url or --ft-attribution-enable-mcp.",
+        "help": f"Until aorta {_WITHOUT_OLD}: use --ft-attribution-http-url or "
+        "--ft-attribution-enable-mcp.",
     },
 }
 
@@ -173,9 +180,11 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
     file = flags.ft_config
     content = _read(Path(file)) if file else {}
     if file and flags.ft_cfg_path:
-        content = ft_launcher.meant_block(content)
+        content = ft_launcher.meant_block(content, FaultTolerance.model_fields, file)
     content = ft_launcher.in_our_words(content, file)
     written = validated(_Document, content, file=file or "--ft-config").fault_tolerance
+    if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
+        written = _never_stopping(written)
     given = {
         "attribution": {
             "attrsvc_url": flags.ft_attrsvc_url,
@@ -185,6 +194,7 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
             "timeout_seconds": flags.ft_attribution_timeout,
             "decision_timeout_seconds": flags.ft_attribution_decision_timeout,
             "dry_run": flags.ft_attribution_dry_run,
+            "late_stop": flags.ft_attribution_late_stop,
             "aggregation": flags.ft_attribution_aggregation,
         },
         "hang_timeout_seconds": flags.ft_hang_timeout,
@@ -194,6 +204,12 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
     }
     merged = _overridden(written.model_dump(), given)
     return validated(FaultTolerance, merged, file="command line", at="fault_tolerance")
+
+
+def _never_stopping(settings: FaultTolerance) -> FaultTolerance:
+    """ft_launcher logs a STOP unless its stop action is `no-restart`."""
+    logs_only = settings.attribution.model_copy(update={"dry_run": True})
+    return settings.model_copy(update={"attribution": logs_only})
 
 
 def _overridden(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,8 +234,13 @@ def _read(file: Path) -> object:
 
 def _without_old_spellings(flags: Namespace) -> Namespace:
     backends = flags.ft_attribution_backend or []
+    endpoint = flags.ft_attribution_endpoint
     old_to_new = (
-        ("--ft-attribution-endpoint", "ft_attrsvc_url", flags.ft_attribution_endpoint),
+        (
+            "--ft-attribution-endpoint",
+            "ft_attrsvc_url",
+            None if endpoint is None else ft_launcher.endpoint(endpoint),
+        ),
         (
             "--ft-attribution-backend mcp",
             "ft_attribution_enable_mcp",
@@ -236,7 +257,8 @@ def _without_old_spellings(flags: Namespace) -> Namespace:
         if value is None:
             continue
         new = "--" + key.replace("_", "-")
-        warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)
+        what = f"{old} is deprecated and goes with aorta {_WITHOUT_OLD}; use {new}"
+        warnings.warn(what, DeprecationWarning, stacklevel=3)
         if folded[key] is not None:
             raise UsageError(f"{old} is the old spelling of {new}; give only {new}")
         folded[key] = value

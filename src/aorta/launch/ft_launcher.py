@@ -5,8 +5,9 @@ Nothing else in this room knows these names, and nothing here needs torch.
 """
 
 import logging
+import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from aorta.core.errors import UsageError
@@ -30,6 +31,8 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     },
     "--ft-no-restart-exit-code": {"metavar": "CODE", "help": "93; no other code is used here."},
 }
+# The first word of a command line that began with `ft_launcher`.
+NAMED_SO = "--ft-launcher-defaults"
 _LOG_DIR = "cycle_info.json lies in --log-dir, one in each cycle"
 _OWN_LOGS = "every rank's output lies in --log-dir"
 _PROGRESS = "progress is read from the logs and from aorta.launch.heartbeat"
@@ -74,6 +77,9 @@ _NOT_HERE: Mapping[str, str] = {  # ft_launcher's keys and flags, and what stand
     "link_state_path_template": _NOTHING,
     "enable_dist_storage_healthcheck": _NOTHING,
     "storage_health_check_path": _NOTHING,
+    "storage_healthcheck_path": _NOTHING,
+    "num_warmup_iterations": _PROGRESS,
+    "attribution_backends": "name the sources with --ft-attribution-http-url",
     "gpu_memory_reclaim_timeout": _NOTHING,
     "gpu_memory_tolerance_mb": _NOTHING,
     "gpu_memory_reclaim_tolerance_mb": _NOTHING,
@@ -101,14 +107,40 @@ def add_what_is_not_here(parser: ArgumentParser) -> None:
     for name in _NOT_OF_TORCHRUN:
         parser.add_argument(f"--{name.replace('_', '-')}", f"--{name}", default=None, help=SUPPRESS)
     parser.add_argument(*spellings("--ft-ignore-missing-cfg"), action="store_true", help=SUPPRESS)
+    parser.add_argument(NAMED_SO, action="store_true", help=SUPPRESS)
 
 
-def meant_block(content: object) -> object:
-    """Its file may be a whole training configuration, of which one block is meant."""
+def defaults() -> dict[str, Any]:
+    """Of ft_launcher's options, where they differ from torchrun's and no variable sets them."""
+    its = {"rdzv_backend": "c10d", "monitor_interval": 0.3}
+    return {name: value for name, value in its.items() if f"PET_{name.upper()}" not in os.environ}
+
+
+def meant_block(content: object, known: Collection[str], file: str) -> object:
+    """Its file may be a whole training configuration, of which one block is meant. A key that
+    neither program has is named and left out, as ft_launcher leaves it out.
+    """
     if not isinstance(content, Mapping):
         return content
     block = content.get("fault_tolerance")
-    return {} if block is None else {"fault_tolerance": block}
+    if not isinstance(block, Mapping):
+        return {} if block is None else {"fault_tolerance": block}
+    strange = [key for key in block if key not in {*known, *_ITS_KEYS}]
+    for key in strange:
+        log.warning("%s: %s is not known here and is left out", file, key)
+    return {"fault_tolerance": {key: block[key] for key in block if key not in strange}}
+
+
+def endpoint(told: str) -> str | None:
+    """The address in its `attribution_endpoint`; None, and a warning, for what only it can reach."""
+    if told != "localhost" and not told.startswith(("unix://", "grpc://")):
+        return told
+    log.warning(
+        "the attribution endpoint %s is ft_launcher's: here attribution runs in this process; "
+        "for a service give --ft-attrsvc-url http://HOST:PORT",
+        told,
+    )
+    return None
 
 
 def in_our_words(content: object, file: str | None) -> object:
@@ -124,9 +156,13 @@ def in_our_words(content: object, file: str | None) -> object:
     if limits:
         ours.setdefault("hang_timeout_seconds", max(limits))
     if theirs.get("attribution_endpoint") is not None:
-        attribution.setdefault("attrsvc_url", theirs["attribution_endpoint"])
-    if "attribution_stop_action" in theirs:
+        attribution.setdefault("attrsvc_url", endpoint(str(theirs["attribution_endpoint"])))
+    if theirs.get("attribution_stop_action") is not None:
         attribution.setdefault("dry_run", theirs["attribution_stop_action"] == "log")
+    if "attribution_dry_run" in theirs:
+        attribution.setdefault("dry_run", theirs["attribution_dry_run"])
+    if "attribution_timeout_seconds" in theirs:
+        attribution.setdefault("timeout_seconds", theirs["attribution_timeout_seconds"])
     if attribution:
         ours["attribution"] = attribution
     for key in theirs:
@@ -141,6 +177,8 @@ _ITS_KEYS: Mapping[str, str] = {
     "initial_rank_heartbeat_timeout": "hang_timeout_seconds",
     "attribution_endpoint": "attribution.attrsvc_url",
     "attribution_stop_action": "attribution.dry_run",
+    "attribution_dry_run": "attribution.dry_run",
+    "attribution_timeout_seconds": "attribution.timeout_seconds",
 }
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, UsageError
+from aorta.core.failure import Failure, failure_to_json
 from aorta.core.names import slug
 from aorta.core.oracle import Classified, Oracle
-from aorta.core.signature import Signature
 from aorta.core.sprt import Calibration
 from aorta.core.stats import percentile, rate_to_json
 from aorta.core.trial import Tally, TrialEnd
@@ -28,7 +28,7 @@ from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session
 from aorta.engine.snapshots import snapshot_of
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, independent_starts
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
@@ -81,13 +81,18 @@ class RunReport:
     run_dir: Path
     records: Sequence[TrialRecord]
     ending: Ending
-    signature: Signature | None
+    failure: Failure | None
     step_times_ms: Sequence[float] = field(default_factory=tuple)
     asked: int = 0  # how many trials the user wanted
 
     @property
     def tally(self) -> Tally:
         return Tally.of(record.outcome for record in self.records)
+
+    @property
+    def starts(self) -> int:
+        """What the interval of the rate rests on: forks of one server share its hash seed."""
+        return independent_starts(self.records)
 
     @property
     def retried(self) -> int:
@@ -111,8 +116,10 @@ class RunReport:
             "status": self.ending.reason.value,
             "trials": [_trial_row(index, self.run_dir, r) for index, r in enumerate(self.records)],
             "counts": vars(tally),
-            "rate": rate_to_json(tally.reproduced, tally.evidence),
-            "signature": self.signature.text if self.signature else None,
+            "rate": rate_to_json(tally.reproduced, tally.evidence, self.starts),
+            "independent_starts": self.starts,
+            "signature": self.failure.text if self.failure else None,
+            "failure": failure_to_json(self.failure),
             "step_time_ms": _step_times(self.step_times_ms),
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
@@ -222,7 +229,7 @@ def _run_in(
             run_dir=session.path,
             records=answer.records,
             ending=answer.ending,
-            signature=answer.expected,
+            failure=answer.expected,
             asked=request.asked,
             step_times_ms=_all_step_times(session.path, answer.records),
         )
@@ -233,7 +240,7 @@ def _run_in(
 def _keeper(run_dir: Path, request: WorkloadRequest, env: Mapping[str, Any]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         label = TrialLabel(request.workload, record.index)
-        found = Classified(record.outcome, record.why, record.signature)
+        found = Classified(record.outcome, record.why, record.failure)
         document = trial_document(label, request, end, found, env=env)
         write_atomically(run_dir / label.relative_path.name, document.to_json())
 
@@ -248,7 +255,7 @@ def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]
         "signal": record.signal,
         "timed_out": record.timed_out,
         "duration_sec": record.duration,
-        "warm": record.spared > 0,
+        "warm": record.saved > 0,
         "why": record.why,
         "path": str(run_dir / _result_name(record)),
         "logs": str(run_dir / record.path),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from aorta.core.signature import TERMINAL_SEQUENCE
+from aorta.core.templates import TERMINAL_SEQUENCE
 from aorta.scrub.addresses import (
     addresses_in,
     hosts_in,

@@ -13,6 +13,7 @@ from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, InfrastructureError, UsageError
+from aorta.core.failure import Failure
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine import events
@@ -21,7 +22,7 @@ from aorta.engine.judge import EveryTrial, Judges, SameJudge
 from aorta.engine.question import Budget, Keep, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Resume, Session
-from aorta.engine.warmth import WarmRules
+from aorta.engine.warmth import WarmRules, of_independent_starts
 from aorta.executors import Executor
 from aorta.search import Search
 from aorta.search.repeated import Interleaved, cell_of
@@ -108,8 +109,13 @@ def run_recipe(
         answer = session.answer(question, TolerantExecutor(executor), listeners)
         search, resumed = run.search, answer.records[: answer.ending.resumed_trials]
         counts = Counter(cell_of(record.point) for record in resumed)
-        run.expected = answer.expected.text if answer.expected else None
-        tallies = {name: run.stats(name).tally for name in search.tallies}
+        run.expected = answer.expected
+        tallies = {
+            name: of_independent_starts(
+                run.stats(name).tally, [r for r in answer.records if cell_of(r.point) == name]
+            )
+            for name in search.tallies
+        }
         tried = SearchResult(plan, run.controls, tallies, counts, search.told)
         matrix = build_matrix(tried, answer.ending, session.run.about()["created"], warnings)
         files.write_matrix(matrix)
@@ -165,7 +171,7 @@ class _MatrixRun:
     def __init__(self, plan: Plan, files: RunFiles) -> None:
         self.plan = plan
         self.files = files
-        self.expected: str | None = None
+        self.expected: Failure | None = None
         self.search = self._beginning()
 
     def _beginning(self) -> Interleaved:
@@ -213,7 +219,7 @@ class _MatrixRun:
 def _keeper(run: _MatrixRun, snapshots: Callable[[PlannedCell], dict[str, object]]) -> Keep:
     def keep(record: TrialRecord, end: TrialEnd) -> None:
         cell = run.cell(cell_of(record.point))
-        found = Classified(record.outcome, record.why, record.signature)
+        found = Classified(record.outcome, record.why, record.failure)
         label = cell.label(record.point.replica)
         document = trial_document(label, cell.request, end, found, env=snapshots(cell))
         path = run.files.path / cell.trial_file(record.point.replica)
@@ -231,6 +237,7 @@ class TolerantExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self.warm = getattr(executor, "warm", False)
         self._not_started: list[TrialEnd] = []
 
     @property

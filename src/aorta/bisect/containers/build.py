@@ -287,7 +287,6 @@ def _made(
         executor.start(fetch)
         ended = executor.wait(None)
     finally:
-        executor.close()
         (root / "fetch" / "job").unlink(missing_ok=True)
     if not ended or ended[0].exit_code != 0:
         words = ended[0].stderr.tail.strip().splitlines()[-1:] if ended else []

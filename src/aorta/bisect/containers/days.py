@@ -25,9 +25,8 @@ from aorta.engine.events import Event, Listener
 from aorta.engine.question import Answer
 from aorta.engine.rundir import PRIVATE, fresh_dir, write_atomically
 from aorta.runtimes.image_registry import ImageRepository, is_gone, list_tags, split_reference
-from aorta.search.bisection import BisectionSettings
+from aorta.search.bisection import BisectionSettings, Candidates
 from aorta.search.gallop import GallopBack, GallopVerdict
-from aorta.search.interval import Interval
 from aorta.search.remembered import Remembered
 
 AXIS = "container"
@@ -94,7 +93,7 @@ def between_days(
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.stages.interrupted:
         return _unfinished(search, answer, family, interval, remembered.used)
-    good, bad = _names(interval)
+    good, bad = _sides_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
     return ContainerSides(
         family.images[good], family.images[bad], interval.mass, (good, bad), remembered.used
@@ -110,7 +109,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
         family.ordinals,
         first=float(day(containers.start_date).toordinal()) if containers.start_date else None,
         settings=BisectionSettings(
-            confidence=spec.confidence, close_enough=_within(containers.threshold_days)
+            confidence=spec.confidence, close_enough=_within(family, containers.threshold_days)
         ),
         known_bad=skip and containers.end_date is not None,
         known_good=skip and containers.start_date is not None,
@@ -118,7 +117,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
 
 
 def _unfinished(
-    search: GallopBack, answer: Answer, family: Family, interval: Interval | None, cached: int
+    search: GallopBack, answer: Answer, family: Family, interval: Candidates | None, cached: int
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
@@ -137,7 +136,7 @@ def _unfinished(
     )
     if interval is None:
         return findings
-    good, bad = _names(interval)
+    good, bad = _sides_in(family, interval)
     return replace(
         findings,
         good={AXIS: good},
@@ -152,23 +151,23 @@ def _never_started(answer: Answer) -> bool:
     return all("container did not start" in record.why for record in answer.records)
 
 
-def _within(days: int) -> Callable[[Interval], bool] | None:
+def _within(family: Family, days: int) -> Callable[[Candidates], bool] | None:
     """A day is as near as two containers can be: without a threshold the search goes on until it is
     sure.
     """
     if days == 1:
         return None
 
-    def close_enough(interval: Interval) -> bool:
-        good, bad = _names(interval)
+    def close_enough(found: Candidates) -> bool:
+        good, bad = _sides_in(family, found)
         return (day(bad) - day(good)).days <= days
 
     return close_enough
 
 
-def _names(interval: Interval) -> tuple[str, str]:
-    versions = interval.timeline.histories[0].versions
-    return versions[interval.start], versions[interval.stop]
+def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:
+    """The last good day and the first bad one; the first state is older than all of them."""
+    return family.days[found.good[0] - 1], family.days[found.bad[0] - 1]
 
 
 class DayImages:

@@ -319,11 +319,7 @@ def differences_of(
         place = replace(environment, image=image)
         scratch = root / f"snapshot-{side}"
         scratch.mkdir(parents=True, exist_ok=True)
-        executor = run.request.executor()
-        try:
-            taken = snapshot_of(place, {}, executor, scratch, scratch)
-        finally:
-            executor.close()
+        taken = snapshot_of(place, {}, run.request.executor(), scratch, scratch)
         if not is_captured(taken):
             with ImageReader(place, scratch) as inside:
                 taken = _variables_in(inside)

@@ -237,13 +237,10 @@ def _build_trial(
 
 def _run_both(executor: Callable[[], Executor], builds: Sequence[TrialSpec]) -> dict[str, TrialEnd]:
     place, waiting, ended = executor(), list(builds), dict[str, TrialEnd]()
-    try:
-        while len(ended) < len(builds):
-            while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
-                place.start(waiting.pop(0))
-            ended |= {end.trial_id: end for end in place.wait(None)}
-    finally:
-        place.close()
+    while len(ended) < len(builds):
+        while waiting and len(builds) - len(waiting) - len(ended) < max(1, place.slots):
+            place.start(waiting.pop(0))
+        ended |= {end.trial_id: end for end in place.wait(None)}
     return ended
 
 
