@@ -163,5 +163,8 @@ def enough(reduction: Reduction) -> int:
     hundred times.
     """
     verdict = reduction.confirmation or reduction.calibration
+    judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
+    if judged and not any(v.tally.against for v in judged) and not reduction.setbacks:
+        return 1  # it never missed
     seen = HitCount.of(verdict.tally) if verdict else NOTHING
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
