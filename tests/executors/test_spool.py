@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,17 @@ def test_a_worker_runs_what_waits_and_leaves(spool: Spool, tmp_path: Path) -> No
     assert process.wait(patience()) == 0
     end = end_from_json(spool.take("results", "1")["end"], trial)
     assert (end.exit_code, end.stdout.path.read_text()) == (7, "hello\n")
+    assert spool.names("left") == ["w1"]
+
+
+def test_near_its_time_limit_a_worker_begins_no_other_trial(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 20))
+    spool.request("pool", "2", {})
+    process = worker(spool, trial_of(tmp_path, "true"))
+    assert process.wait(patience()) == 0
+    assert (spool.names("results"), spool.names("requests/pool")) == (["1"], ["2"])
     assert spool.names("left") == ["w1"]
 
 

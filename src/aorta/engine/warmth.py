@@ -92,7 +92,9 @@ class Warmth:
     def start_for(self, point: Point) -> Start:
         if self.rules is None or self.dropped or self.proven is False:
             return Start.COLD
-        if not self.asked or point.purpose in _COLD_ALWAYS:
+        if not self.asked:
+            return Start.COLD if self._cold else Start.WATCHED
+        if point.purpose in _COLD_ALWAYS:
             return Start.WATCHED
         if self.rules.proof:
             if point.replica != PROOF_REPLICA and not self.proven:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aorta.core.errors import InfrastructureError
-from aorta.core.trial import TrialEnd, TrialSpec
+from aorta.core.trial import Start, TrialEnd, TrialSpec
 from aorta.executors.messages import (
     GRACE_SECONDS,
     MAX_LOG_BYTES,
@@ -95,7 +95,7 @@ class LocalExecutor:
         launch = launch_for(trial)
         self._metrics.started(trial)
         order = order_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
-        if self._warm_starts is not None:
+        if self._warm_starts is not None and trial.start is not Start.COLD:
             order |= self._warm_starts.instructions(trial, launch, order["env"])
         try:
             slot.line.send(order)
@@ -173,13 +173,13 @@ class LocalExecutor:
         try:
             for facts in slot.line.receive(0):
                 if slot.trial is not None and slot.launch is not None:
-                    self._end(trial_end(slot.trial, slot.launch, facts, self._host))
+                    self._end(slot.trial, trial_end(slot.trial, slot.launch, facts, self._host))
                     slot.trial = slot.launch = None
         except OwnerGoneError:
             self._supervisor_died(slot)
 
-    def _end(self, end: TrialEnd) -> None:
-        if self._warm_starts is not None:
+    def _end(self, trial: TrialSpec, end: TrialEnd) -> None:
+        if self._warm_starts is not None and trial.start is not Start.COLD:
             end = replace(end, imports=self._warm_starts.ended(end))
         self._ended.append(self._metrics.ended(end))
 
@@ -196,7 +196,7 @@ class LocalExecutor:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=30, check=False)
         facts = {"started_at": time.time(), "lost": "the process that kept this trial was killed"}
-        self._end(trial_end(trial, launch, facts, self._host))
+        self._end(trial, trial_end(trial, launch, facts, self._host))
 
 
 def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:

@@ -109,7 +109,8 @@ def _left_behind(trial: TrialSpec, facts: Mapping[str, Any]) -> dict[str, Any] |
     """result.json of a workload, and the file of a metric oracle. An unreadable one counts as
     none.
     """
-    result = json_object(trial.trial_dir / RESULT_FILE)
+    place = trial.trial_dir / RESULT_FILE
+    result = json_object(place) if place.is_file() else None
     metric = facts.get("metric")
     return {**(result or {}), **metric} if metric else result
 
